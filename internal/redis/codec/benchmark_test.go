@@ -6,30 +6,6 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-var sink any
-
-// BenchmarkChunks shows what [ChunkAllocator] saves, for 64 records that are decoded together.
-func BenchmarkChunks(b *testing.B) {
-	const records = 64
-	b.Run("in chunks", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			var chunks ChunkAllocator[job.Record]
-			for i := range records {
-				sink = chunks.Next(records - i)
-			}
-		}
-	})
-	b.Run("one by one", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			for range records {
-				sink = new(job.Record)
-			}
-		}
-	})
-}
-
 // BenchmarkArguments shows what [ArgumentBuffer] saves, for 64 runs that are settled together.
 func BenchmarkArguments(b *testing.B) {
 	const records = 64

@@ -69,7 +69,8 @@ var defaults = job.Definition{
 		Jitter: backoff.Jitter{Kind: backoff.JitterDown, Fraction: 0.1},
 	},
 	Backoff: backoff.Recurring{
-		Multiplier: 2, MaxExponent: 5, MaxDelay: time.Hour, Jitter: backoff.Jitter{Kind: backoff.JitterDown, Fraction: 0.1},
+		Multiplier: 2, MaxExponent: 5, MaxDelay: time.Hour,
+		Jitter: backoff.Jitter{Kind: backoff.JitterDown, Fraction: 0.1},
 	},
 	Timeout: 30 * time.Second, TimeoutGrace: 5 * time.Second, Retention: time.Hour, DeadLetterTTL: 7 * 24 * time.Hour,
 }
@@ -106,7 +107,8 @@ func omitDefaults(m *storagev1.Definition, d *job.Definition) {
 		m.Usual |= groupTimes
 		m.TimeoutMs, m.TimeoutGraceMs, m.RetentionMs, m.DeadLetterTtlMs = 0, 0, 0, 0
 	}
-	if d.Generation == defaults.Generation && d.Revision == defaults.Revision && d.CreatedMS == d.AnchorMS && d.UpdatedMS == d.AnchorMS {
+	if d.Generation == defaults.Generation && d.Revision == defaults.Revision && d.CreatedMS == d.AnchorMS &&
+		d.UpdatedMS == d.AnchorMS {
 		m.Usual |= groupFirstRevision
 		m.Generation, m.Revision, m.CreatedMs, m.UpdatedMs = 0, 0, 0, 0
 	}

@@ -81,10 +81,8 @@ func DecodeDefinition(record job.RecordID, text string) (*job.Definition, error)
 // share nothing with it, except equal names. It saves two or three allocations a definition
 // (BenchmarkDecodeDefinition).
 type DefinitionDecoder struct {
-	message   storagev1.Definition
-	input     []byte
-	Remaining int // how many definitions are left, including the current one; 0: unknown
-	jobs      ChunkAllocator[job.Definition]
+	message storagev1.Definition
+	input   []byte
 
 	// Values of the previous definition.
 	queue, handler, target, zone, payloadKey string
@@ -126,6 +124,7 @@ func (r *DefinitionDecoder) decodeMessage(key job.Key) (*job.Definition, error) 
 	if err != nil {
 		return nil, err
 	}
+	updateID := m.UpdateRequestId + formatUUID(m.UpdateRequestUuid)
 	d := &job.Definition{
 		Key:              key,
 		Queue:            m.Queue,
@@ -157,7 +156,7 @@ func (r *DefinitionDecoder) decodeMessage(key job.Key) (*job.Definition, error) 
 		CreatedMS:        m.CreatedMs,
 		UpdatedMS:        m.UpdatedMs,
 		CreateRequestID:  m.CreateRequestId + formatUUID(m.CreateRequestUuid),
-		UpdateRequestIDs: job.JoinRequestIDs(m.EarlierUpdateRequestIds, m.UpdateRequestId+formatUUID(m.UpdateRequestUuid)),
+		UpdateRequestIDs: job.JoinRequestIDs(m.EarlierUpdateRequestIds, updateID),
 		Trace:            decodeTrace(m.Trace, m.TraceState),
 		Unknown:          unknown,
 	}
@@ -195,7 +194,8 @@ func hasUnknown(m *storagev1.Definition) bool {
 	if unknownIn(m) {
 		return true
 	}
-	if s := m.GetSchedule(); s != nil && (unknownIn(s) || s.Exclude != nil && unknownIn(s.Exclude) || s.Calendar != nil && unknownIn(s.Calendar)) {
+	if s := m.GetSchedule(); s != nil && (unknownIn(s) || s.Exclude != nil && unknownIn(s.Exclude) ||
+		s.Calendar != nil && unknownIn(s.Calendar)) {
 		return true
 	}
 	if m.Retry != nil && unknownInRetry(m.Retry) || m.Backoff != nil && unknownInRecurring(m.Backoff) {
@@ -217,7 +217,8 @@ func unknownIn(m proto.Message) bool { return len(m.ProtoReflect().GetUnknown())
 // messagesOf lists a definition and its nested messages that are not repeated.
 func messagesOf(m *storagev1.Definition) []proto.Message {
 	return []proto.Message{
-		m, m.GetSchedule(), m.GetSchedule().GetExclude(), m.GetSchedule().GetCalendar(), m.GetRetry(), m.GetRetry().GetJitter(),
+		m, m.GetSchedule(), m.GetSchedule().GetExclude(), m.GetSchedule().GetCalendar(), m.GetRetry(),
+		m.GetRetry().GetJitter(),
 		m.GetBackoff(), m.GetBackoff().GetJitter(), m.GetMisfire(),
 	}
 }
@@ -298,7 +299,8 @@ func encodeExclusions(e schedule.Exclusions) *storagev1.Exclusions {
 	}
 	m := &storagev1.Exclusions{Cron: e.Cron, Dates: e.Dates, Windows: e.Windows}
 	for _, p := range e.Periods {
-		m.Periods = append(m.Periods, &storagev1.Period{FromMs: unixMS(schedule.RoundUp(p.From)), ToMs: unixMS(schedule.RoundUp(p.To))})
+		m.Periods = append(m.Periods, &storagev1.Period{FromMs: unixMS(schedule.RoundUp(p.From)),
+			ToMs: unixMS(schedule.RoundUp(p.To))})
 	}
 	return m
 }

@@ -17,8 +17,7 @@ import (
 // nearly all jobs have. It returns nil for everything else, which decodeMessage then decodes:
 // exclusions, locks, a trace, several edits, fields of a later version, and corrupt input.
 func (r *DefinitionDecoder) decodeFields(key job.Key) *job.Definition {
-	d := r.jobs.Next(r.Remaining)
-	d.Key = key
+	d := &job.Definition{Key: key}
 	r.updateRequestID, r.policiesSeen, r.presentSources = "", 0, storedSources{}
 	var left omissions
 	good := eachField(r.input, func(n protowire.Number, number uint64, text []byte) bool {

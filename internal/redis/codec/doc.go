@@ -34,6 +34,5 @@
 // The last case is rare: it is decoded by protobuf after the attempt by hand has failed.
 //
 // Memory reuse, for 64 records: [ArgumentBuffer] 11 us and no allocation instead of 23 us and 128
-// (BenchmarkArguments); [ChunkAllocator] 16 allocations instead of 64, in the same time
-// (BenchmarkChunks).
+// (BenchmarkArguments).
 package codec

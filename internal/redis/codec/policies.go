@@ -66,12 +66,14 @@ func encodeMisfire(m job.Misfire) *storagev1.Misfire {
 	if m == (job.Misfire{}) {
 		return nil
 	}
-	return &storagev1.Misfire{Policy: uint32(m.Policy), WindowMs: m.Window.Milliseconds(), MaxCatchUp: uint32(m.MaxCatchUp)}
+	return &storagev1.Misfire{Policy: uint32(m.Policy), WindowMs: m.Window.Milliseconds(),
+		MaxCatchUp: uint32(m.MaxCatchUp)}
 }
 
 func decodeMisfire(m *storagev1.Misfire) job.Misfire {
 	return job.Misfire{
-		Policy: job.MisfirePolicy(min(m.GetPolicy(), 255)), Window: durationOfMS(m.GetWindowMs()), MaxCatchUp: int(m.GetMaxCatchUp()),
+		Policy: job.MisfirePolicy(min(m.GetPolicy(), 255)), Window: durationOfMS(m.GetWindowMs()),
+		MaxCatchUp: int(m.GetMaxCatchUp()),
 	}
 }
 

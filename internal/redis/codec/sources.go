@@ -23,7 +23,8 @@ func encodeSources(d *job.Definition) *storagev1.PolicySources {
 	}
 	m := &storagev1.PolicySources{Revision: d.Revision}
 	for _, g := range d.Sources {
-		m.Groups = append(m.Groups, &storagev1.SourceGroup{Kind: uint32(g.Source.Kind), Name: g.Source.Name, Fields: uint32(g.Fields)})
+		m.Groups = append(m.Groups, &storagev1.SourceGroup{Kind: uint32(g.Source.Kind), Name: g.Source.Name,
+			Fields: uint32(g.Fields)})
 	}
 	return m
 }
@@ -33,7 +34,8 @@ func decodeSources(m *storagev1.PolicySources) storedSources {
 	s := storedSources{revision: m.GetRevision()}
 	for _, g := range m.GetGroups() {
 		s.groups = append(s.groups, backoff.Group{
-			Source: backoff.Source{Kind: backoff.SourceKind(min(g.GetKind(), 255)), Name: g.GetName()}, Fields: backoff.FieldSet(g.GetFields()),
+			Source: backoff.Source{Kind: backoff.SourceKind(min(g.GetKind(), 255)), Name: g.GetName()},
+			Fields: backoff.FieldSet(g.GetFields()),
 		})
 	}
 	return s

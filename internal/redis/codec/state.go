@@ -119,7 +119,8 @@ type omittedValues struct {
 // with the nominal time, the counts and the outcome with the runs.
 func (f Encoding) omittedValuesOf(s *job.State) (b omittedValues) {
 	if f >= EncodingSparse {
-		b = omittedValues{lane: defaultState.Lane, generation: defaultState.Generation, dueMS: s.Nominal, succeeded: s.Runs}
+		b = omittedValues{lane: defaultState.Lane, generation: defaultState.Generation, dueMS: s.Nominal,
+			succeeded: s.Runs}
 	}
 	if f >= EncodingCompact {
 		b.fired, b.outcome = impliedByRuns(s.Runs)

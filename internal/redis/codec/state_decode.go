@@ -48,7 +48,8 @@ func decodeHeader(s *job.State, text string) error {
 		}
 	}
 	revision := parseDigits(text[18:28])
-	if text[35] < fullTail || text[35] > compactTail || text[16] > '0'+byte(job.RegionDone) || text[17] > '1' || text[34] > '1' ||
+	if text[35] < fullTail || text[35] > compactTail || text[16] > '0'+byte(job.RegionDone) || text[17] > '1' ||
+		text[34] > '1' ||
 		revision > math.MaxUint32 {
 		return fmt.Errorf("%w: header %q", ErrCorrupt, text[:stateHeaderLen])
 	}

@@ -215,7 +215,9 @@ func (f tailField) storeEnum(s *job.State) error {
 	case 'o':
 		limit, put = uint64(job.OutcomeCancelled), func(v uint64) { s.LastOutcome = job.Outcome(v) }
 	case 'P':
-		limit, put = paceRecovery|paceDone, func(v uint64) { s.Recovery, s.Paced = v&paceRecovery != 0, v&paceDone != 0 }
+		limit, put = paceRecovery|paceDone, func(v uint64) {
+			s.Recovery, s.Paced = v&paceRecovery != 0, v&paceDone != 0
+		}
 	case '^':
 		limit, put = math.MaxUint8, func(v uint64) { s.WatchedBy = uint8(v) }
 	case 'c':

@@ -56,7 +56,8 @@ func (r aofReplay) finding(addr string) (Finding, bool) {
 			r.refusedCommand, redisacl.DefaultUser, redisacl.Doc)}, true
 	case r.askError != nil:
 		return Finding{Info, codeAOFReplay, addr, fmt.Sprintf(
-			"whether Redis can load its append-only file is not known: it has to be asked by ACL DRYRUN (%v); see %s", r.askError, redisacl.Doc)}, true
+			"whether Redis can load its append-only file is not known: it has to be asked by ACL DRYRUN (%v); see %s",
+			r.askError, redisacl.Doc)}, true
 	}
 	return Finding{}, false
 }

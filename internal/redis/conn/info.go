@@ -54,7 +54,8 @@ func (i serverInfo) atLeast(major, minor int) bool {
 func (i serverInfo) replicasOnline() int {
 	n := 0
 	for name, value := range i.fields {
-		if _, err := strconv.Atoi(strings.TrimPrefix(name, "slave")); err == nil && strings.Contains(value, "state=online") {
+		_, err := strconv.Atoi(strings.TrimPrefix(name, "slave"))
+		if err == nil && strings.Contains(value, "state=online") {
 			n++
 		}
 	}

@@ -100,7 +100,8 @@ func (r *Report) compareWithDemand(o PreflightOptions) {
 	unusable := func(f Finding) bool { return f.Code == codeAOFReplay && f.Severity == Fatal }
 	if r.Class < o.Durability && !slices.ContainsFunc(r.Findings, unusable) {
 		r.Add(Finding{Fatal, "durability", "", fmt.Sprintf(
-			"durability class %s is demanded, but the server gives %s: %s", o.Durability, r.Class, durabilityRemedy(o))})
+			"durability class %s is demanded, but the server gives %s: %s", o.Durability, r.Class,
+			durabilityRemedy(o))})
 	}
 }
 
@@ -137,7 +138,8 @@ func (r *Report) Add(f Finding) { r.Findings = append(r.Findings, f) }
 func (r *Report) judgeServer(i serverInfo, o PreflightOptions) {
 	if !i.has("redis_version") || o.Embedded {
 		r.Embedded, r.Class, r.Version = true, DurabilityMemory, "embedded"
-		r.Add(Finding{Warning, "embedded", i.addr, "an embedded imitation of Redis keeps nothing over a restart; use it for trials only"})
+		r.Add(Finding{Warning, "embedded", i.addr,
+			"an embedded imitation of Redis keeps nothing over a restart; use it for trials only"})
 		return
 	}
 	r.Version = i.text("redis_version")
@@ -150,17 +152,20 @@ func (r *Report) judgeServer(i serverInfo, o PreflightOptions) {
 		r.Add(Finding{Fatal, "role", i.addr, "this server is a replica: give the address of the primary, or use redis+sentinel://"})
 	}
 	if policy := i.text("maxmemory_policy"); policy != "noeviction" {
-		r.Add(Finding{Fatal, "eviction", i.addr, "maxmemory-policy " + policy + " deletes jobs or locks when memory is full: set it to noeviction"})
+		r.Add(Finding{Fatal, "eviction", i.addr,
+			"maxmemory-policy " + policy + " deletes jobs or locks when memory is full: set it to noeviction"})
 	}
 	if i.number("maxmemory") == 0 {
-		r.Add(Finding{Info, "maxmemory", i.addr, "maxmemory is not set: a full host will kill Redis rather than refuse new jobs"})
+		r.Add(Finding{Info, "maxmemory", i.addr,
+			"maxmemory is not set: a full host will kill Redis rather than refuse new jobs"})
 	}
 	r.Class = min(r.Class, r.judgeDurability(i, o))
 }
 
 func (r *Report) judgeDurability(i serverInfo, o PreflightOptions) Durability {
 	if i.text("aof_enabled") != "1" {
-		r.Add(Finding{Warning, "no_persistence", i.addr, "appendonly is off: a restart of Redis loses acknowledged jobs"})
+		r.Add(Finding{Warning, "no_persistence", i.addr,
+			"appendonly is off: a restart of Redis loses acknowledged jobs"})
 		return DurabilityMemory
 	}
 	if i.text("aof_last_write_status") == "err" {

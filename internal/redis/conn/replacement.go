@@ -90,7 +90,8 @@ func (h replacementHook) openConnections(idle uint32, call func(context.Context)
 		}
 		go func() {
 			defer h.open.Add(-1)
-			ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), replacementCall{}, true), h.timeout)
+			marked := context.WithValue(context.Background(), replacementCall{}, true)
+			ctx, cancel := context.WithTimeout(marked, h.timeout)
 			defer cancel()
 			call(ctx)
 		}()

@@ -35,7 +35,8 @@ func hasVulnerableLua(i serverInfo) bool {
 
 // luaFinding warns of a server with a vulnerable Lua engine.
 func luaFinding(i serverInfo) Finding {
-	return Finding{Warning, "lua_cve", i.addr, "Redis " + i.text("redis_version") + " by its version has known faults in its Lua engine (CVE-2025-49844): " +
-		"who may run scripts can take over the server; upgrade to 7.2.11, 7.4.6, 8.0.4, 8.2.2 or later, " +
-		"or make sure that your distribution has mended it; see " + redisacl.Doc}
+	return Finding{Warning, "lua_cve", i.addr,
+		"Redis " + i.text("redis_version") + " by its version has known faults in its Lua engine (CVE-2025-49844): " +
+			"who may run scripts can take over the server; upgrade to 7.2.11, 7.4.6, 8.0.4, 8.2.2 or later, " +
+			"or make sure that your distribution has mended it; see " + redisacl.Doc}
 }

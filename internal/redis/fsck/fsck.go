@@ -36,8 +36,9 @@ func (c *Checker) CheckShard(ctx context.Context, shard int, repair bool) (job.C
 		return job.ConsistencyReport{}, fmt.Errorf("audit: there is no shard %d", shard)
 	}
 	a := &check{
-		store: c.store, runner: c.store.Runner(), ctx: ctx, shard: shard, keys: c.store.Runner().Shards()[shard], repair: repair,
-		lanes: map[job.Lane]bool{}, defined: map[job.RecordID]bool{}, unusable: map[job.RecordID]bool{},
+		store: c.store, runner: c.store.Runner(), ctx: ctx, shard: shard, keys: c.store.Runner().Shards()[shard],
+		repair: repair,
+		lanes:  map[job.Lane]bool{}, defined: map[job.RecordID]bool{}, unusable: map[job.RecordID]bool{},
 		slots: map[job.RecordID]uint64{}, runs: map[job.RecordID]uint64{}, maxLag: map[job.RecordID]time.Duration{},
 	}
 	for _, pass := range []func() error{
@@ -133,7 +134,8 @@ func (a *check) checkOrphanedRun(record job.RecordID, field string) error {
 	if text, err := a.stateText(record); err != nil || text != "" {
 		return err
 	}
-	f := job.Finding{Fault: job.FaultHistory, Record: record, Detail: "an ended run of a record that does not exist: " + field}
+	f := job.Finding{Fault: job.FaultHistory, Record: record,
+		Detail: "an ended run of a record that does not exist: " + field}
 	if a.repair {
 		if err := a.store.RemoveRun(a.ctx, a.shard, record, field); err != nil {
 			return err

@@ -121,7 +121,8 @@ func (a *check) collectIndexedLanes() error {
 
 // sortedLanes makes reports the same each time.
 func (a *check) sortedLanes() []job.Lane {
-	return slices.SortedFunc(maps.Keys(a.lanes), func(x, y job.Lane) int { return strings.Compare(x.String(), y.String()) })
+	return slices.SortedFunc(maps.Keys(a.lanes),
+		func(x, y job.Lane) int { return strings.Compare(x.String(), y.String()) })
 }
 
 // checkLaneEntries looks for those that belong to no record, or to one that is elsewhere.
@@ -143,7 +144,8 @@ func (a *check) checkLaneEntries() error {
 				return err
 			}
 			for i, id := range ids {
-				if s, err := codec.DecodeState(id, states.Reply.TextAt(i)); states.Reply.HasTextAt(i) && (err != nil || s.Lane == lane) {
+				s, err := codec.DecodeState(id, states.Reply.TextAt(i))
+				if states.Reply.HasTextAt(i) && (err != nil || s.Lane == lane) {
 					continue
 				}
 				if err := a.checkExtraEntry(id, lane); err != nil {
@@ -211,7 +213,8 @@ func (a *check) checkLaneHead(lane job.Lane) error {
 	key, name := a.keys.LaneKey(lane), lane.String()
 	for range maxRechecks {
 		indexed := func() *runner.Op { return runner.NewCommand("zscore", a.keys.Lanes, "zscore", a.keys.Lanes, name) }
-		before, first, after := indexed(), runner.NewCommand("zrange", key, "zrange", key, 0, 0, "withscores"), indexed()
+		before, after := indexed(), indexed()
+		first := runner.NewCommand("zrange", key, "zrange", key, 0, 0, "withscores")
 		// One after the other, whatever the client does with a pipeline.
 		for _, o := range []*runner.Op{before, first, after} {
 			if err := a.runner.Run(a.ctx, o); err != nil {

@@ -20,7 +20,8 @@ func (a *check) checkDefinitions() error {
 			switch {
 			case err != nil:
 				a.unusable[id] = true
-				a.addFinding(job.Finding{Fault: job.FaultUnreadable, Record: id, Detail: "definition: " + err.Error() + "; register the job again"})
+				a.addFinding(job.Finding{Fault: job.FaultUnreadable, Record: id,
+					Detail: "definition: " + err.Error() + "; register the job again"})
 			case d.MaxLag > 0:
 				a.maxLag[id] = d.MaxLag
 			}
@@ -41,7 +42,8 @@ func (a *check) checkStates() error {
 			state, err := codec.DecodeState(id, texts[i])
 			if err != nil {
 				a.unusable[id] = true
-				a.addFinding(job.Finding{Fault: job.FaultUnreadable, Record: id, Detail: "state: " + err.Error() + "; register the job again"})
+				a.addFinding(job.Finding{Fault: job.FaultUnreadable, Record: id,
+					Detail: "state: " + err.Error() + "; register the job again"})
 				continue
 			}
 			seen, states = append(seen, id), append(states, state)
@@ -90,7 +92,8 @@ func (a *check) checkMissingDefinitions(ids []job.RecordID) error {
 	for i, p := range parts {
 		if p.State && !p.Definition {
 			a.unusable[doubtful[i]] = true
-			a.addFinding(job.Finding{Fault: job.FaultNoDefinition, Record: doubtful[i], Detail: "register the job again, or delete it"})
+			a.addFinding(job.Finding{Fault: job.FaultNoDefinition, Record: doubtful[i],
+				Detail: "register the job again, or delete it"})
 		}
 	}
 	return nil
@@ -176,7 +179,8 @@ func (a *check) recheckFamily(parent job.RecordID) error {
 		said = s.Children
 	}
 	if said != runs {
-		a.addFinding(job.Finding{Fault: job.FaultRuns, Record: parent, Detail: fmt.Sprintf("it says that slots %b are taken; there are runs in %b", said, runs)})
+		a.addFinding(job.Finding{Fault: job.FaultRuns, Record: parent,
+			Detail: fmt.Sprintf("it says that slots %b are taken; there are runs in %b", said, runs)})
 	}
 	return nil
 }

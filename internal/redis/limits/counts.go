@@ -49,8 +49,8 @@ type NamespaceCounts struct {
 
 // JobCounts are how many jobs namespaces have.
 func (s *Store) JobCounts() *NamespaceCounts {
-	return &NamespaceCounts{store: s, key: runner.KeyspaceKey(s.prefix) + ":jobs", census: s.scripts.census, perCall: countedPerCall,
-		keys: func(runner.ShardKeys) []string { return nil }}
+	return &NamespaceCounts{store: s, key: runner.KeyspaceKey(s.prefix) + ":jobs", census: s.scripts.census,
+		perCall: countedPerCall, keys: func(runner.ShardKeys) []string { return nil }}
 }
 
 // ByteCounts are how many bytes the jobs of namespaces have: ids and definitions, as the store of jobs
@@ -58,8 +58,8 @@ func (s *Store) JobCounts() *NamespaceCounts {
 // records of their own, and their histories. Nodes of earlier versions do not know them, or count
 // definitions alone.
 func (s *Store) ByteCounts() *NamespaceCounts {
-	return &NamespaceCounts{store: s, key: runner.KeyspaceKey(s.prefix) + ":bytes", census: s.scripts.measure, perCall: looksPerCall,
-		keys: func(k runner.ShardKeys) []string { return []string{k.Def, k.State, k.Hist} }}
+	return &NamespaceCounts{store: s, key: runner.KeyspaceKey(s.prefix) + ":bytes", census: s.scripts.measure,
+		perCall: looksPerCall, keys: func(k runner.ShardKeys) []string { return []string{k.Def, k.State, k.Hist} }}
 }
 
 func (c *NamespaceCounts) call(ctx context.Context, argv ...any) (runner.Reply, error) {
@@ -112,7 +112,8 @@ func (c *NamespaceCounts) Counts(ctx context.Context) (counts map[string]int, co
 // meanwhile. It does nothing if another one
 // began less than a pause ago; began reports whether this one did. What is created meanwhile
 // is counted twice at most, until the next one.
-func (c *NamespaceCounts) Census(ctx context.Context, every time.Duration, want func(namespace string) bool) (began bool, err error) {
+func (c *NamespaceCounts) Census(ctx context.Context, every time.Duration,
+	want func(namespace string) bool) (began bool, err error) {
 	id := rand.Text()
 	r, err := c.call(ctx, "begin", id, every.Milliseconds())
 	if err != nil || r.IntAt(0) != 1 {
@@ -170,7 +171,8 @@ type lanePart struct {
 
 // countParts counts as much of some lanes as one call may, and returns what is left. A
 // call without an answer is not repeated: Redis may still be at work on it.
-func (c *NamespaceCounts) countParts(ctx context.Context, shard int, parts []lanePart, counts map[string]int) (left []lanePart, err error) {
+func (c *NamespaceCounts) countParts(ctx context.Context, shard int, parts []lanePart,
+	counts map[string]int) (left []lanePart, err error) {
 	asked := parts[:min(len(parts), lanesPerCall)]
 	keys, argv := slices.Clone(c.keys(c.store.shards[shard])), []any{c.perCall}
 	for _, p := range asked {

@@ -77,7 +77,8 @@ type limitCall struct {
 
 // runLimitItems runs items: up to a hundred asks of a shard in one script call, all calls in one pipeline
 // for each server. prefixes precede the name in the keys of an item.
-func (s *Store) runLimitItems(ctx context.Context, sc *runner.Script, items []limitItem, suffixes ...string) []limitReply {
+func (s *Store) runLimitItems(ctx context.Context, sc *runner.Script, items []limitItem,
+	suffixes ...string) []limitReply {
 	answers := make([]limitReply, len(items))
 	byShard := map[int]*limitCall{}
 	var calls []*limitCall
@@ -108,7 +109,8 @@ func (s *Store) runLimitItems(ctx context.Context, sc *runner.Script, items []li
 	for _, c := range calls {
 		err, list := rediserr.Wrap(sc.Name, c.op.Err), c.op.Reply.ListAt(2)
 		for i, place := range c.places {
-			answers[place] = limitReply{Reply: list.ListAt(i), nowMS: c.op.Reply.IntAt(1) / 1000, lagMS: c.op.ClockLagMS, err: err}
+			answers[place] = limitReply{Reply: list.ListAt(i), nowMS: c.op.Reply.IntAt(1) / 1000,
+				lagMS: c.op.ClockLagMS, err: err}
 		}
 	}
 	return answers

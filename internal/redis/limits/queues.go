@@ -78,7 +78,8 @@ func (s *Store) SwapQueueSettings(ctx context.Context, q job.QueueKey, old, sett
 	return s.putQueueSettings(ctx, q, settings, "1", string(expected))
 }
 
-func (s *Store) putQueueSettings(ctx context.Context, q job.QueueKey, settings job.QueueSettings, swap, expected string) error {
+func (s *Store) putQueueSettings(ctx context.Context, q job.QueueKey, settings job.QueueSettings,
+	swap, expected string) error {
 	if q.Namespace == "" || q.Queue == "" || strings.Contains(q.Namespace, "/") {
 		return fmt.Errorf("settings of queue %q in namespace %q: not the name of a queue", q.Queue, q.Namespace)
 	}
@@ -86,7 +87,8 @@ func (s *Store) putQueueSettings(ctx context.Context, q job.QueueKey, settings j
 	if err != nil {
 		return err
 	}
-	put := runner.NewScriptCall(s.scripts.queues, runner.NoShard, []string{queuesKey(s.prefix), queueCountsKey(s.prefix)},
+	put := runner.NewScriptCall(s.scripts.queues, runner.NoShard,
+		[]string{queuesKey(s.prefix), queueCountsKey(s.prefix)},
 		[]any{q.Namespace + "/" + q.Queue, value, maxQueueSettings, swap, expected})
 	if err := s.runner.Run(ctx, put); err != nil {
 		return err

@@ -39,8 +39,9 @@ func (s *Store) TakeRate(ctx context.Context, asks []job.RateRequest) []job.Rate
 	for i, a := range asks {
 		items[i] = limitItem{
 			name: a.Name,
-			argv: []any{id + codec.FixedWidth(uint64(i%10_000), 4), a.N, a.Interval.Nanoseconds(), max(1, a.Burst), runner.FlagText(a.Reserve)},
-			err:  validateRateAsk(a),
+			argv: []any{id + codec.FixedWidth(uint64(i%10_000), 4), a.N, a.Interval.Nanoseconds(), max(1, a.Burst),
+				runner.FlagText(a.Reserve)},
+			err: validateRateAsk(a),
 		}
 	}
 	grants := make([]job.RateGrant, len(asks))
@@ -58,7 +59,8 @@ func validateRateAsk(a job.RateRequest) error {
 		return err
 	}
 	if a.N < -maxRateN || a.N > maxRateN || a.Burst > maxRateBurst || a.Interval < 1 || a.Interval > maxRateInterval {
-		return fmt.Errorf("rate limit %.64q: %d starts, one in %v, burst %d: out of range", a.Name, a.N, a.Interval, a.Burst)
+		return fmt.Errorf("rate limit %.64q: %d starts, one in %v, burst %d: out of range",
+			a.Name, a.N, a.Interval, a.Burst)
 	}
 	return nil
 }

@@ -175,7 +175,8 @@ func validateUnitAsk(verb string, a job.UnitRequest) error {
 		return err
 	}
 	if verb != "r" && (a.Holder == "" || a.Limit < 1 || a.TTL < time.Millisecond || a.TTL > maxUnitTTL) {
-		return fmt.Errorf("limit %.64q: %d units, holder %q, TTL %v: want at least 1, a name, 1ms to %v", a.Name, a.Limit, a.Holder, a.TTL, maxUnitTTL)
+		return fmt.Errorf("limit %.64q: %d units, holder %q, TTL %v: want at least 1, a name, 1ms to %v",
+			a.Name, a.Limit, a.Holder, a.TTL, maxUnitTTL)
 	}
 	return nil
 }

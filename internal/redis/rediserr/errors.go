@@ -86,7 +86,8 @@ func Classify(err error) Verdict {
 	switch {
 	case errors.Is(err, ErrUnconfirmed):
 		return Verdict{Kind: "unconfirmed", Sentinel: job.ErrDurability}
-	case errors.Is(err, job.ErrNotHolder), errors.Is(err, job.ErrClockJump), errors.Is(err, ErrKeyspace), errors.Is(err, codec.ErrCorrupt):
+	case errors.Is(err, job.ErrNotHolder), errors.Is(err, job.ErrClockJump),
+		errors.Is(err, ErrKeyspace), errors.Is(err, codec.ErrCorrupt):
 		return Verdict{Kind: "refused"}
 	case errors.Is(err, ErrLate):
 		return Verdict{Kind: "late", Retry: true, Sentinel: job.ErrUnavailable}
@@ -102,7 +103,8 @@ func Classify(err error) Verdict {
 		// Whose deadline it was does not matter here: the caller checks its ctx.
 		return Verdict{Kind: "timeout", Retry: true, MayHaveRun: true, Sentinel: job.ErrUnavailable}
 	}
-	return Verdict{Kind: "connection", Retry: true, MayHaveRun: true, ReloadTopology: true, Sentinel: job.ErrUnavailable}
+	return Verdict{Kind: "connection", Retry: true, MayHaveRun: true, ReloadTopology: true,
+		Sentinel: job.ErrUnavailable}
 }
 
 func classifyServerError(text string) Verdict {

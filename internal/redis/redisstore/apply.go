@@ -247,7 +247,8 @@ func (c *applyCall) readResults(s *Store, writes []job.Write, results []job.Writ
 		}
 		w := &writes[item.write]
 		if code == '2' && c.op.MayHaveRun && deletes(w) &&
-			(item.partnerOffset == 0 || codeAt(codes, i+item.partnerOffset) == '2' && deletes(&writes[c.items[i+item.partnerOffset].write])) {
+			(item.partnerOffset == 0 || codeAt(codes, i+item.partnerOffset) == '2' &&
+				deletes(&writes[c.items[i+item.partnerOffset].write])) {
 			code = '5' // by the try whose reply was lost
 		}
 		results[item.write] = s.writeResult(c, w, code, stored)
@@ -287,7 +288,8 @@ func (s *Store) writeResult(c *applyCall, w *job.Write, code byte, stored string
 // setAside removes an unusable record from the schedule: its index entry moves to the dead region
 // for ever, and nothing else changes.
 func (s *Store) setAside(ctx context.Context, shard int, record job.RecordID, state job.State) {
-	item := &applyItem{record: record, guard: codec.AppendGuardPattern(nil, state.Token, state.Revision), lane: state.Lane, write: -1}
+	item := &applyItem{record: record, guard: codec.AppendGuardPattern(nil, state.Token, state.Revision),
+		lane: state.Lane, write: -1}
 	item.addStep(stepSetAside)
 	room := acquireApplyMemory(0)
 	defer room.release()

@@ -76,7 +76,8 @@ const (
 
 // plainSteps are the steps of plain items, by their macro in apply.lua.
 var plainSteps = map[string]string{
-	"PLAIN_WRITE": plainWrite, "PLAIN_WRITE_HISTORY": plainWriteHistory, "PLAIN_DELETE": plainDelete, "PLAIN_DELETE_TRIM": plainDeleteTrim,
+	"PLAIN_WRITE": plainWrite, "PLAIN_WRITE_HISTORY": plainWriteHistory, "PLAIN_DELETE": plainDelete,
+	"PLAIN_DELETE_TRIM": plainDeleteTrim,
 }
 
 // applyMacros has the Lua text of each macro of apply.lua:

@@ -275,7 +275,8 @@ func (i *applyItem) addHistory(s *codec.ArgumentBuffer, w, before *job.Write) er
 		return err
 	}
 	expires := d.Ended.FinishedMS + w.Current.DeadLetterTTL.Milliseconds()
-	i.addStep(stepLetter, string(child), state, job.Score(job.RegionDead, expires), def, codec.HistoryField(child, 0), &i.run)
+	i.addStep(stepLetter, string(child), state, job.Score(job.RegionDead, expires), def, codec.HistoryField(child, 0),
+		&i.run)
 	return nil
 }
 
@@ -289,7 +290,8 @@ func deadLetterState(w, before *job.Write) job.State {
 	}
 	return job.State{
 		Region: job.RegionDead, Token: token, Revision: 1, Lane: s.Lane, Generation: generationOf(run, s.Generation),
-		Trigger: run.Trigger, ManualID: run.ManualID, Nominal: run.NominalMS, Due: run.DueMS, Attempt: run.Attempts, Losses: run.Losses,
+		Trigger: run.Trigger, ManualID: run.ManualID, Nominal: run.NominalMS, Due: run.DueMS, Attempt: run.Attempts,
+		Losses:      run.Losses,
 		LastOutcome: run.Outcome, LastStarted: run.StartedMS, LastFinished: run.FinishedMS, LastError: run.Error,
 		SettledToken: token, Runs: 1, Dead: 1,
 	}

@@ -37,7 +37,8 @@ func (s *Store) addDeadLetters(ctx context.Context, shard int, writes []job.Writ
 			continue
 		}
 		item := &applyItem{
-			record: id, guard: codec.AppendGuardPattern(nil, state.Token, state.Revision), lane: state.Lane, write: -1, size: len(id) + 64,
+			record: id, guard: codec.AppendGuardPattern(nil, state.Token, state.Revision), lane: state.Lane,
+			write: -1, size: len(id) + 64,
 		}
 		item.addStep(stepOnlyAfter)
 		item.addStep(stepDelete)

@@ -22,7 +22,8 @@ func (s *Store) Check(ctx context.Context) (conn.Report, error) {
 		err = s.checkGrant(ctx)
 	}
 	if isDenied(err) {
-		report.Add(conn.Finding{Severity: conn.Fatal, Code: CodeGrant, Text: ExplainDenied(s.grantOptions(), err).Error()})
+		report.Add(conn.Finding{Severity: conn.Fatal, Code: CodeGrant,
+			Text: ExplainDenied(s.grantOptions(), err).Error()})
 		err = nil
 	}
 	if err != nil {
@@ -76,7 +77,8 @@ func (s *Store) isOtherKeyspace(id string) bool {
 }
 
 func laterSchemaError(stored string) error {
-	return fmt.Errorf("%w: version %s, this binary knows %d: run a newer version", rediserr.ErrSchema, stored, SchemaVersion)
+	return fmt.Errorf("%w: version %s, this binary knows %d: run a newer version",
+		rediserr.ErrSchema, stored, SchemaVersion)
 }
 
 // describeKeyspaceFault compares the stored hash of the keyspace with the one that was opened; "" if they

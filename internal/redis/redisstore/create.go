@@ -156,7 +156,8 @@ type newRecord struct {
 // encodeRecord encodes what is to be stored.
 func (n *newRecord) encodeRecord(r *job.Record, index int, f codec.Encoding) (err error) {
 	*n = newRecord{
-		index: index, record: r, id: r.Definition.Record(), lane: r.State.Lane, score: job.Score(r.State.Region, r.IndexMS),
+		index: index, record: r, id: r.Definition.Record(), lane: r.State.Lane,
+		score:   job.Score(r.State.Region, r.IndexMS),
 		watchMS: r.Definition.BreachAtMS(&r.State),
 	}
 	n.state, err = f.ForStates(historyLimit(r.Definition)).EncodeState(&r.State)
@@ -247,7 +248,8 @@ func sameGroupCount(records []*newRecord) int {
 
 // readExisting reads the records that have the ids, and returns those to be tried again: the id is free
 // by now, or its record is unreadable.
-func (s *Store) readExisting(ctx context.Context, shard int, taken []*newRecord, results []job.CreateResult) ([]*newRecord, error) {
+func (s *Store) readExisting(ctx context.Context, shard int, taken []*newRecord,
+	results []job.CreateResult) ([]*newRecord, error) {
 	if len(taken) == 0 {
 		return nil, nil
 	}

@@ -16,14 +16,16 @@ const maxLanesPerEndsCall = 500
 // lease, or the first deletion of a finished job. It takes one round trip to each server. A region
 // without records is omitted, so a lane is listed once for each region that has any. With an error it
 // returns the shards that could be read.
-func (s *Store) FirstEnds(ctx context.Context, lanes map[int][]job.Lane, regions ...job.Region) (map[int][]job.LaneHead, error) {
+func (s *Store) FirstEnds(ctx context.Context, lanes map[int][]job.Lane,
+	regions ...job.Region) (map[int][]job.LaneHead, error) {
 	bounds := scoreBounds(regions)
 	var looks []endProbe
 	out := make(map[int][]job.LaneHead, len(lanes))
 	for shard, list := range lanes {
 		out[shard] = nil
 		for part := range slices.Chunk(list, maxLanesPerEndsCall) {
-			looks = append(looks, endProbe{shard, part, runner.NewScriptCall(s.scripts.ends, shard, s.shards[shard].LaneKeys(part), bounds)})
+			looks = append(looks, endProbe{shard, part,
+				runner.NewScriptCall(s.scripts.ends, shard, s.shards[shard].LaneKeys(part), bounds)})
 		}
 	}
 	ops := make([]*runner.Op, len(looks))

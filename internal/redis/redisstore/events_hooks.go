@@ -38,7 +38,8 @@ func (s *Store) WebhookProgress(ctx context.Context, shards []int) (map[int]map[
 // that it gave up on, if there is one; it returns how many older ones were removed for that,
 // unless an earlier answer was lost. It answers job.ErrNotHolder if the shard's lock has
 // another value.
-func (s *Store) SaveWebhookProgress(ctx context.Context, shard int, lockValue, hook string, state job.WebhookProgress, letter *job.UndeliveredEvent) (evicted int, err error) {
+func (s *Store) SaveWebhookProgress(ctx context.Context, shard int, lockValue, hook string, state job.WebhookProgress,
+	letter *job.UndeliveredEvent) (evicted int, err error) {
 	keys := s.shards[shard]
 	names, argv := []string{keys.Lock, keys.Hooks}, []any{lockValue, hook, hookText(state), maxUndelivered}
 	if letter != nil {

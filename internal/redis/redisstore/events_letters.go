@@ -61,7 +61,8 @@ func (s *Store) undeliveredSets(ctx context.Context, hooks []string, shards []in
 
 // eachUndelivered reads what is to be read of sets, a bounded part of it at a time, and hands
 // on each part.
-func (s *Store) eachUndelivered(ctx context.Context, sets []undeliveredSet, oldest bool, take func([]job.UndeliveredEvent)) error {
+func (s *Store) eachUndelivered(ctx context.Context, sets []undeliveredSet, oldest bool,
+	take func([]job.UndeliveredEvent)) error {
 	for len(sets) > 0 {
 		n, letters := 0, 0
 		for ; n < len(sets) && (n == 0 || letters+sets[n].read <= lettersPerCall); n++ {
@@ -222,7 +223,8 @@ type letterText struct {
 
 func encodeLetter(l *job.UndeliveredEvent) string {
 	text, err := json.Marshal(letterText{
-		Hook: l.Webhook, Event: encodeEvent(&l.Event), Place: placeText(l.Event.Place), Tries: l.Attempts, AtMS: l.AtMS, Reason: l.Reason,
+		Hook: l.Webhook, Event: encodeEvent(&l.Event), Place: placeText(l.Event.Place), Tries: l.Attempts,
+		AtMS: l.AtMS, Reason: l.Reason,
 	})
 	if err != nil {
 		panic("redisstore: " + err.Error()) // texts and numbers can be written
@@ -236,6 +238,7 @@ func decodeLetter(shard int, text string, atMS int64) job.UndeliveredEvent {
 		t = letterText{} // somebody else put it there
 	}
 	return job.UndeliveredEvent{
-		ID: text, Webhook: t.Hook, Event: decodeEvent(shard, t.Place, t.Event), Attempts: t.Tries, AtMS: atMS, Reason: t.Reason,
+		ID: text, Webhook: t.Hook, Event: decodeEvent(shard, t.Place, t.Event), Attempts: t.Tries, AtMS: atMS,
+		Reason: t.Reason,
 	}
 }

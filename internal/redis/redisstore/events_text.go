@@ -33,7 +33,8 @@ type eventText struct {
 
 func encodeEvent(h *job.Event) string {
 	text, err := json.Marshal(eventText{
-		Kind: h.Kind, AtMS: h.AtMS, NS: h.Key.Namespace, Job: h.Key.ID, Queue: h.Queue, Run: h.RunID, Attempt: h.Attempt,
+		Kind: h.Kind, AtMS: h.AtMS, NS: h.Key.Namespace, Job: h.Key.ID, Queue: h.Queue, Run: h.RunID,
+		Attempt: h.Attempt,
 		Trigger: uint8(h.Trigger), DueMS: h.DueMS, StartMS: h.StartMS, Failures: h.Failures, Count: h.Count,
 		Reason: h.Reason, Error: h.Error, Worker: h.Worker, Node: h.Node, Labels: h.Labels,
 	})
@@ -52,9 +53,11 @@ func decodeEvent(shard int, id, text string) job.Event {
 	}
 	place, _ := parsePlace(id) // Redis checked it
 	h := job.Event{
-		Shard: shard, Place: place, Kind: t.Kind, AtMS: t.AtMS, Key: job.Key{Namespace: t.NS, ID: t.Job}, Queue: t.Queue,
+		Shard: shard, Place: place, Kind: t.Kind, AtMS: t.AtMS, Key: job.Key{Namespace: t.NS, ID: t.Job},
+		Queue: t.Queue,
 		RunID: t.Run, Attempt: t.Attempt, Trigger: job.Trigger(t.Trigger), DueMS: t.DueMS, StartMS: t.StartMS,
-		Failures: t.Failures, Count: t.Count, Reason: t.Reason, Error: t.Error, Worker: t.Worker, Node: t.Node, Labels: t.Labels,
+		Failures: t.Failures, Count: t.Count, Reason: t.Reason, Error: t.Error, Worker: t.Worker, Node: t.Node,
+		Labels: t.Labels,
 	}
 	if h.AtMS == 0 {
 		h.AtMS = place.MS

@@ -200,7 +200,8 @@ func (s *Store) FlushEvents(ctx context.Context) error {
 			argv = append(argv, 0, a.text)
 		}
 		keys := s.shards[shard]
-		ops = append(ops, runner.NewScriptCall(s.scripts.announce, shard, []string{keys.Meta, keys.Events}, s.events.appendEventCount(argv, len(line))))
+		ops = append(ops, runner.NewScriptCall(s.scripts.announce, shard, []string{keys.Meta, keys.Events},
+			s.events.appendEventCount(argv, len(line))))
 	}
 	if len(ops) == 0 {
 		return nil
@@ -306,7 +307,8 @@ func (l *eventQueue) appendRestored(argv []any, r *job.Record) []any {
 func newEvent(kind string, r *job.Record) *job.Event {
 	d := r.Definition
 	return &job.Event{
-		Kind: kind, AtMS: d.UpdatedMS, Key: d.Key, Queue: r.State.Lane.Queue, DueMS: r.State.Due, Failures: r.State.Failures, Labels: d.Labels,
+		Kind: kind, AtMS: d.UpdatedMS, Key: d.Key, Queue: r.State.Lane.Queue, DueMS: r.State.Due,
+		Failures: r.State.Failures, Labels: d.Labels,
 	}
 }
 

@@ -96,7 +96,8 @@ func validateLeaseRequest(r job.LeaseRequest, shards int) error {
 		return fmt.Errorf("shard %d of %d", r.Shard, shards)
 	}
 	if r.TTL <= 0 || len(r.Quotas) == 0 || len(r.Quotas) > job.MaxLanesPerCall {
-		return fmt.Errorf("TTL %v over %d lanes: want a positive one, over 1 to %d", r.TTL, len(r.Quotas), job.MaxLanesPerCall)
+		return fmt.Errorf("TTL %v over %d lanes: want a positive one, over 1 to %d",
+			r.TTL, len(r.Quotas), job.MaxLanesPerCall)
 	}
 	if r.Advance < 0 || r.Advance > job.MaxAdvance {
 		return fmt.Errorf("advance %v: want 0 to %v", r.Advance, job.MaxAdvance)
@@ -157,12 +158,9 @@ func (c *leaseCall) readReply(ctx context.Context, s *Store) job.LeaseReply {
 	}
 	out.Leased = make([]job.Leased, 0, len(leased)/2)
 	latest := uint64(0)
-	var records codec.ChunkAllocator[job.Record]
 	var definitions codec.DefinitionDecoder
 	for i := 0; i+1 < len(leased); i += 2 {
-		record, known := job.RecordID(leased.TextAt(i)), records.Next((len(leased)-i)/2)
-		known.IndexMS = r.IntAt(3)
-		definitions.Remaining = (len(leased) - i) / 2
+		record, known := job.RecordID(leased.TextAt(i)), &job.Record{IndexMS: r.IntAt(3)}
 		err := codec.DecodeStateInto(&known.State, record, leased.TextAt(i+1))
 		if err == nil {
 			latest = max(latest, known.State.Token) // the token of an unreadable state is not known
@@ -184,7 +182,9 @@ func (c *leaseCall) readReply(ctx context.Context, s *Store) job.LeaseReply {
 	s.runner.ObserveToken(c.Shard, latest)
 	if r.IntAt(2) == 1 {
 		// A replay finds the records by their deadline, in no order.
-		slices.SortFunc(out.Leased, func(a, b job.Leased) int { return cmp.Compare(a.Known.State.Token, b.Known.State.Token) })
+		slices.SortFunc(out.Leased, func(a, b job.Leased) int {
+			return cmp.Compare(a.Known.State.Token, b.Known.State.Token)
+		})
 	}
 	for i, q := range c.Quotas {
 		out.Heads = append(out.Heads, job.LaneHead{Lane: q.Lane, DueMS: r.IntAt(7 + i)})

@@ -56,7 +56,8 @@ func (s *Store) lettersAmong(ctx context.Context, shard int, found []scannedReco
 		d := &dead[i]
 		_, expires := job.SplitScore(ops[i].Reply.ScoreAt(0))
 		letters[i] = job.DeadLetter{
-			Record: d.id, Queue: d.State.Lane.Queue, JobQueue: d.Definition.Queue, Labels: d.Definition.Labels, Run: deadRun(&d.State), ExpireMS: expires,
+			Record: d.id, Queue: d.State.Lane.Queue, JobQueue: d.Definition.Queue, Labels: d.Definition.Labels,
+			Run: deadRun(&d.State), ExpireMS: expires,
 		}
 		if !runs.Reply.HasTextAt(i) {
 			continue

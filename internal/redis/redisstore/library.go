@@ -21,7 +21,8 @@ type LoadedLibraries struct {
 // LoadLibraries brings libraries to every primary that lacks them, from where replicas
 // have them too. With prune it deletes those of other versions, which no node may call
 // any more. It may be repeated; an error comes with what was done before it.
-func LoadLibraries(ctx context.Context, client redis.UniversalClient, libraries []redisfunc.Library, prune bool) ([]LoadedLibraries, error) {
+func LoadLibraries(ctx context.Context, client redis.UniversalClient, libraries []redisfunc.Library,
+	prune bool) ([]LoadedLibraries, error) {
 	switch c := client.(type) {
 	case *redis.ClusterClient:
 		var mu sync.Mutex
@@ -42,7 +43,8 @@ func LoadLibraries(ctx context.Context, client redis.UniversalClient, libraries 
 	return nil, fmt.Errorf("functions cannot be loaded by a client of type %T", client)
 }
 
-func loadLibraries(ctx context.Context, c *redis.Client, libraries []redisfunc.Library, prune bool) (LoadedLibraries, error) {
+func loadLibraries(ctx context.Context, c *redis.Client, libraries []redisfunc.Library,
+	prune bool) (LoadedLibraries, error) {
 	done := LoadedLibraries{Server: c.Options().Addr}
 	there, err := c.FunctionList(ctx, redis.FunctionListQuery{LibraryNamePattern: redisfunc.Prefix + "*"}).Result()
 	if err != nil {

@@ -37,7 +37,8 @@ func (s *Store) FirstObjectives(ctx context.Context, shards []int) (map[int]int6
 // up to an instant of its clock, the first ones first, with their records.
 func (s *Store) Objectives(ctx context.Context, shard int, upToMS int64, limit int) ([]job.Objective, error) {
 	key := s.shards[shard].Objectives
-	list := runner.NewCommand("zrange", key, "zrange", key, "-inf", upToMS, "byscore", "limit", 0, min(limit, maxObjectives), "withscores")
+	list := runner.NewCommand("zrange", key, "zrange", key, "-inf", upToMS, "byscore", "limit", 0,
+		min(limit, maxObjectives), "withscores")
 	if err := s.runner.Run(ctx, list); err != nil {
 		return nil, err
 	}

@@ -136,7 +136,8 @@ func (o Options) validate() error {
 	case o.WaitTimeout < MinWaitTimeout:
 		return fmt.Errorf("wait timeout %v: must be at least %v", o.WaitTimeout, MinWaitTimeout)
 	case o.KeepEvents != 0 && (o.KeepEvents < MinKeepEvents || o.KeepEvents > MaxKeepEvents):
-		return fmt.Errorf("%d events to keep: must be %d to %d, or 0 for none", o.KeepEvents, MinKeepEvents, MaxKeepEvents)
+		return fmt.Errorf("%d events to keep: must be %d to %d, or 0 for none", o.KeepEvents, MinKeepEvents,
+			MaxKeepEvents)
 	case o.OpTimeout < 0:
 		return fmt.Errorf("operation timeout %v: must be positive", o.OpTimeout)
 	}

@@ -126,7 +126,8 @@ func (r *rawRead) raw() []rawRecord {
 	states, defs := r.op.Reply.ListAt(0), r.defs.texts
 	out := make([]rawRecord, len(r.ids))
 	for i := range r.ids {
-		out[i] = rawRecord{state: states.TextAt(i), def: defs.TextAt(i), hasState: states.HasTextAt(i), hasDef: defs.HasTextAt(i)}
+		out[i] = rawRecord{state: states.TextAt(i), def: defs.TextAt(i), hasState: states.HasTextAt(i),
+			hasDef: defs.HasTextAt(i)}
 	}
 	return out
 }

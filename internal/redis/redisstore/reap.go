@@ -19,7 +19,8 @@ const (
 
 // Expired lists up to limit (at most 500) leases that have ended by the shard's
 // clock, lane by lane. It answers job.ErrNotHolder if the lock has another value.
-func (s *Store) Expired(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) ([]job.Overdue, error) {
+func (s *Store) Expired(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) ([]job.Overdue,
+	error) {
 	found, err := s.reap(ctx, shard, lockValue, lanes, min(limit, reapLimit), job.RegionLeased)
 	if err != nil {
 		return nil, err
@@ -34,7 +35,8 @@ func (s *Store) Expired(ctx context.Context, shard int, lockValue string, lanes 
 // Sweep deletes up to limit (at most 100) dead letters and finished records
 // whose time has come, with their definitions and histories. It answers
 // job.ErrNotHolder if the lock has another value.
-func (s *Store) Sweep(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) (deleted int, err error) {
+func (s *Store) Sweep(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) (deleted int,
+	err error) {
 	found, err := s.reap(ctx, shard, lockValue, lanes, min(limit, sweepLimit), job.RegionDead, job.RegionDone)
 	if err != nil || len(found) == 0 {
 		return 0, err
@@ -81,7 +83,8 @@ type overdue struct {
 
 // reap lists what is overdue in the regions. Entries of the index that do not
 // agree with their record are mended instead of listed.
-func (s *Store) reap(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int, regions ...job.Region) ([]overdue, error) {
+func (s *Store) reap(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int,
+	regions ...job.Region) ([]overdue, error) {
 	if limit < 1 || len(lanes) == 0 {
 		return nil, nil
 	}
@@ -145,7 +148,8 @@ func (s *Store) repairIndexEntries(ctx context.Context, shard int, wrong []overd
 	var groups [][]*applyItem
 	for _, f := range wrong {
 		item := &applyItem{
-			record: f.record, guard: codec.AppendGuardPattern(nil, f.state.Token, f.state.Revision), lane: f.lane, write: -1, size: len(f.record) + 64,
+			record: f.record, guard: codec.AppendGuardPattern(nil, f.state.Token, f.state.Revision), lane: f.lane,
+			write: -1, size: len(f.record) + 64,
 		}
 		if f.state.Lane != f.lane {
 			item.addStep(stepLeaveLane)
@@ -155,7 +159,8 @@ func (s *Store) repairIndexEntries(ctx context.Context, shard int, wrong []overd
 				return err
 			}
 			item.addStep(stepWrite, text, job.Score(f.state.Region, restingMS(f.state)))
-			s.log.Warn("index entry did not agree with its record and was mended", "record", f.record, "region", f.state.Region)
+			s.log.Warn("index entry did not agree with its record and was mended", "record", f.record, "region",
+				f.state.Region)
 		}
 		groups = append(groups, []*applyItem{item.endLeanSteps()})
 	}

@@ -59,7 +59,8 @@ func (s *Store) renewOp(r job.RenewRequest, renewals []job.Renewal) *runner.Op {
 	argv = append(argv, r.TTL.Milliseconds())
 	for _, n := range renewals {
 		s.runner.ObserveToken(r.Shard, n.Token)
-		argv = append(argv, string(n.Record), lanes.placeOf(n.Lane), codec.FixedWidth(n.Token, 16), codec.FixedWidth(uint64(n.Epoch), 6),
+		argv = append(argv, string(n.Record), lanes.placeOf(n.Lane), codec.FixedWidth(n.Token, 16),
+			codec.FixedWidth(uint64(n.Epoch), 6),
 			runner.FlagText(n.Acked), max(0, n.HardStopMS))
 	}
 	return runner.NewScriptCall(s.scripts.renew, r.Shard, lanes.appendKeysTo(names), argv)

@@ -46,7 +46,10 @@ func (s *Store) Runs(ctx context.Context, key job.Key, historyLimit int) ([]job.
 	newestFirst(history)
 	newestFirst(letters)
 	for _, letter := range letters {
-		at := slices.IndexFunc(history, func(r job.Run) bool { return r.ID == letter.ID && r.FinishedMS == letter.FinishedMS })
+		at := slices.IndexFunc(history, func(r job.Run) bool {
+			return r.ID == letter.ID &&
+				r.FinishedMS == letter.FinishedMS
+		})
 		if at >= 0 {
 			history[at].DeadLetter = true
 		} else {

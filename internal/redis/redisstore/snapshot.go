@@ -79,7 +79,8 @@ func (p *partsRead) snapshot() *job.Snapshot {
 	letters, rest := p.records[1:1+job.DeadLettersPerJob], p.records[1+job.DeadLettersPerJob:]
 	for slot, letter := range letters {
 		if letter != nil {
-			snap.DeadLetters = append(snap.DeadLetters, job.CheckpointDeadLetter{Slot: slot, Run: letterRun(&letter.State), ExpireMS: expiry(letter)})
+			snap.DeadLetters = append(snap.DeadLetters,
+				job.CheckpointDeadLetter{Slot: slot, Run: letterRun(&letter.State), ExpireMS: expiry(letter)})
 		}
 	}
 	for i, slot := range (job.State{Children: p.children}).ChildSlots() {
@@ -88,7 +89,8 @@ func (p *partsRead) snapshot() *job.Snapshot {
 		}
 	}
 	if record.State.Region == job.RegionDead && record.State.Dead > 0 && record.State.Runs > 0 {
-		snap.DeadLetters = append(snap.DeadLetters, job.CheckpointDeadLetter{Slot: job.LetterOfJob, Run: letterRun(&record.State)})
+		snap.DeadLetters = append(snap.DeadLetters,
+			job.CheckpointDeadLetter{Slot: job.LetterOfJob, Run: letterRun(&record.State)})
 	}
 	return snap
 }
@@ -154,7 +156,8 @@ func (s *Store) datesOf(ctx context.Context, shard int, snaps []*job.Snapshot) e
 		if snap != nil {
 			// A run that is no dead one stands in a place that has been used again.
 			snap.DeadLetters = slices.DeleteFunc(snap.DeadLetters, func(l job.CheckpointDeadLetter) bool {
-				return l.Run.NominalMS == 0 || l.Run.Outcome != job.OutcomeDead && l.Run.Outcome != job.OutcomeQuarantined
+				return l.Run.NominalMS == 0 || l.Run.Outcome != job.OutcomeDead &&
+					l.Run.Outcome != job.OutcomeQuarantined
 			})
 		}
 	}

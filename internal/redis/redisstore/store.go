@@ -85,7 +85,8 @@ func open(ctx context.Context, o Options) (*Store, error) {
 // newStore makes a store that knows nothing of the shards yet.
 func newStore(o Options, embedded bool) (*Store, error) {
 	s := &Store{
-		client: o.Client, prefix: o.Prefix, caller: o.Caller, onEarlier: o.OnLanesDueEarlier, log: o.Logger, checks: o.preflightOptions(),
+		client: o.Client, prefix: o.Prefix, caller: o.Caller, onEarlier: o.OnLanesDueEarlier, log: o.Logger,
+		checks:  o.preflightOptions(),
 		scripts: loadScripts(embedded, o.KeepEvents > 0),
 	}
 	s.checks.Embedded, s.checks.AllowUnsafe = embedded, false
@@ -125,7 +126,8 @@ func (s *Store) Secret(ctx context.Context, name string) ([]byte, error) {
 	}
 	secret, err := hex.DecodeString(text)
 	if err != nil || len(secret) != secretBytes {
-		return nil, fmt.Errorf("%w: hash %s holds an invalid secret %q", rediserr.ErrKeyspace, runner.KeyspaceKey(s.prefix), name)
+		return nil, fmt.Errorf("%w: hash %s holds an invalid secret %q", rediserr.ErrKeyspace,
+			runner.KeyspaceKey(s.prefix), name)
 	}
 	return secret, nil
 }
@@ -136,7 +138,8 @@ func (s *Store) randomField(ctx context.Context, field string, length int) (stri
 	fresh := make([]byte, length)
 	// crypto/rand.Read never fails.
 	_, _ = rand.Read(fresh)
-	o := runner.NewScriptCall(s.scripts.secret, runner.NoShard, []string{runner.KeyspaceKey(s.prefix)}, []any{field, hex.EncodeToString(fresh)})
+	o := runner.NewScriptCall(s.scripts.secret, runner.NoShard, []string{runner.KeyspaceKey(s.prefix)},
+		[]any{field, hex.EncodeToString(fresh)})
 	err := s.runner.Run(ctx, o)
 	return o.Reply.TextAt(0), err
 }
@@ -179,7 +182,8 @@ func (s *Store) openKeyspace(ctx context.Context, want int) (int, error) {
 	if s.runner.Virtual() {
 		virtual = "1"
 	}
-	o := runner.NewScriptCall(s.scripts.keyspace, runner.NoShard, []string{runner.KeyspaceKey(s.prefix)}, []any{fresh, SchemaVersion, virtual})
+	o := runner.NewScriptCall(s.scripts.keyspace, runner.NoShard, []string{runner.KeyspaceKey(s.prefix)},
+		[]any{fresh, SchemaVersion, virtual})
 	if err := s.runner.Run(ctx, o); err != nil {
 		return 0, err
 	}
@@ -187,14 +191,16 @@ func (s *Store) openKeyspace(ctx context.Context, want int) (int, error) {
 	schema, err2 := strconv.Atoi(o.Reply.TextAt(2))
 	switch {
 	case err != nil || err2 != nil || shards < 1 || shards > MaxShards:
-		return 0, fmt.Errorf("%w: hash %s holds shards %q, schema %q", rediserr.ErrKeyspace, runner.KeyspaceKey(s.prefix), o.Reply.TextAt(1), o.Reply.TextAt(2))
+		return 0, fmt.Errorf("%w: hash %s holds shards %q, schema %q", rediserr.ErrKeyspace,
+			runner.KeyspaceKey(s.prefix), o.Reply.TextAt(1), o.Reply.TextAt(2))
 	case schema > SchemaVersion:
 		return 0, laterSchemaError(o.Reply.TextAt(2))
 	case want != 0 && want != shards:
 		return 0, fmt.Errorf("%w: it has %d shards, but %d are asked for: the number is fixed, use %d or move the jobs by export and import",
 			rediserr.ErrKeyspace, shards, want, shards)
 	case o.Reply.TextAt(3) != virtual:
-		return 0, fmt.Errorf("%w: its clock is %s, this process wants a %s one", rediserr.ErrKeyspace, clockName(o.Reply.TextAt(3)), clockName(virtual))
+		return 0, fmt.Errorf("%w: its clock is %s, this process wants a %s one", rediserr.ErrKeyspace,
+			clockName(o.Reply.TextAt(3)), clockName(virtual))
 	}
 	if o.Reply.IntAt(0) == 1 {
 		s.log.Info("keyspace created", "prefix", s.prefix, "shards", shards, "virtual", s.runner.Virtual())

@@ -40,7 +40,8 @@ const trailOverhead = 48
 // AppendTrail adds records that continue the chain, and removes what trim says, if the chain
 // still ends as the caller has seen it; done is false if it does not. The records have their ids, which
 // grow, and their links.
-func (s *Store) AppendTrail(ctx context.Context, head job.TrailHead, records []job.TrailRecord, trim job.TrailTrim) (done bool, err error) {
+func (s *Store) AppendTrail(ctx context.Context, head job.TrailHead, records []job.TrailRecord,
+	trim job.TrailTrim) (done bool, err error) {
 	mode, bound := "", ""
 	switch {
 	case trim.Before != "":
@@ -137,7 +138,8 @@ func (s *Store) ReadTrailFrom(ctx context.Context, after string, n int) (records
 // SaveTrailExport stores how far an export has come.
 func (s *Store) SaveTrailExport(ctx context.Context, e job.TrailExport) error {
 	key := trailExportsKey(s.prefix)
-	return s.runner.Run(ctx, runner.NewCommand("audit", key, "hset", key, e.Name, fmt.Sprintf("%d %d %s", e.Seq, e.UpdatedMS, e.ID)))
+	return s.runner.Run(ctx, runner.NewCommand("audit", key, "hset", key, e.Name,
+		fmt.Sprintf("%d %d %s", e.Seq, e.UpdatedMS, e.ID)))
 }
 
 // DropTrailExport forgets an export, if there is one.
@@ -172,7 +174,8 @@ func decodeExports(answer runner.Reply) []job.TrailExport {
 // ReadTrail returns up to n audit records, newest first: from the instant toMS,
 // exclusive, or after the record with the id before, to fromMS. Zero values mean no
 // bound. next is empty when there are no more.
-func (s *Store) ReadTrail(ctx context.Context, before string, fromMS, toMS int64, n int) (records []job.TrailRecord, next string, err error) {
+func (s *Store) ReadTrail(ctx context.Context, before string, fromMS, toMS int64,
+	n int) (records []job.TrailRecord, next string, err error) {
 	end, start := "+", "-"
 	if toMS > 0 {
 		end = fmt.Sprintf("(%d-0", toMS)
@@ -300,7 +303,8 @@ func decodeTrail(id string, fields runner.Reply) job.TrailRecord {
 		Resource: m[trailResource], Names: list(trailNames), Fields: list(trailFields), RequestID: m[trailRequest],
 		Code: int(number(trailCode)), Changed: number(trailChanged), Refused: number(trailRefused),
 		Before: digest(trailBefore), After: digest(trailAfter),
-		Seq: trailNumber(m[trailSeq]), Version: int(number(trailVersion)), Hash: decodeBytes(m[trailHash]), Prev: decodeBytes(m[trailPrev]),
+		Seq: trailNumber(m[trailSeq]), Version: int(number(trailVersion)), Hash: decodeBytes(m[trailHash]),
+		Prev:  decodeBytes(m[trailPrev]),
 		KeyID: m[trailKeyID], Signature: decodeBytes(m[trailSignature]),
 	}.Clipped()
 }

@@ -103,7 +103,8 @@ func (c *shardClock) observe(us, lagMS int64, sent, now time.Time) {
 	defer c.mu.Unlock()
 	next := clockBound{us, lagMS, sent}
 	known := c.bound.latestAt(now)
-	if c.at.IsZero() || now.Sub(c.bound.sent) > freshFor || us > known.MS*1000 || lagMS > 0 || c.bound.lagMS > 0 || next.latestAt(now).MS <= known.MS {
+	if c.at.IsZero() || now.Sub(c.bound.sent) > freshFor || us > known.MS*1000 || lagMS > 0 || c.bound.lagMS > 0 ||
+		next.latestAt(now).MS <= known.MS {
 		c.bound = next
 	}
 	c.us, c.at, c.lagging, c.firstJump = us, now, lagMS > 0, time.Time{}

@@ -126,7 +126,8 @@ func (l *Loader) Load(from Source) *Script {
 	text := head + from.text()
 	sum := sha1.Sum([]byte(text))
 	s := &Script{
-		Name: from.Name, Source: text, SHA: hex.EncodeToString(sum[:]), Mutates: true, Sharded: from.Clock != WithoutClock,
+		Name: from.Name, Source: text, SHA: hex.EncodeToString(sum[:]), Mutates: true,
+		Sharded: from.Clock != WithoutClock,
 	}
 	l.made = append(l.made, madeScript{s, from})
 	return s
