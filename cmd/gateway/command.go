@@ -15,6 +15,7 @@ import (
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/api/gateway"
+	"github.com/fermata-io/fermata/internal/auth/bearer"
 	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
 	"github.com/fermata-io/fermata/internal/cli/config"
 	"github.com/fermata-io/fermata/internal/cli/httpapi"
@@ -50,6 +51,7 @@ type settings struct {
 	maxStreams   int
 	drainTimeout time.Duration
 	tls          bool
+	insecure     bool
 	nodeFiles    tlsfiles.Files
 	serverFiles  tlsfiles.Files
 	logs         logs.Options
@@ -93,6 +95,8 @@ func (f *settings) registerFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.serverFiles.Cert, "rest-tls-cert", "",
 		"PEM file with the certificate of this server (default: plain HTTP). Files are read again when they change")
 	flags.StringVar(&f.serverFiles.Key, "rest-tls-key", "", "PEM file with the key of this server")
+	flags.BoolVar(&f.insecure, "insecure", false,
+		"listen where other hosts can reach it without TLS, because TLS ends in front of this gateway")
 	flags.IntVar(&f.maxCallers, "max-callers", 1024, "callers with different tokens that are served at once")
 	flags.IntVar(&f.maxCalls, "max-calls", 64, "requests of one token at once")
 	flags.IntVar(&f.maxStreams, "max-event-streams", 32, "event streams of one token at once")
@@ -164,6 +168,10 @@ func (f settings) serverOptions(s *service) error {
 		return fmt.Errorf("--rest-addr %q: want host:port", f.address)
 	}
 	if f.serverFiles == (tlsfiles.Files{}) {
+		if !f.insecure && !bearer.IsLocal(f.address) {
+			return fmt.Errorf("--rest-addr %s: other hosts can reach it, and would send tokens in plain text; it needs "+
+				"--rest-tls-cert and --rest-tls-key, or --insecure if TLS ends in front of this gateway", f.address)
+		}
 		return nil
 	}
 	source, err := tlsfiles.Open(tlsfiles.Options{

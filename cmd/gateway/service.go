@@ -56,7 +56,7 @@ func (s *service) serveUntilDone(ctx context.Context) (err error) {
 	defer stopMetrics()
 	s.logger.Info("serving the API", "url", server.URL(), "hosts", s.options.Gateway.AllowedHosts)
 	if s.options.TLS == nil && !bearer.IsLocal(server.Addr()) {
-		s.logger.Warn("serving plain HTTP beyond this host: tokens need TLS in front of this gateway")
+		s.logger.Warn("serving plain HTTP to other hosts", "accepted_by", "--insecure")
 	}
 	select {
 	case <-ctx.Done():

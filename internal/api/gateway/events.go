@@ -5,10 +5,10 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
-	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -71,8 +71,12 @@ func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request, cred *cred
 // eventsRequest reads the query. Last-Event-ID, which browsers send when they connect again, replaces its position.
 func eventsRequest(r *http.Request, parent string) (*fermatav1.WatchEventsRequest, error) {
 	q := &fermatav1.WatchEventsRequest{}
-	if err := runtime.PopulateQueryParameters(q, r.URL.Query(), utilities.NewDoubleArray(nil)); err != nil {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err == nil {
+		err = new(queryParser).Parse(q, values, utilities.NewDoubleArray(nil))
+	}
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, status.Convert(err).Message())
 	}
 	if parent != "" {
 		q.Parent = parent

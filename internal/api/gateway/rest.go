@@ -77,6 +77,7 @@ func newMux(credentials *credentials) (*runtime.ServeMux, error) {
 		runtime.WithOutgoingTrailerMatcher(matchNoHeader),
 		runtime.WithErrorHandler(handleCallError), runtime.WithRoutingErrorHandler(handleRoutingError),
 		runtime.WithForwardResponseOption(setEntityTag),
+		runtime.SetQueryParameterParser(&queryParser{}),
 		runtime.WithDisableHTTPMethodOverride(), runtime.WithDisablePathLengthFallback(),
 	)
 	conn := callerConnection{credentials}
@@ -189,8 +190,13 @@ var outputOnly = map[string]bool{
 }
 
 // cleanMask removes output-only fields from a mask that has others too, so that a job can be sent back as it was
-// read: a mask that comes from the body names every field of it.
+// read: a mask that comes from the body names every field of it. Names in JSON style become those of the proto.
 func cleanMask(u *fermatav1.UpdateJobRequest) {
+	for i, path := range u.GetUpdateMask().GetPaths() {
+		if !strings.HasPrefix(path, "payload_json") {
+			u.UpdateMask.Paths[i] = snakeCase(path)
+		}
+	}
 	if len(u.GetUpdateMask().GetPaths()) < 2 {
 		return
 	}

@@ -168,7 +168,7 @@ var table = []row{
 		not:  []string{goredis, redislock, memberlist, "internal/node"},
 		why:  "it reaches nodes and nothing else: a process that parses HTTP has no access to Redis and no gossip key"},
 	{path: "cmd/fermata", floor: commands, foreign: []string{"*"},
-		also: []string{api, "internal/api/convert", "internal/auth/tlsfiles", "internal/cli/tui", "internal/observe/tracing", "internal/observe/logs", "internal/lib/dialhint", "internal/redis/conn", "internal/redis/redisstore", "internal/core/schedule", "internal/lib/secretfile", "internal/auth/signin", "internal/redis/shardlock"},
+		also: []string{api, "internal/api/convert", "internal/api/gateway", "internal/auth/bearer", "internal/auth/tlsfiles", "internal/cli/tui", "internal/observe/tracing", "internal/observe/logs", "internal/lib/dialhint", "internal/redis/conn", "internal/redis/redisstore", "internal/core/schedule", "internal/lib/secretfile", "internal/auth/signin", "internal/redis/shardlock"},
 		why:  "it loads into Redis the functions that the store and the locks call, and reads local times as schedules do"},
 
 	{path: "examples/worker", floor: commands},
