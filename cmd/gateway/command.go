@@ -128,7 +128,7 @@ func (f settings) buildService(lines io.Writer) (*service, error) {
 	}
 	nodeOptions, nodeErr := f.nodeOptions(s)
 	serverErr := f.serverOptions(s)
-	if err := errors.Join(logErr, drainErr, nodeErr, serverErr); err != nil {
+	if err := errors.Join(logErr, drainErr, f.checkLimits(), nodeErr, serverErr); err != nil {
 		return nil, err
 	}
 	secretfile.WarnIfExposed(logger, f.nodeFiles.Key)
@@ -140,6 +140,20 @@ func (f settings) buildService(lines io.Writer) (*service, error) {
 		MaxCalls: f.maxCalls, MaxWatches: f.maxStreams, Registerer: registry,
 	}
 	return s, nil
+}
+
+// checkLimits refuses negative limits; 0 is refused for all commands alike.
+func (f settings) checkLimits() error {
+	var faults []error
+	for _, limit := range []struct {
+		flag  string
+		value int
+	}{{"max-callers", f.maxCallers}, {"max-calls", f.maxCalls}, {"max-event-streams", f.maxStreams}} {
+		if limit.value < 0 {
+			faults = append(faults, fmt.Errorf("--%s %d: must be positive", limit.flag, limit.value))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // nodeOptions configure the connections to the nodes. It returns an error if an address or a file is invalid.

@@ -51,7 +51,9 @@ func TestWrongUsage(t *testing.T) {
 		"missing file":     {[]string{"--config", "/nonexistent"}, "/nonexistent"},
 	} {
 		var stderr bytes.Buffer
-		if code := runCommand(test.args, nil, io.Discard, &stderr); code != 2 {
+		stop := make(chan os.Signal, 1)
+		stop <- syscall.SIGTERM // it must not go on if it starts
+		if code := runCommand(test.args, stop, io.Discard, &stderr); code != 2 {
 			t.Errorf("%s: exit code %d", name, code)
 		}
 		if !strings.Contains(stderr.String(), test.want) {

@@ -38,7 +38,7 @@ func KeepsPayload(sent *fermatav1.Job, paths []string) bool {
 // for "*". Paths may go into messages: "retry_policy.max_attempts". reseal tells of a
 // mask that copies nothing.
 func ParseUpdateMask(mask *fieldmaskpb.FieldMask) (copied []string, reseal bool, err error) {
-	paths := foldPaths(mask.GetPaths())
+	paths := FoldPayloadPaths(mask.GetPaths())
 	if len(paths) == 0 {
 		return nil, false, job.Invalid("update_mask", "is empty; name the fields to change, or * for all")
 	}
@@ -66,9 +66,9 @@ func ParseUpdateMask(mask *fieldmaskpb.FieldMask) (copied []string, reseal bool,
 	return paths, false, nil
 }
 
-// foldPaths names the payload once, whichever of its fields a mask names. Masks that are derived from JSON go into
-// payload_json.
-func foldPaths(paths []string) []string {
+// FoldPayloadPaths names the payload once, whichever of its fields a mask names. Masks that are derived from JSON go
+// into payload_json.
+func FoldPayloadPaths(paths []string) []string {
 	isJSON := func(path string) bool {
 		root, _, _ := strings.Cut(path, ".")
 		return root == "payload_json"

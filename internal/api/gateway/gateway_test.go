@@ -268,7 +268,7 @@ func TestPatchMask(t *testing.T) {
 		`{"retryPolicy":{"maxAttempts":3}}`:            "retry_policy.max_attempts",
 		`{"labels":{"a":"b"},"etag":"e-1"}`:            "labels",
 		`{"name":"x","createTime":null,"queue":"q"}`:   "queue",
-		`{"payloadJson":{"a":{"b":1}},"queue":"q"}`:    "payload_json.a.b queue",
+		`{"payloadJson":{"a":{"b":1}},"queue":"q"}`:    "queue payload",
 		`{"schedule":{"interval":{"every":"60s"}}}`:    "schedule.interval.every",
 		`{"schedule":{"once":"2030-01-01T00:00:00Z"}}`: "schedule.once",
 	} {
@@ -396,4 +396,20 @@ func TestOpenAPIIsServed(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.body), &d); err != nil || d.OpenAPI != "3.1.0" || d.Paths["/v1/namespaces/{namespace}/jobs/{job}"] == nil {
 		t.Errorf("status %d, version %q, %d paths: %v", a.code, d.OpenAPI, len(d.Paths), err)
 	}
+}
+
+// TestPayloadsAreFolded: nodes of the previous version do not know payload_json.
+func TestPayloadsAreFolded(t *testing.T) {
+	n := newFakeNode(t)
+	_, url := newTestGateway(t, n, Options{})
+	send(t, "POST", url+"/v1/namespaces/default/jobs", "anna", `{"handler":"h","payloadJson":{"b":1,"a":null}}`).want(t, 200, "")
+	if j := n.request.(*fermatav1.CreateJobRequest).GetJob(); string(j.GetPayload()) != `{"a":null,"b":1}` || j.GetPayloadJson() != nil {
+		t.Errorf("created with %q, %v", j.GetPayload(), j.GetPayloadJson())
+	}
+	send(t, "PATCH", url+jobPath, "anna", `{"payloadJson":[1]}`).want(t, 200, "")
+	u := n.request.(*fermatav1.UpdateJobRequest)
+	if string(u.GetJob().GetPayload()) != "[1]" || strings.Join(u.GetUpdateMask().GetPaths(), " ") != "payload" {
+		t.Errorf("updated with %v", u)
+	}
+	send(t, "POST", url+"/v1/namespaces/default/jobs", "anna", `{"payload":"eA==","payloadJson":1}`).want(t, 400, `"job.payload_json"`)
 }

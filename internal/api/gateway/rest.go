@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	gatewayv1 "github.com/fermata-io/fermata/proto/gateway/fermata/v1"
 )
@@ -139,6 +140,9 @@ func (c callerConnection) NewStream(context.Context, *grpc.StreamDesc, string, .
 
 // completeRequest copies headers into the fields that they stand for, and cleans the mask of a PATCH.
 func (c *call) completeRequest(m proto.Message) error {
+	if err := foldPayloads(m.ProtoReflect()); err != nil {
+		return err
+	}
 	if u, ok := m.(*fermatav1.UpdateJobRequest); ok {
 		cleanMask(u)
 		if c.etag != "" && u.Job == nil {
@@ -192,11 +196,13 @@ var outputOnly = map[string]bool{
 // cleanMask removes output-only fields from a mask that has others too, so that a job can be sent back as it was
 // read: a mask that comes from the body names every field of it. Names in JSON style become those of the proto.
 func cleanMask(u *fermatav1.UpdateJobRequest) {
-	for i, path := range u.GetUpdateMask().GetPaths() {
-		if !strings.HasPrefix(path, "payload_json") {
-			u.UpdateMask.Paths[i] = snakeCase(path)
-		}
+	if u.UpdateMask == nil {
+		return
 	}
+	for i, path := range u.UpdateMask.Paths {
+		u.UpdateMask.Paths[i] = snakeCase(path)
+	}
+	u.UpdateMask.Paths = convert.FoldPayloadPaths(u.UpdateMask.Paths)
 	if len(u.GetUpdateMask().GetPaths()) < 2 {
 		return
 	}

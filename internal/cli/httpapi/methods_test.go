@@ -214,3 +214,18 @@ func TestPayloadJSON(t *testing.T) {
 		t.Errorf("both in an update: %s", text)
 	}
 }
+
+// TestTokensStayOffOpenNetworks: a gateway without TLS to nodes beyond loopback does not send tokens.
+func TestTokensStayOffOpenNetworks(t *testing.T) {
+	conn, err := Dialer([]string{"192.0.2.1:7070"}, client.Options{})("secret")
+	if err != nil {
+		return // refused before a call
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	_, err = fermatav1.NewAccessServiceClient(conn).WhoAmI(ctx, &fermatav1.WhoAmIRequest{})
+	if err == nil || !strings.Contains(err.Error(), "secur") {
+		t.Errorf("the call was made: %v", err)
+	}
+}
