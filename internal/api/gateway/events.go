@@ -25,6 +25,9 @@ const (
 	eventWriteTimeout = 10 * time.Second
 )
 
+// errGatewayStops ends event streams, which readers continue elsewhere.
+var errGatewayStops = unavailable("this gateway stops; continue with the last token")
+
 // eventsPath reports whether a request is for events, and of which parent.
 func eventsPath(r *http.Request) (parent string, ok bool) {
 	if r.URL.Path == "/v1/events" {
@@ -96,12 +99,15 @@ func (g *Gateway) forwardEvents(ctx context.Context, reader *eventReader, out *e
 		case <-ctx.Done():
 			return nil
 		case <-g.stopped.Done():
-			return unavailable("this gateway stops; continue with the last token")
+			return errGatewayStops
 		case <-keepAlive.C:
 			if err := out.writeKeepAlive(); err != nil {
 				return nil // the reader is gone
 			}
 		case b, ok := <-reader.batches:
+			if !ok && g.stopped.Err() != nil {
+				return errGatewayStops
+			}
 			if !ok {
 				return reader.err
 			}
@@ -175,18 +181,20 @@ func (o *eventWriter) writeKeepAlive() error {
 	return o.write("\n")
 }
 
-// writeEnd reports why the stream ends: by the status of the response, or if that is sent, in the stream.
+// writeEnd reports why the stream ends: by the status of the response, or if that is sent, in the stream. Browsers
+// connect again after a stream that has ended, but never after another status than 200: what passes by itself is
+// therefore reported in the stream.
 func (o *eventWriter) writeEnd(r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, errReaderTooSlow) {
 		return // nobody reads
 	}
-	if !o.begun {
+	if !o.begun && !(o.isSSE && status.Code(err) == codes.Unavailable) {
 		writeError(o.w, r, err)
 		return
 	}
 	text := strings.TrimSuffix(string(statusJSON(status.Convert(err))), "\n")
 	if o.isSSE {
-		_ = o.write("event: status\ndata: " + text + "\n\n")
+		_ = o.write(o.begin() + "event: status\ndata: " + text + "\n\n")
 		return
 	}
 	_ = o.write(`{"error":` + text + "}\n")

@@ -177,6 +177,13 @@ func TestRefusedWatches(t *testing.T) {
 		send(t, "GET", url+"/v1/events", "anna", "").want(t, code, reason)
 		send(t, "GET", url+"/v1/events", "anna", "", "Accept", "text/event-stream").want(t, code, reason)
 	}
+	n.mu.Lock()
+	n.revoked["anna"] = true
+	n.mu.Unlock()
+	send(t, "GET", url+"/v1/events", "anna", "", "Accept", "text/event-stream").want(t, 401, "who are you")
+	n.mu.Lock()
+	n.revoked["anna"] = false
+	n.mu.Unlock()
 	send(t, "GET", url+"/v1/events?kind=run.dead", "anna", "").want(t, 400, "kind")
 	n.mu.Lock()
 	n.watch = numberedEvents(nil)
@@ -245,4 +252,17 @@ func (s chanStream) Recv() (*fermatav1.WatchEventsResponse, error) {
 	case <-s.ctx.Done():
 		return nil, s.ctx.Err()
 	}
+}
+
+// TestBrowsersComeBack: a browser that gets another status than 200 never connects again.
+func TestBrowsersComeBack(t *testing.T) {
+	n := newFakeNode(t)
+	n.address = "127.0.0.1:1" // nobody listens there
+	_, url := newTestGateway(t, n, Options{})
+	a := send(t, "GET", url+"/v1/events", "anna", "", "Accept", "text/event-stream")
+	a.want(t, 200, "event: status")
+	if a.header.Get("Content-Type") != "text/event-stream" || !strings.HasPrefix(a.body, "retry: 1000\n\n") {
+		t.Errorf("%q: %s", a.header.Get("Content-Type"), a.body)
+	}
+	send(t, "GET", url+"/v1/events", "anna", "").want(t, 503, "")
 }

@@ -100,6 +100,10 @@ func (g *Gateway) route(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if _, ok := eventsPath(r); ok && r.Method == http.MethodGet {
+		newEventWriter(w, r).writeEnd(r, err)
+		return
+	}
 	writeError(w, r, err)
 }
 
