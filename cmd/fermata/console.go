@@ -52,7 +52,8 @@ func (a *app) serveConsole(ctx context.Context, address string) error {
 	}
 	secret := rand.Text()
 	server, err := httpapi.Start(httpapi.Options{
-		Address: address, Flag: "rest-addr", Logger: slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Address: address, Flag: "rest-addr",
+		Logger:  slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Gateway: gateway.Options{Dial: dial},
 		Wrap:    func(next http.Handler) http.Handler { return &consoleGuard{next: next, secret: secret} },
 	})
@@ -103,7 +104,9 @@ type consoleGuard struct {
 func (g *consoleGuard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	if r.URL.Path == "/" && r.Method == http.MethodGet && g.knows(r.URL.Query().Get("secret")) {
-		http.SetCookie(w, &http.Cookie{Name: consoleCookie, Value: g.secret, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+		http.SetCookie(w, &http.Cookie{
+			Name: consoleCookie, Value: g.secret, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		})
 		http.Redirect(w, r, "/openapi.json", http.StatusSeeOther)
 		return
 	}

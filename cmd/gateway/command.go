@@ -121,7 +121,9 @@ func (f *settings) registerFlags(flags *pflag.FlagSet) {
 func (f settings) buildService(lines io.Writer) (*service, error) {
 	logger, level, logErr := logs.New(lines, f.logs)
 	registry := prometheus.NewRegistry()
-	s := &service{registry: registry, logger: logger, level: level, metricsAddr: f.metricsAddr, drainTimeout: f.drainTimeout}
+	s := &service{
+		registry: registry, logger: logger, level: level, metricsAddr: f.metricsAddr, drainTimeout: f.drainTimeout,
+	}
 	var drainErr error
 	if f.drainTimeout <= 0 {
 		drainErr = fmt.Errorf("--drain-timeout %v: must be positive", f.drainTimeout)
@@ -132,12 +134,13 @@ func (f settings) buildService(lines io.Writer) (*service, error) {
 		return nil, err
 	}
 	secretfile.WarnIfExposed(logger, f.nodeFiles.Key)
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.dialNodes = httpapi.Dialer(f.addresses, nodeOptions)
 	s.options.Address, s.options.Flag, s.options.Logger = f.address, "rest-addr", logger
 	s.options.Gateway = gateway.Options{
-		Dial: s.dialNodes, RequireToken: f.nodeFiles.Cert != "", AllowedHosts: f.allowedHosts, MaxConnections: f.maxCallers,
-		MaxCalls: f.maxCalls, MaxWatches: f.maxStreams, Registerer: registry,
+		Dial: s.dialNodes, RequireToken: f.nodeFiles.Cert != "", AllowedHosts: f.allowedHosts,
+		MaxConnections: f.maxCallers, MaxCalls: f.maxCalls, MaxWatches: f.maxStreams, Registerer: registry,
 	}
 	return s, nil
 }

@@ -57,7 +57,8 @@ func bearerToken(r *http.Request) (string, error) {
 		return "", nil
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
-	if len(values) > 1 || !strings.EqualFold(scheme, "bearer") || token == "" || !isHeaderText(token) || strings.Contains(token, " ") {
+	isToken := token != "" && isHeaderText(token) && !strings.Contains(token, " ")
+	if len(values) > 1 || !strings.EqualFold(scheme, "bearer") || !isToken {
 		return "", status.Error(codes.Unauthenticated, "authorization is not one bearer token")
 	}
 	return token, nil

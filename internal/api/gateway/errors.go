@@ -100,8 +100,8 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // handleCallError is the error handler of the generated translation.
-func handleCallError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request,
-	err error) {
+func handleCallError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter,
+	r *http.Request, err error) {
 	if call := callFrom(ctx); call != nil && call.bodyTooLarge.Load() {
 		err = refuseBody()
 	}
@@ -109,11 +109,12 @@ func handleCallError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshal
 }
 
 // handleRoutingError answers requests for paths or methods that do not exist.
-func handleRoutingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request,
-	code int) {
+func handleRoutingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter,
+	r *http.Request, code int) {
 	switch code {
 	case http.StatusMethodNotAllowed:
-		writeError(w, r, withReason(codes.Unimplemented, "METHOD_NOT_ALLOWED", "the path exists, but not with this method"))
+		writeError(w, r, withReason(codes.Unimplemented, "METHOD_NOT_ALLOWED",
+			"the path exists, but not with this method"))
 	case http.StatusBadRequest:
 		writeError(w, r, status.Error(codes.InvalidArgument, "the path is invalid"))
 	default:

@@ -76,7 +76,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := g.origins.Check(r); err != nil {
-		writeError(counted, r, withReason(codes.PermissionDenied, "CROSS_ORIGIN", "a page of another origin sent the request"))
+		writeError(counted, r, withReason(codes.PermissionDenied, "CROSS_ORIGIN",
+			"a page of another origin sent the request"))
 		return
 	}
 	if id := r.Header.Get("X-Request-Id"); isHeaderText(id) && id != "" {

@@ -189,7 +189,8 @@ func (f *feed) run(ctx context.Context, open openStream) error {
 }
 
 // readStream publishes what one stream brings. It updates q to continue after it.
-func (f *feed) readStream(ctx context.Context, q *fermatav1.WatchEventsRequest, open openStream) (received bool, err error) {
+func (f *feed) readStream(ctx context.Context, q *fermatav1.WatchEventsRequest,
+	open openStream) (received bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := open(ctx, q)

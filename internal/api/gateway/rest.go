@@ -40,7 +40,8 @@ func callFrom(ctx context.Context) *call {
 // newCall reads the headers that concern the call.
 func newCall(r *http.Request, cred *credential) *call {
 	c := &call{
-		credential: cred, requestID: r.Header.Get("X-Request-Id"), etag: entityTag(r.Header.Get("If-Match")), trace: metadata.MD{},
+		credential: cred, requestID: r.Header.Get("X-Request-Id"), etag: entityTag(r.Header.Get("If-Match")),
+		trace: metadata.MD{},
 	}
 	for _, name := range []string{"traceparent", "tracestate"} {
 		if v := r.Header.Get(name); v != "" && isHeaderText(v) {
@@ -98,7 +99,9 @@ func newMux(credentials *credentials) (*runtime.ServeMux, error) {
 }
 
 // jsonFormat is ProtoJSON. Unknown fields are errors: a misspelt field must not be ignored.
-var jsonFormat = &runtime.JSONPb{MarshalOptions: protojson.MarshalOptions{}, UnmarshalOptions: protojson.UnmarshalOptions{}}
+var jsonFormat = &runtime.JSONPb{
+	MarshalOptions: protojson.MarshalOptions{}, UnmarshalOptions: protojson.UnmarshalOptions{},
+}
 
 func matchNoHeader(string) (string, bool) { return "", false }
 
@@ -115,7 +118,8 @@ type callerConnection struct{ credentials *credentials }
 
 // Invoke sends a unary call. The metadata is replaced: what the translation makes of other headers does not reach a
 // node.
-func (c callerConnection) Invoke(ctx context.Context, method string, request, reply any, options ...grpc.CallOption) error {
+func (c callerConnection) Invoke(ctx context.Context, method string, request, reply any,
+	options ...grpc.CallOption) error {
 	call := callFrom(ctx)
 	if call == nil {
 		return status.Error(codes.Internal, "the call has no caller")
@@ -134,7 +138,8 @@ func (c callerConnection) Invoke(ctx context.Context, method string, request, re
 }
 
 // NewStream is not used: events have their own handler.
-func (c callerConnection) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+func (c callerConnection) NewStream(context.Context, *grpc.StreamDesc, string,
+	...grpc.CallOption) (grpc.ClientStream, error) {
 	return nil, status.Error(codes.Unimplemented, "the method is a stream")
 }
 
