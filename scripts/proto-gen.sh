@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generates the Go code of all protos, and the pages of docs/reference about them.
+# Generates the Go code of all protos, the OpenAPI document, and the pages of docs/reference about them.
 #   proto-gen.sh          writes the code beside the .proto files
 #   proto-gen.sh --check  changes nothing; fails if what is there is not current
 set -euo pipefail
@@ -8,11 +8,12 @@ cd "$(dirname "$0")/.."
 buf() { go tool -modfile=tools/go.mod buf "$@"; }
 
 # generated prints the generated files below a directory, sorted.
-generated() { (cd "$1" && find . -name '*.pb.go' | sort); }
+generated() { (cd "$1" && find . \( -name '*.pb.go' -o -name '*.pb.gw.go' -o -name openapi.json \) | sort); }
 
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 buf generate -o "$fresh"
+go run ./proto/openapi "$fresh/openapi" >"$fresh/proto/gateway/openapi.json"
 generated "$fresh/proto" >"$fresh/want"
 generated proto >"$fresh/have"
 

@@ -98,7 +98,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.previewCommand(), a.presetsCommand(), a.applyCommand(), a.diffCommand(), a.exportCommand(), a.importCommand(),
 		a.clusterCommand(), a.eventsCommand(), a.webhooksCommand(), a.auditCommand(), a.payloadsCommand(),
 		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.redisCommand(), a.logLevelCommand(),
-		a.versionCommand(),
+		a.consoleCommand(), a.versionCommand(),
 	)
 	addExamples(root)
 	return root

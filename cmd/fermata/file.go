@@ -12,6 +12,7 @@ with the field names of the API, and besides:
   http, exec    payload of the built-in handler of that name, which becomes
                 the job's handler
   payload_text  payload as text ("payload" is base64)
+  payload_json  payload as any value, stored as compact JSON with sorted keys
 
 A document may also be a mapping of "jobs", to a list or to jobs by their id.
 Durations may be written as 90s, 5m or 1h30m, enum values in lower case without

@@ -181,15 +181,18 @@ func (a *app) printTexts(texts []string) error {
 }
 
 // encodeShown is encodeMessage with the output of a run as text, if it is text: in JSON in addition to base64,
-// in YAML instead of it.
+// in YAML instead of it. Nodes before this version send no text, and text for people has no control characters.
 func (a *app) encodeShown(m proto.Message) (string, error) {
-	text, err := encodeMessage(m)
 	run, isRun := m.(*client.Run)
-	if err != nil || !isRun || a.output != "json" || len(run.GetOutput()) == 0 || !isText(string(run.GetOutput())) {
-		return text, err
+	if !isRun {
+		return encodeMessage(m)
 	}
-	output, err := encodeValue(string(run.GetOutput()))
-	return strings.TrimSuffix(text, "\n}") + ",\n  \"output_text\": " + string(output) + "\n}", err
+	shown := proto.CloneOf(run)
+	shown.OutputText = ""
+	if a.output == "json" && isText(string(run.GetOutput())) {
+		shown.OutputText = string(run.GetOutput())
+	}
+	return encodeMessage(shown)
 }
 
 // encodeValue is json.Marshal without the escapes for HTML, which people have to read.

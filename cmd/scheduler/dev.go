@@ -17,6 +17,7 @@ and why. Nothing is kept after exit.
 Point the command line at it from another terminal:
 
   fermata --address 127.0.0.1:7070 jobs list
+  curl http://127.0.0.1:7073/v1/namespaces/default/jobs
 
 Ctrl-C drains; a second one stops at once.`
 
@@ -40,6 +41,8 @@ func devCommand(abort <-chan struct{}) *cobra.Command {
 	flags.StringVar(&o.GRPCAddr, "grpc-addr", "127.0.0.1:7070",
 		"listen here for clients and workers, at an address that no other host reaches")
 	flags.StringVar(&o.HTTPAddr, "http-addr", "127.0.0.1:7072", "serve /metrics, /healthz and /readyz here")
+	flags.StringVar(&o.RESTAddr, "rest-addr", "127.0.0.1:7073",
+		"serve the API over HTTP here, at an address that no other host reaches")
 	flags.StringVar(&o.Redis, "redis", "embedded",
 		"embedded, auto (redis-server where it is on the PATH), or the path of a redis-server")
 	flags.BoolVar(&o.Plain, "plain", false, "print one line an event instead of a live view")

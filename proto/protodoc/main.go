@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/genproto/googleapis/api/annotations"
 	"google.golang.org/protobuf/compiler/protogen"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/pluginpb"
 )
@@ -101,10 +103,10 @@ func (r *reference) renderServices() string {
 }
 
 func (r *reference) writeService(s *protogen.Service, written map[protoreflect.FullName]bool) {
-	fmt.Fprintf(&r.page, "## %s\n\n%s\n\n| method | request | answer | what it does |\n| --- | --- | --- | --- |\n",
+	fmt.Fprintf(&r.page, "## %s\n\n%s\n\n| method | over HTTP | request | answer | what it does |\n| --- | --- | --- | --- | --- |\n",
 		s.Desc.Name(), textOf(s.Comments.Leading))
 	for _, m := range s.Methods {
-		fmt.Fprintf(&r.page, "| `%s` | %s | %s | %s |\n", m.Desc.Name(), linkTo(m.Input, m.Desc.IsStreamingClient()),
+		fmt.Fprintf(&r.page, "| `%s` | %s | %s | %s | %s |\n", m.Desc.Name(), httpOf(m), linkTo(m.Input, m.Desc.IsStreamingClient()),
 			linkTo(m.Output, m.Desc.IsStreamingServer()), cellOf(m.Comments.Leading))
 	}
 	r.page.WriteString("\n")
@@ -118,6 +120,36 @@ func (r *reference) writeService(s *protogen.Service, written map[protoreflect.F
 			}
 		}
 	}
+}
+
+// httpOf lists the paths of a method over HTTP.
+func httpOf(m *protogen.Method) string {
+	rule, ok := proto.GetExtension(m.Desc.Options(), annotations.E_Http).(*annotations.HttpRule)
+	if !ok || rule == nil {
+		return ""
+	}
+	var paths []string
+	for _, r := range append([]*annotations.HttpRule{rule}, rule.GetAdditionalBindings()...) {
+		verb, path := verbAndPath(r)
+		paths = append(paths, "`"+verb+" "+path+"`")
+	}
+	return strings.Join(paths, "<br>")
+}
+
+func verbAndPath(r *annotations.HttpRule) (verb, path string) {
+	switch p := r.GetPattern().(type) {
+	case *annotations.HttpRule_Get:
+		return "GET", p.Get
+	case *annotations.HttpRule_Put:
+		return "PUT", p.Put
+	case *annotations.HttpRule_Post:
+		return "POST", p.Post
+	case *annotations.HttpRule_Delete:
+		return "DELETE", p.Delete
+	case *annotations.HttpRule_Patch:
+		return "PATCH", p.Patch
+	}
+	return "", ""
 }
 
 // reachableFrom returns a message and those that its fields refer to, in the order of the fields.

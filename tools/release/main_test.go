@@ -24,7 +24,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 )
 
-// product makes a module with the three commands, as if built for two platforms,
+// product makes a module with all commands, as if built for two platforms,
 // and its licences listed. The commands do nothing: what is packed is under test.
 func product(t *testing.T) (root string) {
 	t.Helper()
@@ -167,7 +167,7 @@ func TestArchiveHoldsCommandsAndLicences(t *testing.T) {
 	}
 	_, modes := unpacked(t, archive)
 	want := map[string]int64{}
-	for name, mode := range map[string]int64{"": 0o755, "LICENSE": 0o644, thirdParty: 0o644, "fermata": 0o755, "scheduler": 0o755, "worker": 0o755} {
+	for name, mode := range map[string]int64{"": 0o755, "LICENSE": 0o644, thirdParty: 0o644, "fermata": 0o755, "gateway": 0o755, "scheduler": 0o755, "worker": 0o755} {
 		want["fermata_v1.2.3_linux_amd64/"+name] = mode
 	}
 	if !maps.Equal(modes, want) {

@@ -18,7 +18,7 @@ import (
 )
 
 // commands are the names of the binaries.
-var commands = []string{"fermata", "scheduler", "worker"}
+var commands = []string{"fermata", "gateway", "scheduler", "worker"}
 
 const thirdParty = "THIRD_PARTY_LICENSES.md"
 

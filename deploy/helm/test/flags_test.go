@@ -66,6 +66,10 @@ var decided = map[string][]string{
 		"redis-url", "redis-username", "redis-password-file", "redis-sentinel-username", "redis-sentinel-password-file", "redis-tls-ca", "redis-tls-cert", "redis-tls-key", "redis-tls-server-name",
 		"access-file", "payload-key-file", "audit-key-file", "webhooks-file", "defaults-file",
 	},
+	"gateway": {
+		"config", "help", "scheduler", "rest-addr", "metrics-addr", "allowed-hosts", "rest-tls-cert", "rest-tls-key", "insecure", "tls", "tls-ca",
+		"tls-cert", "tls-key", "tls-server-name",
+	},
 	"worker": {
 		"config", "help", "id", "scheduler", "metrics-addr", "tls", "tls-ca", "tls-cert", "tls-key", "tls-server-name", "token-file", "secrets-dir",
 	},
@@ -147,8 +151,11 @@ func TestSchemaTakesZero(t *testing.T) {
 				zero = "0s"
 			}
 			at := []string{"scheduler", "config", name}
-			if command == "worker" {
+			switch command {
+			case "worker":
 				at[0] = "workerDefaults"
+			case "gateway":
+				at[0] = "gateway"
 			}
 			if _, err := render(with(parse(t, good), at, zero)); err != nil {
 				t.Errorf("--%s of %s takes 0 (%s): %v", name, command, text, err)

@@ -81,7 +81,7 @@ func (r *Reader) Definition(key job.Key, j *fermatav1.Job) job.Definition {
 	if j.GetQueue() != "" {
 		d.Queue = j.GetQueue()
 	}
-	d.Handler, d.Payload, d.Labels = j.GetHandler(), j.GetPayload(), j.GetLabels()
+	d.Handler, d.Payload, d.Labels = j.GetHandler(), r.payload(j), j.GetLabels()
 	d.Priority, d.HistoryLimit = job.DefaultPriority, job.DefaultHistoryLimit
 	if j != nil && j.Priority != nil {
 		d.Priority = r.clampPriority(*j.Priority)

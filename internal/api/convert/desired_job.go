@@ -16,7 +16,7 @@ func DesiredJobFromPB(defaults *backoff.Defaults, namespace string, p *fermatav1
 	}
 	r := Reader{Defaults: defaults}
 	r.RefreshDefaults = p.GetRefreshDefaults()
-	w.AsRead = p.GetJob().GetPayloadSealed() && len(p.GetJob().GetPayload()) == 0
+	w.AsRead = p.GetJob().GetPayloadSealed() && !hasPayload(p.GetJob())
 	if p.GetJob().GetPayloadSealed() && !w.AsRead {
 		r.RejectSealed(p.GetJob())
 	}

@@ -30,7 +30,7 @@ const resealPath = "payload_key_id"
 // KeepsPayload reports whether an edit leaves the payload alone: it does not name it, or
 // sends a job back as it was read while its payload was sealed.
 func KeepsPayload(sent *fermatav1.Job, paths []string) bool {
-	asRead := sent.GetPayloadSealed() && len(sent.GetPayload()) == 0
+	asRead := sent.GetPayloadSealed() && !hasPayload(sent)
 	return asRead || !slices.Contains(paths, "payload")
 }
 
@@ -38,7 +38,7 @@ func KeepsPayload(sent *fermatav1.Job, paths []string) bool {
 // for "*". Paths may go into messages: "retry_policy.max_attempts". reseal tells of a
 // mask that copies nothing.
 func ParseUpdateMask(mask *fieldmaskpb.FieldMask) (copied []string, reseal bool, err error) {
-	paths := mask.GetPaths()
+	paths := FoldPayloadPaths(mask.GetPaths())
 	if len(paths) == 0 {
 		return nil, false, job.Invalid("update_mask", "is empty; name the fields to change, or * for all")
 	}
@@ -64,6 +64,23 @@ func ParseUpdateMask(mask *fieldmaskpb.FieldMask) (copied []string, reseal bool,
 		return nil, false, &job.InvalidError{Violations: v}
 	}
 	return paths, false, nil
+}
+
+// FoldPayloadPaths names the payload once, whichever of its fields a mask names. Masks that are derived from JSON go
+// into payload_json.
+func FoldPayloadPaths(paths []string) []string {
+	isJSON := func(path string) bool {
+		root, _, _ := strings.Cut(path, ".")
+		return root == "payload_json"
+	}
+	if !slices.ContainsFunc(paths, isJSON) {
+		return paths
+	}
+	folded := slices.DeleteFunc(slices.Clone(paths), isJSON)
+	if !slices.Contains(folded, "payload") {
+		folded = append(folded, "payload")
+	}
+	return folded
 }
 
 func settablePath(path string) bool {

@@ -97,6 +97,9 @@ func TestEverySettableFieldIsInTheMask(t *testing.T) {
 	fields := (&fermatav1.Job{}).ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
 		name := string(fields.Get(i).Name())
+		if name == "payload_json" {
+			continue // a mask may name it, and means the payload
+		}
 		if settablePath(name) == outputs[name] {
 			t.Errorf("%s: settable %v", name, settablePath(name))
 		}

@@ -3,6 +3,7 @@ package convert
 import (
 	"encoding/hex"
 	"math/bits"
+	"unicode/utf8"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -87,6 +88,9 @@ func RunToPB(k job.Key, v job.RunView) *fermatav1.Run {
 		Hold:         holdToPB(v.Hold),
 
 		CorrelationId: job.Correlation(k, v.ID),
+	}
+	if utf8.Valid(v.Output) {
+		p.OutputText = string(v.Output)
 	}
 	if v.TraceID != nil {
 		p.TraceId = hex.EncodeToString(v.TraceID[:])

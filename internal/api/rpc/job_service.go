@@ -160,21 +160,25 @@ func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobReques
 	if err != nil {
 		return nil, err
 	}
+	sent, err := convert.FoldUpdate(q.GetJob())
+	if err != nil {
+		return nil, err
+	}
 	return s.recordOrError(s.definitions.Update(ctx, job.UpdateRequest{
-		Key: key, Etag: q.GetJob().GetEtag(), RequestID: q.GetRequestId(), Reseal: reseal,
+		Key: key, Etag: sent.GetEtag(), RequestID: q.GetRequestId(), Reseal: reseal,
 		Merge: func(present job.Definition) (job.Definition, error) {
 			noteDigestBefore(ctx, &present)
 			merged := convert.DefinitionToPB(&present)
-			convert.CopyFields(merged, q.GetJob(), paths)
+			convert.CopyFields(merged, sent, paths)
 			r := s.newReader()
 			d := r.Definition(present.Key, merged)
 			d.SettleSources(&present, r.DoubtfulFields)
-			if convert.KeepsPayload(q.GetJob(), paths) {
+			if convert.KeepsPayload(sent, paths) {
 				d.Payload, d.PayloadKey = present.Payload, present.PayloadKey
 			}
 			return d, r.Err()
 		},
-		KeepsPayload: convert.KeepsPayload(q.GetJob(), paths),
+		KeepsPayload: convert.KeepsPayload(sent, paths),
 	}))
 }
 

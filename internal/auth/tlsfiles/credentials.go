@@ -26,6 +26,25 @@ func (s *Source) Server(auth ClientAuth) (credentials.TransportCredentials, erro
 	return &transport{source: s, server: func() (*tls.Config, error) { return s.serverConfig(auth) }}, nil
 }
 
+// HTTPServer is the configuration of an HTTPS server without client certificates: TLS 1.2 or later. Each handshake uses
+// the current files.
+func (s *Source) HTTPServer() (*tls.Config, error) {
+	if s.o.Cert == "" {
+		return nil, errNoCertificate
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			s.ReloadIfDue()
+			c, err := s.serverConfig(NoClientCert)
+			if err == nil {
+				c.NextProtos = []string{"h2", "http/1.1"}
+			}
+			return c, err
+		},
+	}, nil
+}
+
 // Client are the credentials of gRPC connections to servers: TLS 1.2 or later.
 func (s *Source) Client() credentials.TransportCredentials {
 	return &transport{source: s, client: func() (*tls.Config, error) { return s.ClientConfig(), nil },

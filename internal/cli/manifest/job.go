@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -123,11 +124,11 @@ func (r *reader) addQueue(name string, value any, node *yaml.Node) {
 	}
 }
 
-// expandPayload replaces http, exec and payload_text by handler and payload.
+// expandPayload replaces http, exec, payload_text and payload_json by handler and payload.
 func expandPayload(fields map[string]any, wrong func(path, text string)) {
 	set := func(from string, text []byte) {
 		if _, ok := fields["payload"]; ok {
-			wrong(from, "there may be one of payload, payload_text, http and exec")
+			wrong(from, "there may be one of payload, payload_text, payload_json, http and exec")
 			return
 		}
 		fields["payload"] = base64.StdEncoding.EncodeToString(text)
@@ -157,6 +158,23 @@ func expandPayload(fields map[string]any, wrong func(path, text string)) {
 			wrong("payload_text", "is "+kindOf(value)+", want text: quote it")
 		}
 	}
+	if value, ok := fields["payload_json"]; ok && value != nil {
+		delete(fields, "payload_json")
+		if text, err := encodeJSON(value); err != nil {
+			wrong("payload_json", "has a key that is no text: quote it")
+		} else {
+			set("payload_json", text)
+		}
+	}
+}
+
+// encodeJSON writes compact JSON with sorted keys, as nodes do for payload_json.
+func encodeJSON(value any) ([]byte, error) {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	err := e.Encode(value)
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
 }
 
 // encodeHandlerPayload checks the payload of a ready-made handler by the rules of nodes and workers, and writes it.

@@ -221,3 +221,15 @@ func TestJSONFilesAreReadAsJSON(t *testing.T) {
 		t.Errorf("%v %+v", faults, set.Jobs)
 	}
 }
+
+// TestPayloadJSON: a payload can be written as a value. Nodes of the previous version get bytes, which they know.
+func TestPayloadJSON(t *testing.T) {
+	set, faults := manifest.Read("f", []byte("id: a\nhandler: h\npayload_json: {b: [1, \"<\"], a: null}\n"), "default")
+	if len(faults) > 0 || len(set.Jobs) != 1 || string(set.Jobs[0].Job.GetPayload()) != `{"a":null,"b":[1,"<"]}` {
+		t.Fatalf("%v, %v", set.Jobs, faults)
+	}
+	_, faults = manifest.Read("f", []byte("id: a\nhandler: h\npayload_text: x\npayload_json: 1\n"), "default")
+	if len(faults) != 1 {
+		t.Errorf("two payloads: %v", faults)
+	}
+}

@@ -25,6 +25,8 @@ type Options struct {
 	// and for metrics. No other host may reach the first. Default 127.0.0.1:7070 and
 	// 127.0.0.1:7072; port 0 takes a free one.
 	GRPCAddr, HTTPAddr string
+	// RESTAddr is where the API is served over HTTP. No other host may reach it. Default 127.0.0.1:7073.
+	RESTAddr string
 	// Redis is "embedded" (default), "auto", or the path of a redis-server.
 	Redis string
 	// Plain writes one line per event instead of a live view. It is implied when
@@ -47,14 +49,21 @@ type Options struct {
 func (o Options) Check() error {
 	o = o.withDefaults()
 	var faults []error
-	for _, a := range []struct{ flag, addr string }{{"grpc-addr", o.GRPCAddr}, {"http-addr", o.HTTPAddr}} {
+	for _, a := range []struct{ flag, addr string }{{"grpc-addr", o.GRPCAddr}, {"http-addr", o.HTTPAddr}, {"rest-addr", o.RESTAddr}} {
 		if _, _, err := net.SplitHostPort(a.addr); err != nil {
 			faults = append(faults, fmt.Errorf("--%s %q: want host:port", a.flag, a.addr))
 		}
 	}
-	if len(faults) == 0 && !bearer.IsLocal(o.GRPCAddr) {
-		faults = append(faults, fmt.Errorf("--grpc-addr %s: other hosts can reach it, and the playground has "+
-			"nothing to keep them out: want an address of this host alone, such as 127.0.0.1:7070", o.GRPCAddr))
+	if len(faults) > 0 {
+		return errors.Join(faults...)
+	}
+	for _, a := range []struct{ flag, addr, example string }{
+		{"grpc-addr", o.GRPCAddr, "127.0.0.1:7070"}, {"rest-addr", o.RESTAddr, "127.0.0.1:7073"},
+	} {
+		if !bearer.IsLocal(a.addr) {
+			faults = append(faults, fmt.Errorf("--%s %s: other hosts can reach it, and the playground has "+
+				"nothing to keep them out: want an address of this host alone, such as %s", a.flag, a.addr, a.example))
+		}
 	}
 	return errors.Join(faults...)
 }
@@ -65,6 +74,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.HTTPAddr == "" {
 		o.HTTPAddr = "127.0.0.1:7072"
+	}
+	if o.RESTAddr == "" {
+		o.RESTAddr = "127.0.0.1:7073"
 	}
 	if o.Redis == "" {
 		o.Redis = RedisEmbedded

@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/api/gateway"
+	"github.com/fermata-io/fermata/internal/cli/httpapi"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/observe/logs"
@@ -51,7 +53,7 @@ type playground struct {
 // when start fails.
 func (p *playground) startAll(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		p.makeDir, p.openLog, p.startTarget, p.startNode, p.startWorker, p.registerSamples,
+		p.makeDir, p.openLog, p.startTarget, p.startNode, p.startREST, p.startWorker, p.registerSamples,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -150,6 +152,20 @@ func (p *playground) startNode(ctx context.Context) error {
 	}
 	p.onStop(n.Stop)
 	p.facts.grpc, p.facts.metrics = n.GRPCAddr(), "http://"+n.HTTPAddr()+"/metrics"
+	return nil
+}
+
+// startREST serves the API over HTTP.
+func (p *playground) startREST(context.Context) error {
+	s, err := httpapi.Start(httpapi.Options{
+		Address: p.options.RESTAddr, Flag: "rest-addr", Logger: p.logger,
+		Gateway: gateway.Options{Dial: httpapi.Dialer([]string{p.facts.grpc}, client.Options{})},
+	})
+	if err != nil {
+		return err
+	}
+	p.onStop(s.Stop)
+	p.facts.rest = s.URL()
 	return nil
 }
 

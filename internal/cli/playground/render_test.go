@@ -56,7 +56,7 @@ func picture() frame {
 	f := frame{
 		now: at, up: 83 * time.Second, mode: scripted, rows: rows,
 		facts: connectionFacts{
-			grpc: "127.0.0.1:7070", metrics: "http://127.0.0.1:7072/metrics", target: "http://127.0.0.1:40123",
+			grpc: "127.0.0.1:7070", rest: "http://127.0.0.1:7073", metrics: "http://127.0.0.1:7072/metrics", target: "http://127.0.0.1:40123",
 			redis: "embedded, in memory", log: "/tmp/fermata-dev-1/fermata.log",
 		},
 	}
@@ -144,7 +144,7 @@ func TestManyJobsLeaveRoomForEvents(t *testing.T) {
 		f.rows = append(f.rows, jobRow{name: fmt.Sprint("job", i), phase: waiting})
 	}
 	got := text(f.renderLines(100, 24), false)
-	if !strings.Contains(got, "and 100 more") || !strings.Contains(got, "now every path") {
+	if !strings.Contains(got, "and 101 more") || !strings.Contains(got, "now every path") {
 		t.Errorf("neither the rest is counted nor the last event shown:\n%s", got)
 	}
 }

@@ -59,7 +59,7 @@ func play(t *testing.T, o Options) *playing {
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &playing{out: &transcript{}, cancel: cancel, abort: make(chan struct{}), ended: make(chan error, 1)}
-	o.GRPCAddr, o.HTTPAddr, o.Plain, o.Out, o.Abort = "127.0.0.1:0", "127.0.0.1:0", true, p.out, p.abort
+	o.GRPCAddr, o.HTTPAddr, o.RESTAddr, o.Plain, o.Out, o.Abort = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", true, p.out, p.abort
 	go func() {
 		defer close(p.ended)
 		p.ended <- Run(ctx, o)
@@ -273,17 +273,17 @@ func TestStartFailures(t *testing.T) {
 		if o.GRPCAddr == "" {
 			o.GRPCAddr = "127.0.0.1:0"
 		}
-		o.HTTPAddr, o.Out = "127.0.0.1:0", &transcript{}
+		o.HTTPAddr, o.RESTAddr, o.Out = "127.0.0.1:0", "127.0.0.1:0", &transcript{}
 		if err := Run(t.Context(), o); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Run(stopped, Options{GRPCAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0", Out: &transcript{}}); err != nil {
+	if err := Run(stopped, Options{GRPCAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0", RESTAddr: "127.0.0.1:0", Out: &transcript{}}); err != nil {
 		t.Errorf("stopped before it began: %v", err)
 	}
-	if err := Run(t.Context(), Options{GRPCAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0", Out: &transcript{}, For: time.Millisecond}); err != nil {
+	if err := Run(t.Context(), Options{GRPCAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0", RESTAddr: "127.0.0.1:0", Out: &transcript{}, For: time.Millisecond}); err != nil {
 		t.Errorf("a run that is short: %v", err)
 	}
 	p.cancel()

@@ -60,6 +60,7 @@ var commands = map[string]func() (string, error){
 	"scheduler":      sync.OnceValues(func() (string, error) { return buildCommand("scheduler", "scheduler") }),
 	"scheduler-race": sync.OnceValues(func() (string, error) { return buildCommand("scheduler", "scheduler-race", "-race") }),
 	"worker":         sync.OnceValues(func() (string, error) { return buildCommand("worker", "worker") }),
+	"gateway":        sync.OnceValues(func() (string, error) { return buildCommand("gateway", "gateway") }),
 	"fermata":        sync.OnceValues(func() (string, error) { return buildCommand("fermata", "fermata") }),
 }
 

@@ -44,6 +44,10 @@ const (
 	api     = "proto/fermata/v1"
 	keda    = "proto/externalscaler"
 	storage = "proto/fermata/storage/v1"
+
+	annotations = "google.golang.org/genproto/googleapis/api"
+	grpcGateway = "github.com/grpc-ecosystem/grpc-gateway/v2"
+	translation = "proto/gateway/fermata/v1"
 )
 
 var table = []row{
@@ -108,6 +112,8 @@ var table = []row{
 	{path: "internal/api/workerstream", floor: parts, foreign: []string{grpc, protobuf, status}, also: []string{api, "internal/api/convert", "internal/api/apierror", "internal/api/guard"}},
 	{path: "internal/api/rpc", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api, keda, "internal/api/convert", "internal/api/apierror", "internal/api/guard", "internal/api/workerstream", "internal/lib/grpccodec"},
 		why: "it serves two interfaces: ours, and the one that KEDA calls"},
+	{path: "internal/api/gateway", floor: parts, foreign: []string{prometheus, grpc, protobuf, status, grpcGateway}, also: []string{api, translation, "proto/gateway", "internal/api/apierror", "internal/api/convert"},
+		why: "it is a client of the nodes: nothing of a server of ours is in it"},
 	{path: "internal/auth/authn", floor: parts, foreign: []string{jose, "go.yaml.in/yaml/v3"}, also: []string{"internal/lib/filewatch", "internal/lib/secretfile", "internal/lib/yamldoc"}},
 	{path: "internal/cluster/reachability", floor: parts, foreign: []string{prometheus, goredis},
 		why: "it pings Redis, and measures the calls of the node's clients"},
@@ -135,8 +141,10 @@ var table = []row{
 		why: "gRPC asks credentials, not configurations, at each handshake"},
 
 	{path: "internal/node", floor: wiring, foreign: []string{"*"}, why: "it builds every part, with the client that the part needs"},
-	{path: "internal/cli/playground", floor: wiring, foreign: []string{"*"}, also: []string{api, "internal/node", "client", "worker", "worker/httphandler"},
+	{path: "internal/cli/playground", floor: wiring, foreign: []string{"*"}, also: []string{api, "internal/node", "client", "worker", "worker/httphandler", "internal/cli/httpapi"},
 		why: "a whole cluster in one process: what the commands start in several"},
+	{path: "internal/cli/httpapi", floor: wiring, foreign: []string{grpc}, also: []string{"client"},
+		why: "its connections to the nodes are those of the public client"},
 	{path: "internal/cli/config", floor: wiring, foreign: []string{"github.com/spf13", "go.yaml.in/yaml/v3"}},
 	{path: "internal/cli/suggest", floor: wiring, foreign: []string{"github.com/spf13"}},
 	{path: "internal/cli/redisflags", floor: wiring, foreign: []string{"github.com/spf13"}, also: []string{"internal/cli/config"}},
@@ -144,9 +152,9 @@ var table = []row{
 		why: "files have the names of the API, and payloads of ready-made handlers are the client's"},
 	{path: "internal/cli/importer", floor: wiring, foreign: []string{"go.yaml.in/yaml/v3"}},
 	{path: "client", floor: wiring, foreign: []string{grpc, protobuf, status, otel}, also: []string{api},
-		not: []string{goredis, redislock, memberlist, "internal/node"}, why: "users link it: it must not bring a server along"},
+		not: []string{goredis, redislock, memberlist, "internal/node", grpcGateway}, why: "users link it: it must not bring a server along"},
 	{path: "worker", floor: wiring, foreign: []string{grpc, protobuf, status, prometheus, otel}, also: []string{api},
-		not: []string{goredis, redislock, memberlist, "internal/node"}, why: "users link it: it must not bring a server along"},
+		not: []string{goredis, redislock, memberlist, "internal/node", grpcGateway}, why: "users link it: it must not bring a server along"},
 
 	{path: "worker/secrets", floor: wiring},
 	{path: "worker/exechandler/internal/launch", floor: wiring, foreign: []string{"golang.org/x/sys"},
@@ -159,8 +167,12 @@ var table = []row{
 	{path: "cmd/worker", floor: commands, foreign: []string{"*"}, also: []string{api, "internal/observe/telemetry", "internal/observe/tracing", "internal/observe/logs", "internal/lib/gctune", "internal/lib/secretfile", "internal/auth/tlsfiles"},
 		not: []string{goredis, redislock, memberlist, "internal/node"},
 		why: "a worker reaches nodes and nothing else; its logger and metrics endpoint are those of the nodes"},
+	{path: "cmd/gateway", floor: commands, foreign: []string{"*"},
+		also: []string{"internal/api/gateway", "internal/auth/tlsfiles", "internal/auth/bearer", "internal/lib/secretfile", "internal/observe/logs", "internal/observe/telemetry"},
+		not:  []string{goredis, redislock, memberlist, "internal/node"},
+		why:  "it reaches nodes and nothing else: a process that parses HTTP has no access to Redis and no gossip key"},
 	{path: "cmd/fermata", floor: commands, foreign: []string{"*"},
-		also: []string{api, "internal/api/convert", "internal/auth/tlsfiles", "internal/cli/tui", "internal/observe/tracing", "internal/observe/logs", "internal/lib/dialhint", "internal/redis/conn", "internal/redis/redisstore", "internal/core/schedule", "internal/lib/secretfile", "internal/auth/signin", "internal/redis/shardlock"},
+		also: []string{api, "internal/api/convert", "internal/api/gateway", "internal/auth/bearer", "internal/auth/tlsfiles", "internal/cli/tui", "internal/observe/tracing", "internal/observe/logs", "internal/lib/dialhint", "internal/redis/conn", "internal/redis/redisstore", "internal/core/schedule", "internal/lib/secretfile", "internal/auth/signin", "internal/redis/shardlock"},
 		why:  "it loads into Redis the functions that the store and the locks call, and reads local times as schedules do"},
 
 	{path: "examples/worker", floor: commands},
@@ -168,9 +180,12 @@ var table = []row{
 	{path: "deploy/grafana/build", floor: commands},
 
 	{path: keda, floor: beside, foreign: []string{grpc, protobuf}},
-	{path: api, floor: beside, foreign: []string{grpc, protobuf, status}},
+	{path: api, floor: beside, foreign: []string{grpc, protobuf, status, annotations}, not: []string{grpcGateway}},
+	{path: translation, floor: beside, foreign: []string{grpc, protobuf, grpcGateway}, also: []string{api}},
+	{path: "proto/gateway", floor: beside},
+	{path: "proto/openapi", floor: beside, why: "it merges the OpenAPI documents of the services"},
 	{path: storage, floor: beside, foreign: []string{protobuf}},
-	{path: "proto/protodoc", floor: beside, foreign: []string{protobuf}, why: "a plugin of protoc, which writes pages of docs/reference"},
+	{path: "proto/protodoc", floor: beside, foreign: []string{protobuf, annotations}, why: "a plugin of protoc, which writes pages of docs/reference"},
 
 	{path: "internal/test/tlstest", floor: support},
 	{path: "internal/test/keytest", floor: support},

@@ -7,6 +7,7 @@
 package fermatav1
 
 import (
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -433,7 +434,7 @@ var File_fermata_v1_access_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_access_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ffermata/v1/access_service.proto\x12\n" +
-	"fermata.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x0f\n" +
+	"fermata.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x0f\n" +
 	"\rWhoAmIRequest\"\xa2\x04\n" +
 	"\x0eWhoAmIResponse\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\tR\bidentity\x12Q\n" +
@@ -468,9 +469,10 @@ const file_fermata_v1_access_service_proto_rawDesc = "" +
 	"\x0fNamespaceLimits\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04jobs\x18\x02 \x01(\x03R\x04jobs\x12\x1b\n" +
-	"\tjob_bytes\x18\x03 \x01(\x03R\bjobBytes2P\n" +
-	"\rAccessService\x12?\n" +
-	"\x06WhoAmI\x12\x19.fermata.v1.WhoAmIRequest\x1a\x1a.fermata.v1.WhoAmIResponseB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
+	"\tjob_bytes\x18\x03 \x01(\x03R\bjobBytes2d\n" +
+	"\rAccessService\x12S\n" +
+	"\x06WhoAmI\x12\x19.fermata.v1.WhoAmIRequest\x1a\x1a.fermata.v1.WhoAmIResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/v1/whoamiB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
 
 var (
 	file_fermata_v1_access_service_proto_rawDescOnce sync.Once

@@ -7,6 +7,7 @@
 package fermatav1
 
 import (
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	anypb "google.golang.org/protobuf/types/known/anypb"
@@ -1127,7 +1128,7 @@ var File_fermata_v1_backup_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_backup_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ffermata/v1/backup_service.proto\x12\n" +
-	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x1cfermata/v1/job_service.proto\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x98\x02\n" +
+	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x1cfermata/v1/job_service.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x98\x02\n" +
 	"\x11ExportJobsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -1244,11 +1245,11 @@ const file_fermata_v1_backup_service_proto_rawDesc = "" +
 	"\tnext_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bnextTime\x125\n" +
 	"\bend_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12 \n" +
 	"\vconcurrency\x18\x04 \x01(\x05R\vconcurrency\x12\x14\n" +
-	"\x05slots\x18\x05 \x03(\x05R\x05slots2\xac\x01\n" +
-	"\rBackupService\x12K\n" +
+	"\x05slots\x18\x05 \x03(\x05R\x05slots2\x8a\x02\n" +
+	"\rBackupService\x12u\n" +
 	"\n" +
-	"ExportJobs\x12\x1d.fermata.v1.ExportJobsRequest\x1a\x1e.fermata.v1.ExportJobsResponse\x12N\n" +
-	"\vRestoreJobs\x12\x1e.fermata.v1.RestoreJobsRequest\x1a\x1f.fermata.v1.RestoreJobsResponseB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
+	"ExportJobs\x12\x1d.fermata.v1.ExportJobsRequest\x1a\x1e.fermata.v1.ExportJobsResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/{parent=namespaces/*}/backup\x12\x81\x01\n" +
+	"\vRestoreJobs\x12\x1e.fermata.v1.RestoreJobsRequest\x1a\x1f.fermata.v1.RestoreJobsResponse\"1\x82\xd3\xe4\x93\x02+:\x01*\"&/v1/{parent=namespaces/*}/jobs:restoreB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
 
 var (
 	file_fermata_v1_backup_service_proto_rawDescOnce sync.Once

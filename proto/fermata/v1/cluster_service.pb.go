@@ -7,6 +7,7 @@
 package fermatav1
 
 import (
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -2061,7 +2062,7 @@ var File_fermata_v1_cluster_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\n" +
 	" fermata/v1/cluster_service.proto\x12\n" +
-	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x01\n" +
+	"fermata.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x01\n" +
 	"\x17ListAuditRecordsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -2230,21 +2231,23 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"FAULT_RUNS\x10\n" +
 	"\x12\x13\n" +
 	"\x0fFAULT_OBJECTIVE\x10\v\x12\x13\n" +
-	"\x0fFAULT_OVERSIZED\x10\f2\xf0\x06\n" +
-	"\x0eClusterService\x12H\n" +
-	"\tListNodes\x12\x1c.fermata.v1.ListNodesRequest\x1a\x1d.fermata.v1.ListNodesResponse\x12K\n" +
+	"\x0fFAULT_OVERSIZED\x10\f2\xb3\t\n" +
+	"\x0eClusterService\x12[\n" +
+	"\tListNodes\x12\x1c.fermata.v1.ListNodesRequest\x1a\x1d.fermata.v1.ListNodesResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/nodes\x12_\n" +
 	"\n" +
-	"ListShards\x12\x1d.fermata.v1.ListShardsRequest\x1a\x1e.fermata.v1.ListShardsResponse\x12K\n" +
+	"ListShards\x12\x1d.fermata.v1.ListShardsRequest\x1a\x1e.fermata.v1.ListShardsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/v1/shards\x12\x83\x01\n" +
 	"\n" +
-	"ListQueues\x12\x1d.fermata.v1.ListQueuesRequest\x1a\x1e.fermata.v1.ListQueuesResponse\x12N\n" +
-	"\vListWorkers\x12\x1e.fermata.v1.ListWorkersRequest\x1a\x1f.fermata.v1.ListWorkersResponse\x12K\n" +
+	"ListQueues\x12\x1d.fermata.v1.ListQueuesRequest\x1a\x1e.fermata.v1.ListQueuesResponse\"6\x82\xd3\xe4\x93\x020Z\"\x12 /v1/{parent=namespaces/*}/queues\x12\n" +
+	"/v1/queues\x12c\n" +
+	"\vListWorkers\x12\x1e.fermata.v1.ListWorkersRequest\x1a\x1f.fermata.v1.ListWorkersResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/workers\x12p\n" +
 	"\n" +
-	"CheckShard\x12\x1d.fermata.v1.CheckShardRequest\x1a\x1e.fermata.v1.CheckShardResponse\x12]\n" +
-	"\x10ListAuditRecords\x12#.fermata.v1.ListAuditRecordsRequest\x1a$.fermata.v1.ListAuditRecordsResponse\x12]\n" +
-	"\x10ReadAuditRecords\x12#.fermata.v1.ReadAuditRecordsRequest\x1a$.fermata.v1.ReadAuditRecordsResponse\x12^\n" +
-	"\x17AcknowledgeAuditRecords\x12*.fermata.v1.AcknowledgeAuditRecordsRequest\x1a\x17.fermata.v1.AuditExport\x12]\n" +
-	"\x10ListAuditExports\x12#.fermata.v1.ListAuditExportsRequest\x1a$.fermata.v1.ListAuditExportsResponse\x12`\n" +
-	"\x11DeleteAuditExport\x12$.fermata.v1.DeleteAuditExportRequest\x1a%.fermata.v1.DeleteAuditExportResponseB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
+	"CheckShard\x12\x1d.fermata.v1.CheckShardRequest\x1a\x1e.fermata.v1.CheckShardResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/shards/{shard}:check\x12w\n" +
+	"\x10ListAuditRecords\x12#.fermata.v1.ListAuditRecordsRequest\x1a$.fermata.v1.ListAuditRecordsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/auditRecords\x12}\n" +
+	"\x10ReadAuditRecords\x12#.fermata.v1.ReadAuditRecordsRequest\x1a$.fermata.v1.ReadAuditRecordsResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/auditRecords/chain\x12\x90\x01\n" +
+	"\x17AcknowledgeAuditRecords\x12*.fermata.v1.AcknowledgeAuditRecordsRequest\x1a\x17.fermata.v1.AuditExport\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/v1/auditExports/{export}:acknowledge\x12w\n" +
+	"\x10ListAuditExports\x12#.fermata.v1.ListAuditExportsRequest\x1a$.fermata.v1.ListAuditExportsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/auditExports\x12\x81\x01\n" +
+	"\x11DeleteAuditExport\x12$.fermata.v1.DeleteAuditExportRequest\x1a%.fermata.v1.DeleteAuditExportResponse\"\x1f\x82\xd3\xe4\x93\x02\x19*\x17/v1/auditExports/{name}B:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
 
 var (
 	file_fermata_v1_cluster_service_proto_rawDescOnce sync.Once

@@ -7,6 +7,7 @@
 package fermatav1
 
 import (
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -898,7 +899,7 @@ var File_fermata_v1_event_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_event_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1efermata/v1/event_service.proto\x12\n" +
-	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x02\n" +
+	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x02\n" +
 	"\x12WatchEventsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x16\n" +
 	"\x06queues\x18\x02 \x03(\tR\x06queues\x12\x17\n" +
@@ -971,12 +972,13 @@ const file_fermata_v1_event_service_proto_rawDesc = "" +
 	"\afailure\x18\x02 \x01(\tR\afailure\x12\x18\n" +
 	"\arefused\x18\x03 \x01(\x05R\arefused\x12\x18\n" +
 	"\arefusal\x18\x04 \x01(\tR\arefusal\x12\x1c\n" +
-	"\tremaining\x18\x05 \x01(\x05R\tremaining2\xfd\x02\n" +
-	"\fEventService\x12P\n" +
-	"\vWatchEvents\x12\x1e.fermata.v1.WatchEventsRequest\x1a\x1f.fermata.v1.WatchEventsResponse0\x01\x12Q\n" +
-	"\fListWebhooks\x12\x1f.fermata.v1.ListWebhooksRequest\x1a .fermata.v1.ListWebhooksResponse\x12l\n" +
-	"\x15ListUndeliveredEvents\x12(.fermata.v1.ListUndeliveredEventsRequest\x1a).fermata.v1.ListUndeliveredEventsResponse\x12Z\n" +
-	"\x0fRedeliverEvents\x12\".fermata.v1.RedeliverEventsRequest\x1a#.fermata.v1.RedeliverEventsResponseB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
+	"\tremaining\x18\x05 \x01(\x05R\tremaining2\xc6\x04\n" +
+	"\fEventService\x12\x88\x01\n" +
+	"\vWatchEvents\x12\x1e.fermata.v1.WatchEventsRequest\x1a\x1f.fermata.v1.WatchEventsResponse\"6\x82\xd3\xe4\x93\x020Z\"\x12 /v1/{parent=namespaces/*}/events\x12\n" +
+	"/v1/events0\x01\x12g\n" +
+	"\fListWebhooks\x12\x1f.fermata.v1.ListWebhooksRequest\x1a .fermata.v1.ListWebhooksResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/webhooks\x12\xb7\x01\n" +
+	"\x15ListUndeliveredEvents\x12(.fermata.v1.ListUndeliveredEventsRequest\x1a).fermata.v1.ListUndeliveredEventsResponse\"I\x82\xd3\xe4\x93\x02CZ*\x12(/v1/webhooks/{webhook}/undeliveredEvents\x12\x15/v1/undeliveredEvents\x12\x87\x01\n" +
+	"\x0fRedeliverEvents\x12\".fermata.v1.RedeliverEventsRequest\x1a#.fermata.v1.RedeliverEventsResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/webhooks/{webhook}:redeliverB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
 
 var (
 	file_fermata_v1_event_service_proto_rawDescOnce sync.Once

@@ -10,6 +10,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -1004,7 +1005,11 @@ type Job struct {
 	// their scheduled time; retries, backfills and redriven runs are exempt. The objective is broken
 	// when this time has passed, even if the run never starts, and counts once per run. Unset: no
 	// objective.
-	MaxLag        *durationpb.Duration `protobuf:"bytes,65,opt,name=max_lag,json=maxLag,proto3" json:"max_lag,omitempty"`
+	MaxLag *durationpb.Duration `protobuf:"bytes,65,opt,name=max_lag,json=maxLag,proto3" json:"max_lag,omitempty"`
+	// Input only: the payload as a JSON value, for clients that write JSON by hand. The server stores
+	// it as `payload`: compact JSON with sorted keys. Numbers have the precision of a double. Only
+	// one of `payload` and `payload_json` may be set.
+	PayloadJson   *structpb.Value `protobuf:"bytes,66,opt,name=payload_json,json=payloadJson,proto3" json:"payload_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1238,6 +1243,13 @@ func (x *Job) GetPayloadSize() int64 {
 func (x *Job) GetMaxLag() *durationpb.Duration {
 	if x != nil {
 		return x.MaxLag
+	}
+	return nil
+}
+
+func (x *Job) GetPayloadJson() *structpb.Value {
+	if x != nil {
+		return x.PayloadJson
 	}
 	return nil
 }
@@ -2814,6 +2826,8 @@ type Run struct {
 	Error string `protobuf:"bytes,11,opt,name=error,proto3" json:"error,omitempty"`
 	// Output of the handler, at most 4 KiB.
 	Output []byte `protobuf:"bytes,12,opt,name=output,proto3" json:"output,omitempty"`
+	// Output only: `output` as text. Unset if it is not valid UTF-8.
+	OutputText string `protobuf:"bytes,66,opt,name=output_text,json=outputText,proto3" json:"output_text,omitempty"`
 	// Worker of the last attempt.
 	Worker string `protobuf:"bytes,13,opt,name=worker,proto3" json:"worker,omitempty"`
 	// True for a dead letter that is kept.
@@ -2943,6 +2957,13 @@ func (x *Run) GetOutput() []byte {
 	return nil
 }
 
+func (x *Run) GetOutputText() string {
+	if x != nil {
+		return x.OutputText
+	}
+	return ""
+}
+
 func (x *Run) GetWorker() string {
 	if x != nil {
 		return x.Worker
@@ -3039,8 +3060,7 @@ var File_fermata_v1_job_proto protoreflect.FileDescriptor
 const file_fermata_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\x14fermata/v1/job.proto\x12\n" +
-	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfa\n" +
-	"\n" +
+	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb5\v\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1f\n" +
@@ -3075,7 +3095,8 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x0epayload_sealed\x18\x1a \x01(\bR\rpayloadSealed\x12$\n" +
 	"\x0epayload_key_id\x18\x1b \x01(\tR\fpayloadKeyId\x12!\n" +
 	"\fpayload_size\x18\x1c \x01(\x03R\vpayloadSize\x122\n" +
-	"\amax_lag\x18A \x01(\v2\x19.google.protobuf.DurationR\x06maxLag\x1a9\n" +
+	"\amax_lag\x18A \x01(\v2\x19.google.protobuf.DurationR\x06maxLag\x129\n" +
+	"\fpayload_json\x18B \x01(\v2\x16.google.protobuf.ValueR\vpayloadJson\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
@@ -3300,7 +3321,7 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\tKIND_FULL\x10\x05\x12\x0e\n" +
 	"\n" +
 	"KIND_EQUAL\x10\x06B\v\n" +
-	"\t_fraction\"\xe4\x06\n" +
+	"\t_fraction\"\x85\a\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.fermata.v1.Run.StateR\x05state\x121\n" +
@@ -3316,7 +3337,9 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\aoutcome\x18\n" +
 	" \x01(\x0e2\x13.fermata.v1.OutcomeR\aoutcome\x12\x14\n" +
 	"\x05error\x18\v \x01(\tR\x05error\x12\x16\n" +
-	"\x06output\x18\f \x01(\fR\x06output\x12\x16\n" +
+	"\x06output\x18\f \x01(\fR\x06output\x12\x1f\n" +
+	"\voutput_text\x18B \x01(\tR\n" +
+	"outputText\x12\x16\n" +
 	"\x06worker\x18\r \x01(\tR\x06worker\x12\x1f\n" +
 	"\vdead_letter\x18\x0e \x01(\bR\n" +
 	"deadLetter\x12$\n" +
@@ -3425,6 +3448,7 @@ var file_fermata_v1_job_proto_goTypes = []any{
 	nil,                              // 34: fermata.v1.BackoffPolicy.SourcesEntry
 	(*durationpb.Duration)(nil),      // 35: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil),    // 36: google.protobuf.Timestamp
+	(*structpb.Value)(nil),           // 37: google.protobuf.Value
 }
 var file_fermata_v1_job_proto_depIdxs = []int32{
 	31, // 0: fermata.v1.Job.labels:type_name -> fermata.v1.Job.LabelsEntry
@@ -3442,74 +3466,75 @@ var file_fermata_v1_job_proto_depIdxs = []int32{
 	16, // 12: fermata.v1.Job.misfire_policy:type_name -> fermata.v1.MisfirePolicy
 	17, // 13: fermata.v1.Job.locks:type_name -> fermata.v1.Lock
 	35, // 14: fermata.v1.Job.max_lag:type_name -> google.protobuf.Duration
-	5,  // 15: fermata.v1.MisfirePolicy.policy:type_name -> fermata.v1.MisfirePolicy.Policy
-	35, // 16: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
-	6,  // 17: fermata.v1.Hint.source:type_name -> fermata.v1.Hint.Source
-	36, // 18: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
-	35, // 19: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
-	36, // 20: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
-	7,  // 21: fermata.v1.Hold.reason:type_name -> fermata.v1.Hold.Reason
-	36, // 22: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
-	36, // 23: fermata.v1.Hold.due_time:type_name -> google.protobuf.Timestamp
-	36, // 24: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
-	36, // 25: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
-	8,  // 26: fermata.v1.JobStatus.state:type_name -> fermata.v1.JobStatus.State
-	36, // 27: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
-	36, // 28: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
-	35, // 29: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
-	4,  // 30: fermata.v1.JobStatus.last_outcome:type_name -> fermata.v1.Outcome
-	36, // 31: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
-	36, // 32: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
-	36, // 33: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
-	1,  // 34: fermata.v1.JobStatus.delay_source:type_name -> fermata.v1.DelaySource
-	18, // 35: fermata.v1.JobStatus.hint:type_name -> fermata.v1.Hint
-	19, // 36: fermata.v1.JobStatus.hold:type_name -> fermata.v1.Hold
-	20, // 37: fermata.v1.JobStatus.backfills:type_name -> fermata.v1.Backfill
-	35, // 38: fermata.v1.JobStatus.breached_lag:type_name -> google.protobuf.Duration
-	24, // 39: fermata.v1.Schedule.interval:type_name -> fermata.v1.IntervalSchedule
-	25, // 40: fermata.v1.Schedule.cron:type_name -> fermata.v1.CronSchedule
-	36, // 41: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
-	26, // 42: fermata.v1.Schedule.calendar:type_name -> fermata.v1.CalendarSchedule
-	36, // 43: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
-	36, // 44: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
-	23, // 45: fermata.v1.Schedule.exclusions:type_name -> fermata.v1.Exclusions
-	35, // 46: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	32, // 47: fermata.v1.Exclusions.periods:type_name -> fermata.v1.Exclusions.Period
-	35, // 48: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
-	2,  // 49: fermata.v1.CronSchedule.dst_gap:type_name -> fermata.v1.DstGap
-	3,  // 50: fermata.v1.CronSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
-	9,  // 51: fermata.v1.CalendarSchedule.unit:type_name -> fermata.v1.CalendarSchedule.Unit
-	10, // 52: fermata.v1.CalendarSchedule.short_month:type_name -> fermata.v1.CalendarSchedule.ShortMonth
-	2,  // 53: fermata.v1.CalendarSchedule.dst_gap:type_name -> fermata.v1.DstGap
-	3,  // 54: fermata.v1.CalendarSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
-	11, // 55: fermata.v1.RetryPolicy.strategy:type_name -> fermata.v1.RetryPolicy.Strategy
-	35, // 56: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
-	35, // 57: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	35, // 58: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
-	29, // 59: fermata.v1.RetryPolicy.jitter:type_name -> fermata.v1.Jitter
-	33, // 60: fermata.v1.RetryPolicy.sources:type_name -> fermata.v1.RetryPolicy.SourcesEntry
-	35, // 61: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
-	29, // 62: fermata.v1.BackoffPolicy.jitter:type_name -> fermata.v1.Jitter
-	35, // 63: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
-	35, // 64: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
-	35, // 65: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
-	34, // 66: fermata.v1.BackoffPolicy.sources:type_name -> fermata.v1.BackoffPolicy.SourcesEntry
-	12, // 67: fermata.v1.Jitter.kind:type_name -> fermata.v1.Jitter.Kind
-	13, // 68: fermata.v1.Run.state:type_name -> fermata.v1.Run.State
-	14, // 69: fermata.v1.Run.trigger:type_name -> fermata.v1.Run.Trigger
-	36, // 70: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
-	36, // 71: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
-	36, // 72: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	36, // 73: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
-	4,  // 74: fermata.v1.Run.outcome:type_name -> fermata.v1.Outcome
-	19, // 75: fermata.v1.Run.hold:type_name -> fermata.v1.Hold
-	36, // 76: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
-	36, // 77: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
-	78, // [78:78] is the sub-list for method output_type
-	78, // [78:78] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	37, // 15: fermata.v1.Job.payload_json:type_name -> google.protobuf.Value
+	5,  // 16: fermata.v1.MisfirePolicy.policy:type_name -> fermata.v1.MisfirePolicy.Policy
+	35, // 17: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
+	6,  // 18: fermata.v1.Hint.source:type_name -> fermata.v1.Hint.Source
+	36, // 19: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
+	35, // 20: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
+	36, // 21: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
+	7,  // 22: fermata.v1.Hold.reason:type_name -> fermata.v1.Hold.Reason
+	36, // 23: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
+	36, // 24: fermata.v1.Hold.due_time:type_name -> google.protobuf.Timestamp
+	36, // 25: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
+	36, // 26: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
+	8,  // 27: fermata.v1.JobStatus.state:type_name -> fermata.v1.JobStatus.State
+	36, // 28: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
+	36, // 29: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
+	35, // 30: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
+	4,  // 31: fermata.v1.JobStatus.last_outcome:type_name -> fermata.v1.Outcome
+	36, // 32: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
+	36, // 33: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
+	36, // 34: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
+	1,  // 35: fermata.v1.JobStatus.delay_source:type_name -> fermata.v1.DelaySource
+	18, // 36: fermata.v1.JobStatus.hint:type_name -> fermata.v1.Hint
+	19, // 37: fermata.v1.JobStatus.hold:type_name -> fermata.v1.Hold
+	20, // 38: fermata.v1.JobStatus.backfills:type_name -> fermata.v1.Backfill
+	35, // 39: fermata.v1.JobStatus.breached_lag:type_name -> google.protobuf.Duration
+	24, // 40: fermata.v1.Schedule.interval:type_name -> fermata.v1.IntervalSchedule
+	25, // 41: fermata.v1.Schedule.cron:type_name -> fermata.v1.CronSchedule
+	36, // 42: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
+	26, // 43: fermata.v1.Schedule.calendar:type_name -> fermata.v1.CalendarSchedule
+	36, // 44: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
+	36, // 45: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
+	23, // 46: fermata.v1.Schedule.exclusions:type_name -> fermata.v1.Exclusions
+	35, // 47: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	32, // 48: fermata.v1.Exclusions.periods:type_name -> fermata.v1.Exclusions.Period
+	35, // 49: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
+	2,  // 50: fermata.v1.CronSchedule.dst_gap:type_name -> fermata.v1.DstGap
+	3,  // 51: fermata.v1.CronSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
+	9,  // 52: fermata.v1.CalendarSchedule.unit:type_name -> fermata.v1.CalendarSchedule.Unit
+	10, // 53: fermata.v1.CalendarSchedule.short_month:type_name -> fermata.v1.CalendarSchedule.ShortMonth
+	2,  // 54: fermata.v1.CalendarSchedule.dst_gap:type_name -> fermata.v1.DstGap
+	3,  // 55: fermata.v1.CalendarSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
+	11, // 56: fermata.v1.RetryPolicy.strategy:type_name -> fermata.v1.RetryPolicy.Strategy
+	35, // 57: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
+	35, // 58: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	35, // 59: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
+	29, // 60: fermata.v1.RetryPolicy.jitter:type_name -> fermata.v1.Jitter
+	33, // 61: fermata.v1.RetryPolicy.sources:type_name -> fermata.v1.RetryPolicy.SourcesEntry
+	35, // 62: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
+	29, // 63: fermata.v1.BackoffPolicy.jitter:type_name -> fermata.v1.Jitter
+	35, // 64: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
+	35, // 65: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
+	35, // 66: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
+	34, // 67: fermata.v1.BackoffPolicy.sources:type_name -> fermata.v1.BackoffPolicy.SourcesEntry
+	12, // 68: fermata.v1.Jitter.kind:type_name -> fermata.v1.Jitter.Kind
+	13, // 69: fermata.v1.Run.state:type_name -> fermata.v1.Run.State
+	14, // 70: fermata.v1.Run.trigger:type_name -> fermata.v1.Run.Trigger
+	36, // 71: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
+	36, // 72: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
+	36, // 73: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	36, // 74: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
+	4,  // 75: fermata.v1.Run.outcome:type_name -> fermata.v1.Outcome
+	19, // 76: fermata.v1.Run.hold:type_name -> fermata.v1.Hold
+	36, // 77: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
+	36, // 78: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
+	79, // [79:79] is the sub-list for method output_type
+	79, // [79:79] is the sub-list for method input_type
+	79, // [79:79] is the sub-list for extension type_name
+	79, // [79:79] is the sub-list for extension extendee
+	0,  // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_proto_init() }

@@ -7,6 +7,7 @@
 package fermatav1
 
 import (
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	anypb "google.golang.org/protobuf/types/known/anypb"
@@ -3661,7 +3662,7 @@ var File_fermata_v1_job_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1cfermata/v1/job_service.proto\x12\n" +
-	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
+	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
 	"\x12ListPresetsRequest\"C\n" +
 	"\x13ListPresetsResponse\x12,\n" +
 	"\apresets\x18\x01 \x03(\v2\x12.fermata.v1.PresetR\apresets\"\x85\x02\n" +
@@ -3956,38 +3957,38 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\fdesired_jobs\x18\x02 \x03(\v2\x16.fermata.v1.DesiredJobR\vdesiredJobs\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\"D\n" +
 	"\x11ApplyJobsResponse\x12/\n" +
-	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xa2\x0f\n" +
+	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xb3\x19\n" +
 	"\n" +
-	"JobService\x12:\n" +
-	"\tCreateJob\x12\x1c.fermata.v1.CreateJobRequest\x1a\x0f.fermata.v1.Job\x12Z\n" +
-	"\x0fBatchCreateJobs\x12\".fermata.v1.BatchCreateJobsRequest\x1a#.fermata.v1.BatchCreateJobsResponse\x124\n" +
-	"\x06GetJob\x12\x19.fermata.v1.GetJobRequest\x1a\x0f.fermata.v1.Job\x12E\n" +
-	"\bListJobs\x12\x1b.fermata.v1.ListJobsRequest\x1a\x1c.fermata.v1.ListJobsResponse\x12:\n" +
-	"\tUpdateJob\x12\x1c.fermata.v1.UpdateJobRequest\x1a\x0f.fermata.v1.Job\x12A\n" +
-	"\tDeleteJob\x12\x1c.fermata.v1.DeleteJobRequest\x1a\x16.google.protobuf.Empty\x128\n" +
-	"\bPauseJob\x12\x1b.fermata.v1.PauseJobRequest\x1a\x0f.fermata.v1.Job\x12:\n" +
-	"\tResumeJob\x12\x1c.fermata.v1.ResumeJobRequest\x1a\x0f.fermata.v1.Job\x12?\n" +
-	"\x06RunJob\x12\x19.fermata.v1.RunJobRequest\x1a\x1a.fermata.v1.RunJobResponse\x12E\n" +
-	"\bListRuns\x12\x1b.fermata.v1.ListRunsRequest\x1a\x1c.fermata.v1.ListRunsResponse\x124\n" +
-	"\x06GetRun\x12\x19.fermata.v1.GetRunRequest\x1a\x0f.fermata.v1.Run\x12:\n" +
-	"\tCancelRun\x12\x1c.fermata.v1.CancelRunRequest\x1a\x0f.fermata.v1.Run\x12Z\n" +
-	"\x0fPreviewSchedule\x12\".fermata.v1.PreviewScheduleRequest\x1a#.fermata.v1.PreviewScheduleResponse\x12N\n" +
-	"\vListPresets\x12\x1e.fermata.v1.ListPresetsRequest\x1a\x1f.fermata.v1.ListPresetsResponse\x126\n" +
-	"\aHintJob\x12\x1a.fermata.v1.HintJobRequest\x1a\x0f.fermata.v1.Job\x12B\n" +
-	"\aTopJobs\x12\x1a.fermata.v1.TopJobsRequest\x1a\x1b.fermata.v1.TopJobsResponse\x12K\n" +
+	"JobService\x12g\n" +
+	"\tCreateJob\x12\x1c.fermata.v1.CreateJobRequest\x1a\x0f.fermata.v1.Job\"+\x82\xd3\xe4\x93\x02%:\x03job\"\x1e/v1/{parent=namespaces/*}/jobs\x12\x91\x01\n" +
+	"\x0fBatchCreateJobs\x12\".fermata.v1.BatchCreateJobsRequest\x1a#.fermata.v1.BatchCreateJobsResponse\"5\x82\xd3\xe4\x93\x02/:\x01*\"*/v1/{parent=namespaces/*}/jobs:batchCreate\x12\\\n" +
+	"\x06GetJob\x12\x19.fermata.v1.GetJobRequest\x1a\x0f.fermata.v1.Job\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/{name=namespaces/*/jobs/*}\x12m\n" +
+	"\bListJobs\x12\x1b.fermata.v1.ListJobsRequest\x1a\x1c.fermata.v1.ListJobsResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/{parent=namespaces/*}/jobs\x12k\n" +
+	"\tUpdateJob\x12\x1c.fermata.v1.UpdateJobRequest\x1a\x0f.fermata.v1.Job\"/\x82\xd3\xe4\x93\x02):\x03job2\"/v1/{job.name=namespaces/*/jobs/*}\x12i\n" +
+	"\tDeleteJob\x12\x1c.fermata.v1.DeleteJobRequest\x1a\x16.google.protobuf.Empty\"&\x82\xd3\xe4\x93\x02 *\x1e/v1/{name=namespaces/*/jobs/*}\x12i\n" +
+	"\bPauseJob\x12\x1b.fermata.v1.PauseJobRequest\x1a\x0f.fermata.v1.Job\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/{name=namespaces/*/jobs/*}:pause\x12l\n" +
+	"\tResumeJob\x12\x1c.fermata.v1.ResumeJobRequest\x1a\x0f.fermata.v1.Job\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/v1/{name=namespaces/*/jobs/*}:resume\x12n\n" +
+	"\x06RunJob\x12\x19.fermata.v1.RunJobRequest\x1a\x1a.fermata.v1.RunJobResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/{name=namespaces/*/jobs/*}:run\x12t\n" +
+	"\bListRuns\x12\x1b.fermata.v1.ListRunsRequest\x1a\x1c.fermata.v1.ListRunsResponse\"-\x82\xd3\xe4\x93\x02'\x12%/v1/{parent=namespaces/*/jobs/*}/runs\x12c\n" +
+	"\x06GetRun\x12\x19.fermata.v1.GetRunRequest\x1a\x0f.fermata.v1.Run\"-\x82\xd3\xe4\x93\x02'\x12%/v1/{name=namespaces/*/jobs/*/runs/*}\x12s\n" +
+	"\tCancelRun\x12\x1c.fermata.v1.CancelRunRequest\x1a\x0f.fermata.v1.Run\"7\x82\xd3\xe4\x93\x021:\x01*\",/v1/{name=namespaces/*/jobs/*/runs/*}:cancel\x12|\n" +
+	"\x0fPreviewSchedule\x12\".fermata.v1.PreviewScheduleRequest\x1a#.fermata.v1.PreviewScheduleResponse\" \x82\xd3\xe4\x93\x02\x1a:\x01*\"\x15/v1/schedules:preview\x12c\n" +
+	"\vListPresets\x12\x1e.fermata.v1.ListPresetsRequest\x1a\x1f.fermata.v1.ListPresetsResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/presets\x12f\n" +
+	"\aHintJob\x12\x1a.fermata.v1.HintJobRequest\x1a\x0f.fermata.v1.Job\".\x82\xd3\xe4\x93\x02(:\x01*\"#/v1/{name=namespaces/*/jobs/*}:hint\x12|\n" +
+	"\aTopJobs\x12\x1a.fermata.v1.TopJobsRequest\x1a\x1b.fermata.v1.TopJobsResponse\"8\x82\xd3\xe4\x93\x022Z#\x12!/v1/{parent=namespaces/*}/topJobs\x12\v/v1/topJobs\x12\x7f\n" +
 	"\n" +
-	"ExplainJob\x12\x1d.fermata.v1.ExplainJobRequest\x1a\x1e.fermata.v1.ExplainJobResponse\x12>\n" +
-	"\vBackfillJob\x12\x1e.fermata.v1.BackfillJobRequest\x1a\x0f.fermata.v1.Job\x12D\n" +
-	"\x0eCancelBackfill\x12!.fermata.v1.CancelBackfillRequest\x1a\x0f.fermata.v1.Job\x12Z\n" +
-	"\x0fListDeadLetters\x12\".fermata.v1.ListDeadLettersRequest\x1a#.fermata.v1.ListDeadLettersResponse\x12c\n" +
-	"\x12RedriveDeadLetters\x12%.fermata.v1.RedriveDeadLettersRequest\x1a&.fermata.v1.RedriveDeadLettersResponse\x12H\n" +
-	"\tPauseJobs\x12\x1c.fermata.v1.PauseJobsRequest\x1a\x1d.fermata.v1.PauseJobsResponse\x12K\n" +
+	"ExplainJob\x12\x1d.fermata.v1.ExplainJobRequest\x1a\x1e.fermata.v1.ExplainJobResponse\"2\x82\xd3\xe4\x93\x02,\x12*/v1/{name=namespaces/*/jobs/*}/explanation\x12r\n" +
+	"\vBackfillJob\x12\x1e.fermata.v1.BackfillJobRequest\x1a\x0f.fermata.v1.Job\"2\x82\xd3\xe4\x93\x02,:\x01*\"'/v1/{name=namespaces/*/jobs/*}:backfill\x12~\n" +
+	"\x0eCancelBackfill\x12!.fermata.v1.CancelBackfillRequest\x1a\x0f.fermata.v1.Job\"8\x82\xd3\xe4\x93\x022:\x01*\"-/v1/{name=namespaces/*/jobs/*}:cancelBackfill\x12\x89\x01\n" +
+	"\x0fListDeadLetters\x12\".fermata.v1.ListDeadLettersRequest\x1a#.fermata.v1.ListDeadLettersResponse\"-\x82\xd3\xe4\x93\x02'\x12%/v1/{parent=namespaces/*}/deadLetters\x12\x9d\x01\n" +
+	"\x12RedriveDeadLetters\x12%.fermata.v1.RedriveDeadLettersRequest\x1a&.fermata.v1.RedriveDeadLettersResponse\"8\x82\xd3\xe4\x93\x022:\x01*\"-/v1/{parent=namespaces/*}/deadLetters:redrive\x12y\n" +
+	"\tPauseJobs\x12\x1c.fermata.v1.PauseJobsRequest\x1a\x1d.fermata.v1.PauseJobsResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/{parent=namespaces/*}/jobs:pause\x12}\n" +
 	"\n" +
-	"ResumeJobs\x12\x1d.fermata.v1.ResumeJobsRequest\x1a\x1e.fermata.v1.ResumeJobsResponse\x12E\n" +
-	"\bPlanJobs\x12\x1b.fermata.v1.PlanJobsRequest\x1a\x1c.fermata.v1.PlanJobsResponse\x12H\n" +
-	"\tApplyJobs\x12\x1c.fermata.v1.ApplyJobsRequest\x1a\x1d.fermata.v1.ApplyJobsResponse\x12R\n" +
-	"\x10GetQueueSettings\x12#.fermata.v1.GetQueueSettingsRequest\x1a\x19.fermata.v1.QueueSettings\x12X\n" +
-	"\x13UpdateQueueSettings\x12&.fermata.v1.UpdateQueueSettingsRequest\x1a\x19.fermata.v1.QueueSettingsB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
+	"ResumeJobs\x12\x1d.fermata.v1.ResumeJobsRequest\x1a\x1e.fermata.v1.ResumeJobsResponse\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/v1/{parent=namespaces/*}/jobs:resume\x12u\n" +
+	"\bPlanJobs\x12\x1b.fermata.v1.PlanJobsRequest\x1a\x1c.fermata.v1.PlanJobsResponse\".\x82\xd3\xe4\x93\x02(:\x01*\"#/v1/{parent=namespaces/*}/jobs:plan\x12y\n" +
+	"\tApplyJobs\x12\x1c.fermata.v1.ApplyJobsRequest\x1a\x1d.fermata.v1.ApplyJobsResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/{parent=namespaces/*}/jobs:apply\x12|\n" +
+	"\x10GetQueueSettings\x12#.fermata.v1.GetQueueSettingsRequest\x1a\x19.fermata.v1.QueueSettings\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/{name=namespaces/*/queues/*}\x12\x95\x01\n" +
+	"\x13UpdateQueueSettings\x12&.fermata.v1.UpdateQueueSettingsRequest\x1a\x19.fermata.v1.QueueSettings\";\x82\xd3\xe4\x93\x025:\bsettings\x1a)/v1/{settings.name=namespaces/*/queues/*}B:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
 
 var (
 	file_fermata_v1_job_service_proto_rawDescOnce sync.Once

@@ -34,6 +34,7 @@ func contents(platform string) Contents {
 		Platform: platform,
 		Commands: map[string][]byte{
 			"scheduler": []byte("scheduler of " + platform), "worker": []byte("worker of " + platform), "fermata": []byte("fermata of " + platform),
+			"gateway": []byte("gateway of " + platform),
 		},
 		Docs: map[string][]byte{"LICENSE": []byte("free"), "sbom.cdx.json": []byte("{}")},
 	}

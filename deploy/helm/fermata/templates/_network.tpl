@@ -18,7 +18,9 @@ podSelector:
 
 {{/* All pods of this release that call nodes, as items of a list. */}}
 {{- define "fermata.callers" -}}
-{{- range $component := list "worker" "test" "apply" "scheduler" }}
+{{- $components := list "worker" "test" "apply" "scheduler" -}}
+{{- if .Values.gateway.enabled }}{{ $components = append $components "gateway" }}{{ end -}}
+{{- range $component := $components }}
 - {{ include "fermata.pods" (dict "root" $ "component" $component) | nindent 2 | trim }}
 {{- end }}
 {{- end -}}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/api/gateway"
+	"github.com/fermata-io/fermata/internal/auth/bearer"
+	"github.com/fermata-io/fermata/internal/cli/httpapi"
+)
+
+const (
+	// consoleCookie has the secret of a console after its link was opened.
+	consoleCookie = "fermata-console"
+	// consoleStopTimeout bounds the end of the console.
+	consoleStopTimeout = 5 * time.Second
+)
+
+func (a *app) consoleCommand() *cobra.Command {
+	address := "127.0.0.1:7073"
+	cmd := &cobra.Command{
+		Use: "console", Short: "Serve the API over HTTP on this machine", Args: noArgs,
+		Long: "Serve the API of the cluster as JSON over HTTP on a loopback address, until interrupted. Requests act " +
+			"with the\n" +
+			"credential of this command. They need the secret of the link that is printed: opened in a browser, it " +
+			"sets a\n" +
+			"cookie; programs send the secret as a bearer token. Other users of this machine do not know it.",
+		Example: `  fermata console --address node:7070 --tls`,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.serveConsole(cmd.Context(), address) },
+	}
+	cmd.Flags().StringVar(&address, "rest-addr", address, "loopback address to serve at; port 0 takes a free one")
+	return cmd
+}
+
+func (a *app) serveConsole(ctx context.Context, address string) error {
+	if !bearer.IsLocal(address) {
+		return usageErrorf("--rest-addr %s: other hosts can reach it; want an address such as 127.0.0.1:7073", address)
+	}
+	dial, err := a.consoleDialer(ctx)
+	if err != nil {
+		return newUsageError(err)
+	}
+	secret := rand.Text()
+	server, err := httpapi.Start(httpapi.Options{
+		Address: address, Flag: "rest-addr",
+		Logger:  slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Gateway: gateway.Options{Dial: dial},
+		Wrap:    func(next http.Handler) http.Handler { return &consoleGuard{next: next, secret: secret} },
+	})
+	if err != nil {
+		return newUsageError(err)
+	}
+	if err := a.println(fmt.Sprintf("%s/?secret=%s\n\nFor programs:\n  curl -H 'Authorization: Bearer %s' %s/v1/whoami",
+		server.URL(), secret, secret, server.URL())); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		err = nil
+	case err = <-server.Failed():
+	}
+	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), consoleStopTimeout)
+	defer cancel()
+	if stopErr := server.Stop(stopCtx); err == nil {
+		err = stopErr
+	}
+	return err
+}
+
+// consoleDialer connects with the credential of this command, whatever the token of a request.
+func (a *app) consoleDialer(ctx context.Context) (func(string) (gateway.Connection, error), error) {
+	secure, err := a.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	token, err := a.tokenSource(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := client.Options{TLS: secure}
+	if token != nil {
+		o.DialOptions = append(o.DialOptions, grpc.WithPerRPCCredentials(bearer.Credentials(token, a.addresses...)))
+	}
+	dial := httpapi.Dialer(a.addresses, o)
+	return func(string) (gateway.Connection, error) { return dial("") }, nil
+}
+
+// consoleGuard lets requests in that know the secret of the console: from its link, its cookie or as bearer token.
+type consoleGuard struct {
+	next   http.Handler
+	secret string
+}
+
+func (g *consoleGuard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	if r.URL.Path == "/" && r.Method == http.MethodGet && g.knows(r.URL.Query().Get("secret")) {
+		http.SetCookie(w, &http.Cookie{
+			Name: consoleCookie, Value: g.secret, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		})
+		http.Redirect(w, r, "/openapi.json", http.StatusSeeOther)
+		return
+	}
+	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if cookie, err := r.Cookie(consoleCookie); err == nil && token == "" {
+		token = cookie.Value
+	}
+	if !g.knows(token) {
+		http.Error(w, "open the link that fermata console has printed", http.StatusUnauthorized)
+		return
+	}
+	r.Header.Del("Authorization") // the secret is for this process only
+	r.Header.Del("Cookie")
+	g.next.ServeHTTP(w, r)
+}
+
+func (g *consoleGuard) knows(secret string) bool {
+	return subtle.ConstantTimeCompare([]byte(secret), []byte(g.secret)) == 1
+}

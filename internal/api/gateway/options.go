@@ -1,0 +1,84 @@
+package gateway
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+)
+
+// Connection is a connection to the nodes that sends one credential with each call.
+type Connection interface {
+	grpc.ClientConnInterface
+	Close() error
+}
+
+// Options configure a [Gateway].
+type Options struct {
+	// Dial connects to the nodes. Calls carry the token, or no credential if it is empty. Required.
+	Dial func(token string) (Connection, error)
+	// RequireToken refuses requests without a token. Required if Dial presents a client certificate.
+	RequireToken bool
+	// AllowedHosts are the host names, without port, that requests may name. Default: localhost, 127.0.0.1 and ::1.
+	AllowedHosts []string
+	// MaxConnections bounds the credentials that are connected at once. Default 1024.
+	MaxConnections int
+	// MaxCalls bounds the requests of one credential at once. Default 64.
+	MaxCalls int
+	// MaxWatches bounds the event streams of one credential at once. Default 32.
+	MaxWatches int
+	// CallTimeout bounds one call, events excepted. Default 30 s.
+	CallTimeout time.Duration
+	// Registerer receives the metrics; nil registers none.
+	Registerer prometheus.Registerer
+	Logger     *slog.Logger
+}
+
+const (
+	defaultMaxConnections = 1024
+	defaultMaxCalls       = 64
+	defaultMaxWatches     = 32
+	defaultCallTimeout    = 30 * time.Second
+
+	// idleTimeout is how long an unused connection of a credential is kept.
+	idleTimeout = 2 * time.Minute
+	// maxVerifications bounds the credentials that are being verified, in total; a quarter may be of one remote
+	// address. Nodes grant far more unauthenticated connections to the address of the gateway.
+	maxVerifications = 64
+	// verifyTimeout bounds one verification.
+	verifyTimeout = 5 * time.Second
+
+	// maxBodyBytes bounds a request body; maxBatchBodyBytes that of methods that take many jobs: what nodes accept
+	// (16 MiB), with payloads in base64.
+	maxBodyBytes      = 4 << 20
+	maxBatchBodyBytes = 22 << 20
+	// maxBatchBodies bounds the bodies of the second kind that are read at once.
+	maxBatchBodies = 8
+)
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Dial == nil {
+		return o, errors.New("gateway: Dial is not set")
+	}
+	if len(o.AllowedHosts) == 0 {
+		o.AllowedHosts = []string{"localhost", "127.0.0.1", "::1"}
+	}
+	if o.MaxConnections <= 0 {
+		o.MaxConnections = defaultMaxConnections
+	}
+	if o.MaxCalls <= 0 {
+		o.MaxCalls = defaultMaxCalls
+	}
+	if o.MaxWatches <= 0 {
+		o.MaxWatches = defaultMaxWatches
+	}
+	if o.CallTimeout <= 0 {
+		o.CallTimeout = defaultCallTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}

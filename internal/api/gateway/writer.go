@@ -1,0 +1,66 @@
+package gateway
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+)
+
+// countedWriter remembers the status of a response.
+type countedWriter struct {
+	http.ResponseWriter
+	code int
+}
+
+func (w *countedWriter) WriteHeader(code int) {
+	if w.code == 0 {
+		w.code = code
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *countedWriter) Write(p []byte) (int, error) {
+	if w.code == 0 {
+		w.code = http.StatusOK
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// Flush is what the translation asks of a writer. Unwrap is for [http.ResponseController].
+func (w *countedWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// knownMethods bound the values of a label.
+var knownMethods = map[string]bool{
+	http.MethodGet: true, http.MethodPost: true, http.MethodPut: true, http.MethodPatch: true, http.MethodDelete: true,
+	http.MethodHead: true, http.MethodOptions: true,
+}
+
+func (m *metrics) countRequest(method string, code int) {
+	if m == nil {
+		return
+	}
+	if !knownMethods[method] {
+		method = "other"
+	}
+	m.requests.WithLabelValues(method, strconv.Itoa(code)).Inc()
+}
+
+// addressGroup is what remote addresses count as: the address, or for IPv6 its network of 64 bits.
+func addressGroup(hostport string) string {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = hostport
+	}
+	a, err := netip.ParseAddr(host)
+	if err != nil || a.Unmap().Is4() {
+		return host
+	}
+	p, err := a.WithZone("").Prefix(64)
+	if err != nil {
+		return host
+	}
+	return p.String()
+}
