@@ -148,6 +148,8 @@ type Filter struct {
 	State JobState
 	// MinFailures is the minimum number of failed runs in a row.
 	MinFailures int64
+	// Expression is a filter in the language of AIP-160, such as `queue = mail AND failing = true`.
+	Expression string
 	// PageSize is the number of jobs per call, 1 to 1000. Default 100.
 	PageSize int32
 }
@@ -179,7 +181,7 @@ func (c *Client) Jobs(ctx context.Context, f Filter) iter.Seq2[*Job, error] {
 func (c *Client) ListJobs(ctx context.Context, f Filter, token string) ([]*Job, string, error) {
 	r, err := callWithRetry(ctx, c, c.jobs.ListJobs, &fermatav1.ListJobsRequest{
 		Parent: c.namespaceName(), PageSize: f.PageSize, PageToken: token, Queue: f.Queue, State: f.State,
-		IdPrefix: f.IDPrefix, Labels: f.Labels, MinConsecutiveFailures: f.MinFailures,
+		IdPrefix: f.IDPrefix, Labels: f.Labels, MinConsecutiveFailures: f.MinFailures, Filter: f.Expression,
 	})
 	return r.GetJobs(), r.GetNextPageToken(), err
 }

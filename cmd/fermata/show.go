@@ -24,6 +24,7 @@ func (a *app) listCommand() *cobra.Command {
 			"pipe or a file gets all columns, and ids in full.",
 		Example: `  fermata jobs list --failing 1
   fermata jobs list --state paused --label team=ops
+  fermata jobs list --filter 'handler = http AND last_error:timeout'
   fermata jobs list --all-namespaces -o name
   fermata jobs list --columns name,queue,last-error`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -52,6 +53,7 @@ func (a *app) listCommand() *cobra.Command {
 	a.columnsFlag(cmd)
 	cmd.Flags().StringVar(&state, "state", "", "only in this state: scheduled, running, paused, dead or done")
 	cmd.Flags().Int64Var(&f.MinFailures, "failing", 0, "only with at least this many failed runs in a row")
+	cmd.Flags().StringVar(&f.Expression, "filter", "", "only jobs that match, such as 'failing = true AND last_error:timeout'")
 	cmd.Flags().IntVar(&limit, "limit", 0, "maximum number (default all)")
 	return cmd
 }

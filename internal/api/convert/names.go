@@ -51,6 +51,10 @@ func ParseNamespace(field, name string) (string, error) {
 	return ids[0], nil
 }
 
+// AnyNamespace takes the place of a namespace in a parent: all namespaces that the caller may see. No namespace has
+// this name.
+const AnyNamespace = "-"
+
 // ParseNamespaceOrAll is parseNamespace, where no name means all namespaces.
 func ParseNamespaceOrAll(field, name string) (string, error) {
 	if name == "" {

@@ -50,6 +50,10 @@ func requireCoveredQueue(ctx context.Context, f job.Filter) error {
 // filter that it returns hides those of other queues: they are hidden where pages are filled,
 // so that neither the length of a page nor its token shows that they are there.
 func restrictListing(ctx context.Context, f job.Filter) (job.Filter, error) {
+	if f.AllNamespaces {
+		f.Scope = reachableOfAll(ctx)
+		return f, nil
+	}
 	l := guard.QueueLimitsFrom(ctx, f.Namespace)
 	if l == nil {
 		return f, nil
@@ -59,6 +63,22 @@ func restrictListing(ctx context.Context, f job.Filter) (job.Filter, error) {
 		return f, nil
 	}
 	return f, l.Check(ctx, f.Queue)
+}
+
+// reachableOfAll are the queues of all namespaces that the caller may reach; nil: all.
+func reachableOfAll(ctx context.Context) job.QueueScope {
+	if guard.QueueLimitsFrom(ctx, authz.AllNamespaces) == nil {
+		return nil
+	}
+	reach, known := guard.ReachableQueues(ctx), map[job.QueueKey]bool{}
+	return func(q job.QueueKey) bool {
+		covered, ok := known[q]
+		if !ok {
+			covered = reach(q)
+			known[q] = covered
+		}
+		return covered
+	}
 }
 
 func (j queueScopedJobs) Create(ctx context.Context, d job.Definition, requestID string) (job.Record, error) {

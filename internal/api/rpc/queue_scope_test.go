@@ -350,6 +350,7 @@ var elsewhere = []string{
 	"ExternalScaler/StreamIsActive", "EventService/WatchEvents", // TestStreamsOfSomeQueues
 	"WorkerService/Work",                             // TestWorkersServeTheirQueuesOnly
 	"JobService/ListPresets", "AccessService/WhoAmI", // for everybody
+	"JobService/ListUpcomingJobs", "ClusterService/ListNamespaces", // TestCallersOfOneNamespaceListNoOther
 }
 
 func mask(paths ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: paths} }
