@@ -17,6 +17,7 @@ type (
 	Jitter        = fermatav1.Jitter
 	Preset        = fermatav1.Preset
 	TopJob        = fermatav1.TopJob
+	UpcomingRun   = fermatav1.UpcomingRun
 	Explanation   = fermatav1.ExplainJobResponse
 	Reason        = fermatav1.Reason
 	Identity      = fermatav1.WhoAmIResponse
@@ -45,6 +46,7 @@ type (
 	ShardCheck       = fermatav1.CheckShardResponse
 	Finding          = fermatav1.Finding
 	Queue            = fermatav1.Queue
+	Namespace        = fermatav1.Namespace
 	QueueSettings    = fermatav1.QueueSettings
 	Worker           = fermatav1.Worker
 	AuditRecord      = fermatav1.AuditRecord

@@ -94,7 +94,7 @@ func (a *app) rootCommand() *cobra.Command {
 		return newUsageError(config.ExplainValue(suggest.UnknownFlag(cmd, err)))
 	})
 	root.AddCommand(
-		a.jobsCommand(), a.topCommand(), a.lateCommand(), a.failingCommand(), a.deadCommand(), a.queuesCommand(),
+		a.jobsCommand(), a.topCommand(), a.lateCommand(), a.failingCommand(), a.deadCommand(), a.queuesCommand(), a.namespacesCommand(),
 		a.previewCommand(), a.presetsCommand(), a.applyCommand(), a.diffCommand(), a.exportCommand(), a.importCommand(),
 		a.clusterCommand(), a.eventsCommand(), a.webhooksCommand(), a.auditCommand(), a.payloadsCommand(),
 		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.redisCommand(), a.logLevelCommand(),

@@ -141,6 +141,9 @@ func (s *jobService) ListJobs(ctx context.Context, q *fermatav1.ListJobsRequest)
 	if err := s.addCondition(&filter, q.GetFilter()); err != nil {
 		return nil, err
 	}
+	if filter.Order, err = parseOrder(q.GetOrderBy()); err != nil {
+		return nil, err
+	}
 	page, err := s.definitions.List(ctx, filter, int(q.GetPageSize()), q.GetPageToken())
 	if err != nil {
 		return nil, err

@@ -255,6 +255,15 @@ func (j queueScopedJobs) Explain(ctx context.Context, key job.Key) (job.Explaine
 	return j.inner.Explain(ctx, key)
 }
 
+func (j queueScopedJobs) ListUpcoming(ctx context.Context, q job.UpcomingQuery) (job.UpcomingPage, error) {
+	f, err := restrictListing(ctx, q.Filter)
+	if err != nil {
+		return job.UpcomingPage{}, err
+	}
+	q.Filter = f
+	return j.inner.ListUpcoming(ctx, q)
+}
+
 func (j queueScopedJobs) TopJobs(ctx context.Context, q job.TopQuery) ([]job.TopJob, error) {
 	q.Covers = guard.QueueLimitsFrom(ctx, cmp.Or(q.Namespace, authz.AllNamespaces)).Filter()
 	return j.inner.TopJobs(ctx, q)

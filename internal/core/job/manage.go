@@ -42,6 +42,8 @@ type Filter struct {
 	// Condition, when set, has to match at NowMS, from which its relative times count.
 	Condition Condition `json:",omitempty"`
 	NowMS     int64     `json:"-"`
+	// Order is that of the list. Only lists of jobs have one.
+	Order Order `json:",omitempty"`
 
 	Queue       string
 	Status      Status

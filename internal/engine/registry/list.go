@@ -38,6 +38,9 @@ func (r *Registry) List(ctx context.Context, f job.Filter, pageSize int, token s
 	if pageSize == 0 {
 		pageSize = DefaultPageSize
 	}
+	if f.Order != job.OrderNone {
+		return r.listInOrder(ctx, f, pageSize, token)
+	}
 	l, err := r.listJobs(f, pageSize, token, "ListJobs",
 		func(record job.Record) bool { return matchesFilter(f, &record) })
 	if err != nil {
