@@ -202,3 +202,11 @@ func (view) Workers(context.Context) ([]rpc.Worker, error) {
 	return []rpc.Worker{{ID: "w1", Node: "a", Namespace: "default", Queues: []string{"default", "mail"}, Slots: 8, Running: 2,
 		Connected: epoch.Add(-10 * time.Second), Version: "1.0.0", Draining: true, Identity: "token:mailer"}}, nil
 }
+
+func (view) Namespaces(context.Context, job.QueueScope, func(string) bool) ([]rpc.Namespace, error) {
+	return []rpc.Namespace{
+		{Name: "default", Jobs: 12, Running: 2, Paused: 1, Dead: 3, Queues: 4, Whole: true, Failing: 5,
+			JobsQuota: &rpc.QuotaUse{Used: 12, Counted: true, Limit: 100}, BytesQuota: &rpc.QuotaUse{Limit: 1 << 20}},
+		{Name: "team-b", Jobs: 1, Queues: 1},
+	}, nil
+}
