@@ -41,6 +41,7 @@ SEED ?= 1
 # expression, T01|T18 for instance) and where it writes their figures.
 CHAOS_TIME ?= 30s
 JOBS ?= 10000
+FIND_JOBS ?= 1000000
 RUN ?=
 REPORT ?=
 N ?= 20000
@@ -136,6 +137,10 @@ explore: deps ## every order of what can happen to one job on a real Redis, DEPT
 chaos: deps ## the faults of docs/faults.md on real processes under JOBS (10000); RUN=T01 runs one of them
 	FERMATA_CHAOS=long FERMATA_CHAOS_TIME='$(CHAOS_TIME)' FERMATA_CHAOS_RUN='$(RUN)' FERMATA_CHAOS_JOBS=$(JOBS) FERMATA_CHAOS_REPORT='$(REPORT)' \
 		go test -count=1 -timeout 90m -run '^TestChaos' ./internal/test/acceptance
+
+.PHONY: find-load
+find-load: deps ## list jobs on three nodes that have FIND_JOBS (1000000), and measure the calls and the memory of the nodes
+	FERMATA_FIND_JOBS=$(FIND_JOBS) go test -count=1 -timeout 30m -v -run '^TestListsOfManyJobs$$' ./internal/test/acceptance | grep -v '^=== '
 
 .PHONY: takeover
 takeover: deps ## kill KILLS (30) nodes of a cluster with default settings, and measure how soon others have their work
