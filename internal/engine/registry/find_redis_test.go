@@ -234,3 +234,48 @@ func TestTooManyToSort(t *testing.T) {
 		}
 	}
 }
+
+// TestManyDueAtOnce lists jobs of one lane that are due at the same time: pages continue among them, and jobs that go
+// meanwhile shift no other from its page.
+func TestManyDueAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	due := time.Now().Add(time.Hour)
+	var requests []job.CreateRequest
+	for i := range 2000 {
+		d := jobOf(fmt.Sprintf("job-%04d", i))
+		d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: due}
+		requests = append(requests, job.CreateRequest{Definition: d})
+	}
+	for part := range slices.Chunk(requests, 1000) {
+		for _, a := range r.CreateBatch(t.Context(), part) {
+			if a.Err != nil {
+				t.Fatal(a.Err)
+			}
+		}
+	}
+	f := job.Filter{Namespace: "default", Order: job.OrderNextDue}
+	want := make([]job.RecordID, len(requests))
+	for i := range requests {
+		want[i] = requests[i].Definition.Record()
+	}
+	if got := recordIDs(listPages(t, r, f, 300)); !slices.Equal(got, want) {
+		t.Errorf("%d jobs, want %d in the order of their ids", len(got), len(want))
+	}
+	var got []job.RecordID
+	for token, pages := "", 0; pages == 0 || token != ""; pages++ {
+		page, err := r.List(t.Context(), f, 300, token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, record := range page.Records {
+			if err := r.Delete(t.Context(), record.Definition.Key, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, token = append(got, recordIDs(page.Records)...), page.Next
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("while jobs are deleted: %d jobs, want %d", len(got), len(want))
+	}
+}
