@@ -40,6 +40,7 @@ SEED ?= 1
 # T01|T18) and the file for the figures.
 CHAOS_TIME ?= 30s
 JOBS ?= 10000
+FIND_JOBS ?= 1000000
 RUN ?=
 REPORT ?=
 N ?= 20000
@@ -139,6 +140,10 @@ explore: deps ## try every order of events of one job on a real Redis, DEPTH (7)
 chaos: deps ## inject the faults of docs/faults.md into real processes under JOBS (10000); RUN=T01 runs one of them
 	FERMATA_CHAOS=long FERMATA_CHAOS_TIME='$(CHAOS_TIME)' FERMATA_CHAOS_RUN='$(RUN)' FERMATA_CHAOS_JOBS=$(JOBS) FERMATA_CHAOS_REPORT='$(REPORT)' \
 		go test -count=1 -timeout 90m -run '^TestChaos' ./internal/test/acceptance
+
+.PHONY: find-load
+find-load: deps ## list jobs on three nodes that have FIND_JOBS (1000000), and measure the calls and the memory of the nodes
+	FERMATA_FIND_JOBS=$(FIND_JOBS) go test -count=1 -timeout 30m -v -run '^TestListsOfManyJobs$$' ./internal/test/acceptance | grep -v '^=== '
 
 .PHONY: takeover
 takeover: deps ## kill KILLS (30) nodes with default settings, and measure how soon others take over their work

@@ -45,6 +45,12 @@ func (a Admin) CheckShard(ctx context.Context, shard int, o CheckShardOptions) (
 		&fermatav1.CheckShardRequest{Shard: int32(shard), Repair: o.Repair})
 }
 
+// Namespaces returns the namespaces that the caller may see, with their sizes and quotas.
+func (a Admin) Namespaces(ctx context.Context) ([]*Namespace, error) {
+	r, err := callWithRetry(ctx, a.c, a.c.cluster.ListNamespaces, &fermatav1.ListNamespacesRequest{})
+	return r.GetNamespaces(), err
+}
+
 // QueuesOptions configure [Admin.Queues].
 type QueuesOptions struct {
 	// AllNamespaces selects the queues of all namespaces, instead of the client's namespace.

@@ -212,6 +212,14 @@ func (c *Client) listParent(allNamespaces bool) string {
 	return c.namespaceName()
 }
 
+// spanningParent returns the parent of a list of jobs: the client's namespace, or all that the caller may see.
+func (c *Client) spanningParent(allNamespaces bool) string {
+	if allNamespaces {
+		return "namespaces/-"
+	}
+	return c.namespaceName()
+}
+
 // JobID returns the last part of a job's name.
 func JobID(j *Job) string { return lastNamePart(j.GetName()) }
 

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"sync"
@@ -148,11 +149,18 @@ type Filter struct {
 	State JobState
 	// MinFailures is the minimum number of failed runs in a row.
 	MinFailures int64
+	// Expression is a filter in the language of AIP-160, such as `queue = mail AND failing = true`.
+	Expression string
+	// OrderBy is the order of the jobs: "id", "next_due_time", "consecutive_failures desc" or "last_run_time desc".
+	// Default "": no particular order.
+	OrderBy string
+	// AllNamespaces selects the jobs of all namespaces that the caller may see, instead of the client's namespace.
+	AllNamespaces bool
 	// PageSize is the number of jobs per call, 1 to 1000. Default 100.
 	PageSize int32
 }
 
-// Jobs returns the selected jobs of the client's namespace, in no particular order. It requests pages as they
+// Jobs returns the selected jobs in the order of the filter. It requests pages as they
 // are needed, and ends after the first error.
 func (c *Client) Jobs(ctx context.Context, f Filter) iter.Seq2[*Job, error] {
 	return func(yield func(*Job, error) bool) {
@@ -178,10 +186,39 @@ func (c *Client) Jobs(ctx context.Context, f Filter) iter.Seq2[*Job, error] {
 // ListJobs returns one page of jobs and the token of the next page, which is empty after the last.
 func (c *Client) ListJobs(ctx context.Context, f Filter, token string) ([]*Job, string, error) {
 	r, err := callWithRetry(ctx, c, c.jobs.ListJobs, &fermatav1.ListJobsRequest{
-		Parent: c.namespaceName(), PageSize: f.PageSize, PageToken: token, Queue: f.Queue, State: f.State,
-		IdPrefix: f.IDPrefix, Labels: f.Labels, MinConsecutiveFailures: f.MinFailures,
+		Parent: c.spanningParent(f.AllNamespaces), OrderBy: f.OrderBy, PageSize: f.PageSize, PageToken: token, Queue: f.Queue, State: f.State,
+		IdPrefix: f.IDPrefix, Labels: f.Labels, MinConsecutiveFailures: f.MinFailures, Filter: f.Expression,
 	})
 	return r.GetJobs(), r.GetNextPageToken(), err
+}
+
+// UpcomingOptions configure [Client.UpcomingRuns].
+type UpcomingOptions struct {
+	// Expression selects jobs, as in [Filter].
+	Expression string
+	// AllNamespaces selects the jobs of all namespaces that the caller may see, instead of the client's namespace.
+	AllNamespaces bool
+	// ExcludeHeld leaves out runs that a gate holds back, and runs of paused queues.
+	ExcludeHeld bool
+	// Limit is the maximum number of runs. Default 20.
+	Limit int
+}
+
+// UpcomingRuns returns the planned runs that are due next, in the order of their due times.
+func (c *Client) UpcomingRuns(ctx context.Context, o UpcomingOptions) ([]*UpcomingRun, error) {
+	limit := cmp.Or(o.Limit, 20)
+	var runs []*UpcomingRun
+	for token := ""; ; {
+		r, err := callWithRetry(ctx, c, c.jobs.ListUpcomingJobs, &fermatav1.ListUpcomingJobsRequest{
+			Parent: c.spanningParent(o.AllNamespaces), Filter: o.Expression, ExcludeHeld: o.ExcludeHeld,
+			PageSize: int32(min(limit-len(runs), 1000)), PageToken: token,
+		})
+		runs = append(runs, r.GetRuns()...)
+		token = r.GetNextPageToken()
+		if err != nil || token == "" || len(runs) >= limit {
+			return runs, err
+		}
+	}
 }
 
 // UpdateJob sets the fields named by paths, such as "schedule" or "retry_policy.max_attempts", to their values

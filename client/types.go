@@ -18,6 +18,7 @@ type (
 	Preset        = fermatav1.Preset
 	TopJob        = fermatav1.TopJob
 	TopList       = fermatav1.TopJobsResponse
+	UpcomingRun   = fermatav1.UpcomingRun
 	Explanation   = fermatav1.ExplainJobResponse
 	Reason        = fermatav1.Reason
 	Identity      = fermatav1.WhoAmIResponse
@@ -46,6 +47,7 @@ type (
 	ShardCheck       = fermatav1.CheckShardResponse
 	Finding          = fermatav1.Finding
 	Queue            = fermatav1.Queue
+	Namespace        = fermatav1.Namespace
 	QueueSettings    = fermatav1.QueueSettings
 	Worker           = fermatav1.Worker
 	AuditRecord      = fermatav1.AuditRecord

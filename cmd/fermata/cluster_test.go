@@ -21,6 +21,7 @@ import (
 	"github.com/fermata-io/fermata/internal/engine/queuestats"
 	"github.com/fermata-io/fermata/internal/engine/registry"
 	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/fsck"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -178,7 +179,7 @@ func (c *cluster) attempt(id string, outcome job.Outcome, text string) {
 type view struct{ store *redisstore.Store }
 
 func (v view) CheckShard(ctx context.Context, shard int, repair bool) (job.ConsistencyReport, error) {
-	return v.store.CheckConsistency(ctx, shard, repair)
+	return fsck.New(v.store).CheckShard(ctx, shard, repair)
 }
 
 func (view) Nodes(context.Context) ([]rpc.Node, error) {
@@ -204,4 +205,12 @@ func (view) Queues(_ context.Context, namespace string, _ func(string) bool) ([]
 func (view) Workers(context.Context) ([]rpc.Worker, error) {
 	return []rpc.Worker{{ID: "w1", Node: "a", Namespace: "default", Queues: []string{"default", "mail"}, Slots: 8, Running: 2,
 		Connected: epoch.Add(-10 * time.Second), Version: "1.0.0", Draining: true, Identity: "token:mailer"}}, nil
+}
+
+func (view) Namespaces(context.Context, job.QueueScope, func(string) bool) ([]rpc.Namespace, error) {
+	return []rpc.Namespace{
+		{Name: "default", Jobs: 12, Running: 2, Paused: 1, Dead: 3, Queues: 4, Whole: true, Failing: 5,
+			JobsQuota: &rpc.QuotaUse{Used: 12, Counted: true, Limit: 100}, BytesQuota: &rpc.QuotaUse{Limit: 1 << 20}},
+		{Name: "team-b", Jobs: 1, Queues: 1},
+	}, nil
 }

@@ -17,7 +17,7 @@ func (a *app) jobsCommand() *cobra.Command {
 	jobs := &cobra.Command{Use: "jobs", Short: "Register, show and change jobs", Aliases: []string{"job"}, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	jobs.AddCommand(
-		withNames(a.createCommand()), withNames(a.getCommand()), withNames(a.listCommand()),
+		withNames(a.createCommand()), withNames(a.getCommand()), withNames(a.listCommand()), withNames(a.upcomingCommand()),
 		withNames(a.updateCommand()), a.deleteCommand(),
 		withNames(a.pauseCommand()), withNames(a.resumeCommand()), withNames(a.runCommand()),
 		withNames(a.runsCommand()), withNames(a.cancelCommand()),

@@ -21,9 +21,14 @@ func (a *app) listCommand() *cobra.Command {
 		Use: "list", Short: "List jobs", Aliases: []string{"ls"}, Args: noArgs,
 		Long: "List jobs. Where the output goes to a terminal, the table fits it: columns that matter least are " +
 			"left out. A\n" +
-			"pipe or a file gets all columns, and ids in full.",
+			"pipe or a file gets all columns, and ids in full.\n\n" +
+			"--filter takes fields such as id, queue, handler, labels.KEY, state, failing, last_error and next_due_time\n" +
+			"with =, !=, <, >, : (contains), AND, OR and NOT. A word alone is searched for in ids and handlers. All fields:\n" +
+			"docs/how-to/find-jobs.md.",
 		Example: `  fermata jobs list --failing 1
   fermata jobs list --state paused --label team=ops
+  fermata jobs list --filter 'handler = http AND last_error:timeout'
+  fermata jobs list -A --filter 'report AND last_run_time < -24h' --order-by next_due_time
   fermata jobs list --all-namespaces -o name
   fermata jobs list --columns name,queue,last-error`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -33,7 +38,9 @@ func (a *app) listCommand() *cobra.Command {
 			}
 			f.State = fermatav1.JobStatus_State(n)
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				jobs, err := inNamespaces(ctx, a, c, all,
+				// One call serves all namespaces in an order, and so that a filter is sent once.
+				f.AllNamespaces = all && (f.Expression != "" || f.OrderBy != "")
+				jobs, err := inNamespaces(ctx, a, c, all && !f.AllNamespaces,
 					func(ctx context.Context, c *client.Client) ([]*client.Job, error) {
 						return collectJobs(ctx, c, f, limit)
 					})
@@ -52,6 +59,9 @@ func (a *app) listCommand() *cobra.Command {
 	a.columnsFlag(cmd)
 	cmd.Flags().StringVar(&state, "state", "", "only in this state: scheduled, running, paused, dead or done")
 	cmd.Flags().Int64Var(&f.MinFailures, "failing", 0, "only with at least this many failed runs in a row")
+	cmd.Flags().StringVar(&f.Expression, "filter", "", "only jobs that match, such as 'failing = true AND last_error:timeout'")
+	cmd.Flags().StringVar(&f.OrderBy, "order-by", "",
+		"id, next_due_time, 'consecutive_failures desc' or 'last_run_time desc' (default by name)")
 	cmd.Flags().IntVar(&limit, "limit", 0, "maximum number (default all)")
 	return cmd
 }
@@ -63,7 +73,7 @@ func selectFlags(cmd *cobra.Command, s *client.Selection) {
 	cmd.Flags().StringToStringVar(&s.Labels, "label", nil, "only with this label, key=value; may be repeated")
 }
 
-// collectJobs gathers jobs in the order of their names.
+// collectJobs gathers jobs in the order of the filter, without one by their names.
 func collectJobs(ctx context.Context, c *client.Client, f client.Filter, limit int) ([]*client.Job, error) {
 	f.PageSize = 1000
 	if limit > 0 {
@@ -79,7 +89,9 @@ func collectJobs(ctx context.Context, c *client.Client, f client.Filter, limit i
 			break
 		}
 	}
-	slices.SortFunc(jobs, func(x, y *client.Job) int { return cmp.Compare(x.GetName(), y.GetName()) })
+	if f.OrderBy == "" {
+		slices.SortFunc(jobs, func(x, y *client.Job) int { return cmp.Compare(x.GetName(), y.GetName()) })
+	}
 	return jobs, nil
 }
 

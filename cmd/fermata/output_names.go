@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -34,6 +35,10 @@ func (a *app) printNames(m proto.Message) error {
 		if letterNamespace(v) != a.namespace {
 			name = v.GetName()
 		}
+	case *client.UpcomingRun:
+		name = v.GetName()
+	case *client.Namespace:
+		name = strings.TrimPrefix(v.GetName(), "namespaces/")
 	case *fermatav1.Queue:
 		name = v.GetQueue()
 	case *fermatav1.Node:

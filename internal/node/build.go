@@ -85,6 +85,7 @@ func (n *Node) buildRegistry(context.Context) (err error) {
 		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,
 		BeginWrite:      rpc.BeginWrite,
 		SettingsChanged: func() { n.admission.SettingsChanged() },
+		QueuePaused:     func(q job.QueueKey) bool { return n.admission.Paused(q) },
 	}
 	if len(c.ValidatePayloads) > 0 {
 		o.CheckPayload = payloadValidator(c.ValidatePayloads)

@@ -96,16 +96,21 @@ var partResourceTypes = map[string]string{"backfills": "Backfill", "deadLetters"
 
 func statusOfTypedError(err error) (*status.Status, bool) {
 	var (
-		invalid *job.InvalidError
-		missing *job.MissingError
-		exists  *job.ExistsError
-		busy    *job.BusyError
-		etag    *job.EtagError
-		part    *job.MissingPartError
-		unfit   *job.PreconditionError
-		quota   *job.QuotaError
+		invalid  *job.InvalidError
+		missing  *job.MissingError
+		exists   *job.ExistsError
+		busy     *job.BusyError
+		etag     *job.EtagError
+		part     *job.MissingPartError
+		unfit    *job.PreconditionError
+		quota    *job.QuotaError
+		unsorted *job.TooManyToSortError
 	)
 	switch {
+	case errors.As(err, &unsorted):
+		info := &errdetails.ErrorInfo{Reason: job.ReasonTooManyToSort, Domain: Domain,
+			Metadata: map[string]string{"limit": strconv.Itoa(unsorted.Limit)}}
+		return WithDetails(codes.FailedPrecondition, unsorted.Error(), info), true
 	case errors.As(err, &invalid):
 		return WithDetails(codes.InvalidArgument, invalid.Error(), BadRequest(invalid.Violations)), true
 	case errors.As(err, &missing):

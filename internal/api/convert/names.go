@@ -9,8 +9,8 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// namespaceName returns "namespaces/{n}".
-func namespaceName(namespace string) string { return "namespaces/" + namespace }
+// NamespaceName returns "namespaces/{n}".
+func NamespaceName(namespace string) string { return "namespaces/" + namespace }
 
 // JobName returns "namespaces/{n}/jobs/{j}".
 func JobName(k job.Key) string { return "namespaces/" + k.Namespace + "/jobs/" + k.ID }
@@ -51,6 +51,10 @@ func ParseNamespace(field, name string) (string, error) {
 	return ids[0], nil
 }
 
+// AnyNamespace takes the place of a namespace in a parent: all namespaces that the caller may see. No namespace has
+// this name.
+const AnyNamespace = "-"
+
 // ParseNamespaceOrAll is parseNamespace, where no name means all namespaces.
 func ParseNamespaceOrAll(field, name string) (string, error) {
 	if name == "" {
@@ -78,7 +82,7 @@ func ParseRunName(field, name string) (job.Key, string, error) {
 }
 
 // queueName returns "namespaces/{n}/queues/{q}".
-func queueName(q job.QueueKey) string { return namespaceName(q.Namespace) + "/queues/" + q.Queue }
+func queueName(q job.QueueKey) string { return NamespaceName(q.Namespace) + "/queues/" + q.Queue }
 
 // ParseQueueName reads the name of a queue, whose rules are in [job.ValidateQueue].
 func ParseQueueName(field, name string) (job.QueueKey, error) {

@@ -2,7 +2,9 @@ package guard
 
 import (
 	"context"
+	"slices"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/authz"
 )
 
@@ -19,6 +21,9 @@ func (c *Caller) authorizeMethod(ctx context.Context, d methodPermission, q any)
 			return err
 		}
 	}
+	if d.spansNamespaces && namespace == convert.AnyNamespace {
+		return c.authorizeAnywhere(ctx, d.permission)
+	}
 	switch d.queueRule {
 	case checkedQueues:
 		return c.AuthorizeAnyQueue(ctx, d.permission, namespace)
@@ -30,6 +35,15 @@ func (c *Caller) authorizeMethod(ctx context.Context, d methodPermission, q any)
 		return c.AuthorizeQueues(ctx, d.permission, namespace, queues)
 	}
 	return c.Authorize(ctx, d.permission, namespace, "")
+}
+
+// authorizeAnywhere asks for one permission in any queue of any namespace.
+func (c *Caller) authorizeAnywhere(ctx context.Context, want authz.Permission) error {
+	grants := c.gate.authority.Grants(c.Identity)
+	if !slices.ContainsFunc(grants, func(g authz.Grant) bool { return g.Role.Has(want) }) {
+		return c.deny(ctx, want, authz.AllNamespaces, "", "no role of this identity allows it")
+	}
+	return nil
 }
 
 // AuthorizeAnyQueue asks for one permission in any of the queues of a namespace.

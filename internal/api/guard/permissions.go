@@ -26,6 +26,9 @@ type methodPermission struct {
 	decidedByHandler bool
 	// queueRule is what holds for roles that are limited to queues.
 	queueRule queueRule
+	// spansNamespaces: the method takes convert.AnyNamespace for all namespaces in which the caller has the
+	// permission, and leaves out of its answer what is of others.
+	spansNamespaces bool
 	// queuesOf finds the queues of a request of a method with namedQueues.
 	queuesOf func(q any) ([]string, error)
 }
@@ -37,7 +40,8 @@ type methodPermission struct {
 // for roles that are limited to queues is in role_scope.go.
 var methodPermissions = map[string]methodPermission{
 	fermatav1.JobService_GetJob_FullMethodName:           {permission: authz.ReadJobs, namespaceOf: namespaceOfJob((*fermatav1.GetJobRequest).GetName), queueRule: checkedQueues},
-	fermatav1.JobService_ListJobs_FullMethodName:         {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_ListJobs_FullMethodName:         {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, spansNamespaces: true, queueRule: checkedQueues},
+	fermatav1.JobService_ListUpcomingJobs_FullMethodName: {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, spansNamespaces: true, queueRule: checkedQueues},
 	fermatav1.JobService_ListRuns_FullMethodName:         {permission: authz.ReadJobs, namespaceOf: namespaceOfJobIn("parent", (*fermatav1.ListRunsRequest).GetParent), queueRule: checkedQueues},
 	fermatav1.JobService_GetRun_FullMethodName:           {permission: authz.ReadJobs, namespaceOf: namespaceOfRun((*fermatav1.GetRunRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_ExplainJob_FullMethodName:       {permission: authz.ReadJobs, namespaceOf: namespaceOfJob((*fermatav1.ExplainJobRequest).GetName), queueRule: checkedQueues},
@@ -72,10 +76,11 @@ var methodPermissions = map[string]methodPermission{
 	fermatav1.BackupService_ExportJobs_FullMethodName:       {permission: authz.AdministerJobs, namespaceOf: namespaceOfParent, queueRule: allQueues},
 	fermatav1.BackupService_RestoreJobs_FullMethodName:      {permission: authz.AdministerJobs, namespaceOf: namespaceOfParent, queueRule: allQueues},
 
-	fermatav1.ClusterService_ListQueues_FullMethodName:  {permission: authz.ReadJobs, namespaceOf: namespaceOfOptionalParent, queueRule: checkedQueues},
-	fermatav1.ClusterService_ListNodes_FullMethodName:   {permission: authz.ReadCluster, queueRule: allQueues},
-	fermatav1.ClusterService_ListShards_FullMethodName:  {permission: authz.ReadCluster, queueRule: allQueues},
-	fermatav1.ClusterService_ListWorkers_FullMethodName: {permission: authz.ReadCluster, queueRule: allQueues},
+	fermatav1.ClusterService_ListQueues_FullMethodName:     {permission: authz.ReadJobs, namespaceOf: namespaceOfOptionalParent, queueRule: checkedQueues},
+	fermatav1.ClusterService_ListNamespaces_FullMethodName: {permission: authz.ReadJobs, namespaceOf: anyNamespace, spansNamespaces: true, queueRule: checkedQueues},
+	fermatav1.ClusterService_ListNodes_FullMethodName:      {permission: authz.ReadCluster, queueRule: allQueues},
+	fermatav1.ClusterService_ListShards_FullMethodName:     {permission: authz.ReadCluster, queueRule: allQueues},
+	fermatav1.ClusterService_ListWorkers_FullMethodName:    {permission: authz.ReadCluster, queueRule: allQueues},
 	// What it finds names jobs of all namespaces.
 	fermatav1.ClusterService_CheckShard_FullMethodName: {permission: authz.AdministerCluster, queueRule: allQueues},
 	// Who administers a namespace sees what was done in it, if the request asks for no more.
@@ -193,6 +198,9 @@ func namespaceOfParent(q any) (string, error) {
 func namespaceOfOptionalParent(q any) (string, error) {
 	return convert.ParseNamespaceOrAll("parent", q.(interface{ GetParent() string }).GetParent())
 }
+
+// anyNamespace scopes requests that are always about all namespaces of the caller.
+func anyNamespace(any) (string, error) { return convert.AnyNamespace, nil }
 
 // checkPermissions fails for a registered method without a row.
 func checkPermissions(services map[string]grpc.ServiceInfo) error {

@@ -79,6 +79,8 @@ func TestScansOfANodeAreBounded(t *testing.T) {
 func TestListingsAreScans(t *testing.T) {
 	for method, want := range map[string]bool{
 		fermatav1.JobService_ListJobs_FullMethodName:             true,
+		fermatav1.JobService_ListUpcomingJobs_FullMethodName:     true,
+		fermatav1.ClusterService_ListNamespaces_FullMethodName:   true,
 		fermatav1.JobService_TopJobs_FullMethodName:              true,
 		fermatav1.JobService_PauseJobs_FullMethodName:            true,
 		fermatav1.BackupService_ExportJobs_FullMethodName:        true,

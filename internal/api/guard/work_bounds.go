@@ -73,6 +73,7 @@ var workBounds = map[string]workBound{
 	fermatav1.JobService_BackfillJob_FullMethodName:     countedTimes,
 
 	fermatav1.JobService_ListJobs_FullMethodName:                scannedPage,
+	fermatav1.JobService_ListUpcomingJobs_FullMethodName:        scannedPage,
 	fermatav1.JobService_ListDeadLetters_FullMethodName:         scannedPage,
 	fermatav1.BackupService_ExportJobs_FullMethodName:           scannedPage,
 	fermatav1.ClusterService_ListAuditRecords_FullMethodName:    scannedPage,
@@ -95,11 +96,12 @@ var workBounds = map[string]workBound{
 	externalscaler.ExternalScaler_IsActive_FullMethodName:           wholeTable,
 	externalscaler.ExternalScaler_GetMetrics_FullMethodName:         wholeTable,
 
-	fermatav1.ClusterService_ListQueues_FullMethodName:  sharedCounts,
-	fermatav1.ClusterService_ListShards_FullMethodName:  sharedCounts,
-	fermatav1.ClusterService_ListNodes_FullMethodName:   wholeCluster,
-	fermatav1.ClusterService_ListWorkers_FullMethodName: wholeCluster,
-	fermatav1.ClusterService_CheckShard_FullMethodName:  oneShard,
+	fermatav1.ClusterService_ListQueues_FullMethodName:     sharedCounts,
+	fermatav1.ClusterService_ListShards_FullMethodName:     sharedCounts,
+	fermatav1.ClusterService_ListNamespaces_FullMethodName: sharedCounts,
+	fermatav1.ClusterService_ListNodes_FullMethodName:      wholeCluster,
+	fermatav1.ClusterService_ListWorkers_FullMethodName:    wholeCluster,
+	fermatav1.ClusterService_CheckShard_FullMethodName:     oneShard,
 
 	fermatav1.JobService_ListPresets_FullMethodName:            ownState,
 	fermatav1.AccessService_WhoAmI_FullMethodName:              ownState,

@@ -114,6 +114,7 @@ var auditRules = map[string]auditRule{
 // readOnlyMethods are the other methods, which leave no record.
 var readOnlyMethods = []string{
 	fermatav1.JobService_GetJob_FullMethodName, fermatav1.JobService_ListJobs_FullMethodName,
+	fermatav1.JobService_ListUpcomingJobs_FullMethodName, fermatav1.ClusterService_ListNamespaces_FullMethodName,
 	fermatav1.JobService_ListRuns_FullMethodName, fermatav1.JobService_GetRun_FullMethodName,
 	fermatav1.JobService_PreviewSchedule_FullMethodName, fermatav1.JobService_ListPresets_FullMethodName,
 	fermatav1.JobService_PlanJobs_FullMethodName,

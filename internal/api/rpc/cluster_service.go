@@ -21,6 +21,9 @@ type Cluster interface {
 	// Queues of a namespace, or of all if it is empty; those that are covered, or all of them if
 	// covers is nil.
 	Queues(ctx context.Context, namespace string, covers func(queue string) bool) ([]Queue, error)
+	// Namespaces that have jobs in queues of the scope, sorted by name; nil: in any queue. whole reports whether the
+	// caller may see all queues of a namespace.
+	Namespaces(ctx context.Context, scope job.QueueScope, whole func(namespace string) bool) ([]Namespace, error)
 	Workers(ctx context.Context) ([]Worker, error)
 	// CheckShard audits what is stored in a shard; job.InvalidError if there is none
 	// of this number.
@@ -63,6 +66,25 @@ type Queue struct {
 	QueuePaused bool
 	// Recent is of the last minute.
 	Recent job.RecentRuns
+}
+
+// Namespace is the size of a namespace.
+type Namespace struct {
+	Name                        string
+	Jobs, Running, Paused, Dead int64
+	Queues                      int
+	// Whole: the caller may see all queues. Only then the fields below are known.
+	Whole   bool
+	Failing int64
+	// JobsQuota and BytesQuota are nil if the namespace has no such quota.
+	JobsQuota, BytesQuota *QuotaUse
+}
+
+// QuotaUse is how much of a quota is used.
+type QuotaUse struct {
+	Used    int64
+	Counted bool // Used is known
+	Limit   int64
 }
 
 // Worker is one connected worker.
@@ -111,6 +133,12 @@ func (s *clusterService) ListQueues(ctx context.Context, q *fermatav1.ListQueues
 	scope := guard.RoleScopeFrom(ctx, cmp.Or(namespace, authz.AllNamespaces))
 	queues, err := s.cluster.Queues(ctx, namespace, scope.Filter())
 	return &fermatav1.ListQueuesResponse{Queues: convert.Map(queues, queueToPB)}, err
+}
+
+func (s *clusterService) ListNamespaces(ctx context.Context, _ *fermatav1.ListNamespacesRequest) (*fermatav1.ListNamespacesResponse, error) {
+	whole := func(namespace string) bool { return guard.RoleScopeFrom(ctx, namespace) == nil }
+	namespaces, err := s.cluster.Namespaces(ctx, reachableOfAll(ctx), whole)
+	return &fermatav1.ListNamespacesResponse{Namespaces: convert.Map(namespaces, namespaceToPB)}, err
 }
 
 func (s *clusterService) ListWorkers(ctx context.Context, _ *fermatav1.ListWorkersRequest) (*fermatav1.ListWorkersResponse, error) {
@@ -167,4 +195,26 @@ func workerToPB(w Worker) *fermatav1.Worker {
 		Running: int32(w.Running), Draining: w.Draining, ConnectTime: convert.TimeToPB(w.Connected),
 		Version: w.Version, Labels: w.Labels, Identity: w.Identity,
 	}
+}
+
+func namespaceToPB(n Namespace) *fermatav1.Namespace {
+	p := &fermatav1.Namespace{
+		Name: convert.NamespaceName(n.Name), Jobs: n.Jobs, Running: n.Running, Paused: n.Paused, Dead: n.Dead,
+		Queues: int32(n.Queues), JobsQuota: quotaToPB(n.JobsQuota), JobBytesQuota: quotaToPB(n.BytesQuota),
+	}
+	if n.Whole {
+		p.Failing = &n.Failing
+	}
+	return p
+}
+
+func quotaToPB(q *QuotaUse) *fermatav1.Quota {
+	if q == nil {
+		return nil
+	}
+	p := &fermatav1.Quota{Limit: q.Limit}
+	if q.Counted {
+		p.Used = &q.Used
+	}
+	return p
 }

@@ -132,19 +132,25 @@ func (s *jobService) recordOrError(record job.Record, err error) (*fermatav1.Job
 }
 
 func (s *jobService) ListJobs(ctx context.Context, q *fermatav1.ListJobsRequest) (*fermatav1.ListJobsResponse, error) {
-	namespace, err := convert.ParseNamespace("parent", q.GetParent())
+	filter, err := filterFromPB(q)
 	if err != nil {
 		return nil, err
 	}
-	filter := job.Filter{
-		Namespace: namespace, Queue: q.GetQueue(), Status: convert.JobStates.FromPB(q.GetState()),
-		IDPrefix: q.GetIdPrefix(), Labels: q.GetLabels(), MinFailures: q.GetMinConsecutiveFailures(),
+	spanNamespaces(&filter)
+	filter.Status, filter.MinFailures = convert.JobStates.FromPB(q.GetState()), q.GetMinConsecutiveFailures()
+	if err := s.addCondition(&filter, q.GetFilter()); err != nil {
+		return nil, err
+	}
+	if filter.Order, err = parseOrder(q.GetOrderBy()); err != nil {
+		return nil, err
 	}
 	page, err := s.definitions.List(ctx, filter, int(q.GetPageSize()), q.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
-	response := &fermatav1.ListJobsResponse{NextPageToken: page.Next, Jobs: make([]*fermatav1.Job, len(page.Records))}
+	response := &fermatav1.ListJobsResponse{
+		NextPageToken: page.Next, Incomplete: page.Incomplete, Jobs: make([]*fermatav1.Job, len(page.Records)),
+	}
 	for i, record := range page.Records {
 		response.Jobs[i] = s.jobToPB(record)
 	}

@@ -48,6 +48,8 @@ type JobOperations interface {
 type JobQueries interface {
 	Explain(ctx context.Context, key job.Key) (job.ExplainedJob, error)
 	Preview(ctx context.Context, p job.PreviewRequest) (job.Preview, error)
+	// ListUpcoming lists the planned runs that are due next.
+	ListUpcoming(ctx context.Context, q job.UpcomingQuery) (job.UpcomingPage, error)
 	// TopJobs lists the latest or most often failing jobs, the worst first.
 	TopJobs(ctx context.Context, q job.TopQuery) (job.TopList, error)
 }

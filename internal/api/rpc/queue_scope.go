@@ -50,6 +50,10 @@ func requireCoveredQueue(ctx context.Context, f job.Filter) error {
 // filter that it returns hides those of other queues: they are hidden where pages are filled,
 // so that neither the length of a page nor its token shows that they are there.
 func restrictListing(ctx context.Context, f job.Filter) (job.Filter, error) {
+	if f.AllNamespaces {
+		f.Scope = reachableOfAll(ctx)
+		return f, nil
+	}
 	scope := guard.RoleScopeFrom(ctx, f.Namespace)
 	if scope == nil {
 		return f, nil
@@ -59,6 +63,22 @@ func restrictListing(ctx context.Context, f job.Filter) (job.Filter, error) {
 		return f, nil
 	}
 	return f, scope.Check(ctx, f.Queue)
+}
+
+// reachableOfAll are the queues of all namespaces that the caller may reach; nil: all.
+func reachableOfAll(ctx context.Context) job.QueueScope {
+	if guard.RoleScopeFrom(ctx, authz.AllNamespaces) == nil {
+		return nil
+	}
+	reach, known := guard.ReachableQueues(ctx), map[job.QueueKey]bool{}
+	return func(q job.QueueKey) bool {
+		covered, ok := known[q]
+		if !ok {
+			covered = reach(q)
+			known[q] = covered
+		}
+		return covered
+	}
 }
 
 func (j queueScopedJobs) Create(ctx context.Context, d job.Definition, requestID string) (job.Record, error) {
@@ -233,6 +253,15 @@ func (j queueScopedJobs) Explain(ctx context.Context, key job.Key) (job.Explaine
 		return job.ExplainedJob{}, err
 	}
 	return j.inner.Explain(ctx, key)
+}
+
+func (j queueScopedJobs) ListUpcoming(ctx context.Context, q job.UpcomingQuery) (job.UpcomingPage, error) {
+	f, err := restrictListing(ctx, q.Filter)
+	if err != nil {
+		return job.UpcomingPage{}, err
+	}
+	q.Filter = f
+	return j.inner.ListUpcoming(ctx, q)
 }
 
 func (j queueScopedJobs) TopJobs(ctx context.Context, q job.TopQuery) (job.TopList, error) {

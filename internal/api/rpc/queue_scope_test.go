@@ -127,6 +127,11 @@ func (f *twoQueues) Explain(_ context.Context, key job.Key) (job.ExplainedJob, e
 	r, err := f.reached(key)
 	return job.ExplainedJob{Record: r}, err
 }
+func (f *twoQueues) ListUpcoming(_ context.Context, q job.UpcomingQuery) (job.UpcomingPage, error) {
+	runs := []job.UpcomingRun{{Record: theirs}, {Record: mine}}
+	return job.UpcomingPage{Runs: slices.DeleteFunc(runs, func(r job.UpcomingRun) bool { return !q.Filter.CoversAll(r.Definition.Queue) })}, nil
+}
+
 func (f *twoQueues) TopJobs(_ context.Context, q job.TopQuery) (job.TopList, error) {
 	jobs := []job.TopJob{{Record: theirs}, {Record: mine}}
 	jobs = slices.DeleteFunc(jobs, func(j job.TopJob) bool { return q.Covers != nil && !q.Covers(j.Definition.Queue) })
@@ -304,6 +309,9 @@ var queueCases = map[string]queueCase{
 		ok:      []proto.Message{&fermatav1.ListJobsRequest{Parent: nsA}},
 		refused: []proto.Message{&fermatav1.ListJobsRequest{Parent: nsA, Queue: "web"}}, holds: "jobs/mine", lacks: "jobs/theirs",
 	},
+	"JobService/ListUpcomingJobs": {
+		ok: []proto.Message{&fermatav1.ListUpcomingJobsRequest{Parent: nsA}}, holds: "jobs/mine", lacks: "jobs/theirs",
+	},
 	"JobService/ListDeadLetters": {
 		ok:      []proto.Message{&fermatav1.ListDeadLettersRequest{Parent: nsA}},
 		refused: []proto.Message{&fermatav1.ListDeadLettersRequest{Parent: nsA, Queue: "web"}}, holds: "jobs/mine", lacks: "jobs/theirs",
@@ -331,6 +339,9 @@ var queueCases = map[string]queueCase{
 	"JobService/UpdateQueueSettings": {
 		ok:      []proto.Message{&fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: nsA + "/queues/mail"}}},
 		refused: []proto.Message{&fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: nsA + "/queues/web"}}},
+	},
+	"ClusterService/ListNamespaces": {
+		ok: []proto.Message{&fermatav1.ListNamespacesRequest{}}, holds: `"namespaces/team-a"`, lacks: `team-b`,
 	},
 	"ClusterService/ListQueues": {
 		ok: []proto.Message{&fermatav1.ListQueuesRequest{Parent: nsA}}, refused: []proto.Message{&fermatav1.ListQueuesRequest{}}, holds: `"mail"`, lacks: `"web"`,

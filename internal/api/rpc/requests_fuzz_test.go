@@ -45,6 +45,9 @@ func (a anyJobs) CreateBatch(ctx context.Context, requests []job.CreateRequest) 
 	}
 	return answers
 }
+func (a anyJobs) ListUpcoming(context.Context, job.UpcomingQuery) (job.UpcomingPage, error) {
+	return job.UpcomingPage{}, nil
+}
 func (a anyJobs) TopJobs(context.Context, job.TopQuery) (job.TopList, error) {
 	return job.TopList{Jobs: []job.TopJob{{Record: a.record(key), Lag: time.Minute, Waiting: true}}}, nil
 }
@@ -153,6 +156,10 @@ func (a anyJobs) Restore(_ context.Context, backups []job.Backup, _ job.Existing
 
 // anyCluster is a cluster of nobody.
 type anyCluster struct{}
+
+func (anyCluster) Namespaces(context.Context, job.QueueScope, func(string) bool) ([]Namespace, error) {
+	return nil, nil
+}
 
 func (anyCluster) Nodes(context.Context) ([]Node, error)   { return nil, nil }
 func (anyCluster) Shards(context.Context) ([]Shard, error) { return nil, nil }

@@ -91,6 +91,16 @@ func (fakeCluster) Nodes(context.Context) ([]Node, error) {
 	return []Node{{Name: "a", GRPCAddress: "a:1", ShardsHeld: 3, Durability: "local", Started: time.Unix(5, 0)}}, nil
 }
 
+func (fakeCluster) Namespaces(_ context.Context, scope job.QueueScope, whole func(string) bool) ([]Namespace, error) {
+	var list []Namespace
+	for _, name := range []string{"team-a", "team-b"} {
+		if scope == nil || scope(job.QueueKey{Namespace: name, Queue: "mail"}) {
+			list = append(list, Namespace{Name: name, Jobs: 3, Failing: 2, Whole: whole(name), JobsQuota: &QuotaUse{Limit: 5}})
+		}
+	}
+	return list, nil
+}
+
 func (fakeCluster) Queues(_ context.Context, namespace string, covers func(string) bool) ([]Queue, error) {
 	queues := []Queue{{Namespace: namespace, Queue: "mail", Backlog: 7, OldestOverdue: time.Second}, {Namespace: namespace, Queue: "web"}}
 	return slices.DeleteFunc(queues, func(q Queue) bool { return covers != nil && !covers(q.Queue) }), nil

@@ -28,9 +28,23 @@ type CreateAnswer struct {
 	Err    error
 }
 
+// Condition is a filter in the language of package jobfilter. Its text is part of the tokens of pages.
+type Condition interface {
+	Matches(r *Record, nowMS int64) bool
+	MarshalText() ([]byte, error)
+}
+
 // Filter selects jobs of one namespace; zero fields match all.
 type Filter struct {
-	Namespace   string
+	Namespace string
+	// AllNamespaces selects jobs of all namespaces; Namespace is then empty.
+	AllNamespaces bool `json:",omitempty"`
+	// Condition, when set, has to match at NowMS, from which its relative times count.
+	Condition Condition `json:",omitempty"`
+	NowMS     int64     `json:"-"`
+	// Order is that of the list. Only lists of jobs have one.
+	Order Order `json:",omitempty"`
+
 	Queue       string
 	Status      Status
 	IDPrefix    string
@@ -40,6 +54,8 @@ type Filter struct {
 	// place of a page and are named by no token. A dead letter has the queue of its run and that
 	// of its job; both have to be covered.
 	Covers func(queue string) bool `json:"-"`
+	// Scope, when set, does the same for the jobs of all namespaces.
+	Scope QueueScope `json:"-"`
 }
 
 // CoversAll reports whether none of some queues is hidden.
@@ -51,6 +67,8 @@ func (f *Filter) CoversAll(queues ...string) bool {
 type Page struct {
 	Records []Record
 	Next    string
+	// Incomplete: the page ended before it was full, because it took too long to find more.
+	Incomplete bool
 }
 
 // UpdateRequest changes a definition. Merge gets the stored definition and returns the new one; it may be called

@@ -97,7 +97,10 @@ func ValidateKey(k Key) []Violation {
 // refused.
 func ValidateFilter(f Filter) []Violation {
 	// The id is a placeholder, so that only the namespace can be invalid.
-	v := violations{list: ValidateKey(Key{Namespace: f.Namespace, ID: "x"})}
+	var v violations
+	if !f.AllNamespaces {
+		v.list = ValidateKey(Key{Namespace: f.Namespace, ID: "x"})
+	}
 	if f.Queue != "" {
 		v.add("queue", validateName(f.Queue))
 	}

@@ -113,6 +113,17 @@ func New(o Options) (*Quota, error) {
 // Limit returns how much a namespace may have; 0 is no limit.
 func (q *Quota) Limit(namespace string) int { return q.options.Limit(namespace) }
 
+// Used returns how much a namespace had when this node last looked; false if its namespace has no limit, or was not
+// counted yet.
+func (q *Quota) Used(namespace string) (int, bool) {
+	counts := q.counts.Load()
+	if counts == nil {
+		return 0, false
+	}
+	n, ok := (*counts)[namespace]
+	return n, ok
+}
+
 // Limited reports whether any namespace has a limit.
 func (q *Quota) Limited() bool { return q.options.Limited() }
 

@@ -20,6 +20,7 @@ const fakeShards = 4
 // fake is a store and a ledger in memory. It orders its records by id, so that
 // its cursors are stable.
 type fake struct {
+	Index   // only real stores have one
 	mu      sync.Mutex
 	now     int64
 	records map[job.Key]job.Record

@@ -38,6 +38,9 @@ func (r *Registry) List(ctx context.Context, f job.Filter, pageSize int, token s
 	if pageSize == 0 {
 		pageSize = DefaultPageSize
 	}
+	if f.Order != job.OrderNone {
+		return r.listInOrder(ctx, f, pageSize, token)
+	}
 	l, err := r.listJobs(f, pageSize, token, "ListJobs",
 		func(record job.Record) bool { return matchesFilter(f, &record) })
 	if err != nil {
@@ -46,7 +49,7 @@ func (r *Registry) List(ctx context.Context, f job.Filter, pageSize int, token s
 	if err := l.fillPage(ctx); err != nil {
 		return job.Page{}, err
 	}
-	return job.Page{Records: l.items, Next: l.next}, nil
+	return job.Page{Records: l.items, Next: l.next, Incomplete: l.next != "" && len(l.items) < pageSize}, nil
 }
 
 // listJobs returns the builder of a page of the wanted jobs of a namespace.
@@ -190,7 +193,7 @@ func (l *pageBuilder[T]) readChunk(ctx context.Context) (used, last bool, err er
 }
 
 func chunkSize(f job.Filter, size int) int {
-	if f.Covers == nil && f.Queue == "" && f.Status == 0 && f.IDPrefix == "" && len(f.Labels) == 0 &&
+	if f.Covers == nil && f.Scope == nil && f.Condition == nil && f.Queue == "" && f.Status == 0 && f.IDPrefix == "" && len(f.Labels) == 0 &&
 		f.MinFailures == 0 {
 		return max(10, min(size, filterChunk))
 	}
@@ -204,7 +207,9 @@ func matchesFilter(f job.Filter, r *job.Record) bool {
 		f.Queue != "" && r.Definition.Queue != f.Queue,
 		f.Status != job.StatusAny && r.State.Status() != f.Status,
 		!strings.HasPrefix(r.Definition.ID, f.IDPrefix),
-		int64(r.State.Failures) < f.MinFailures:
+		int64(r.State.Failures) < f.MinFailures,
+		!f.Scope.Holds(r.Definition),
+		f.Condition != nil && !f.Condition.Matches(r, f.NowMS):
 		return false
 	}
 	return hasLabels(r.Definition.Labels, f.Labels)

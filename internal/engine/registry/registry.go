@@ -33,6 +33,7 @@ type Store interface {
 	Shards() int
 	// DefinitionBytes is how many bytes a definition takes when it is stored.
 	DefinitionBytes(d *job.Definition) int
+	Index
 }
 
 // Rankings list the n worst jobs, of some shards or, with a namespace, of all shards. Entries may be outdated.
@@ -97,6 +98,8 @@ type Options struct {
 	// Queues returns the queues that the caller of a context may reach. Jobs that are in other queues at the
 	// instant of a change are missing for that caller. It may be nil: all callers may reach all queues.
 	Queues func(context.Context) job.QueueScope
+	// QueuePaused reports whether a whole queue is paused. It may be nil: none is.
+	QueuePaused func(job.QueueKey) bool
 	// Sealer seals payloads; nil leaves them as they are.
 	Sealer Sealer
 	// CheckPayload validates a payload of a handler; paths are within the payload, "" is the whole payload. It may

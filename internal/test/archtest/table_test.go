@@ -70,6 +70,8 @@ var table = []row{
 	{path: "internal/lib/protofield", floor: arithmetic, foreign: []string{protobuf}, why: "the varints are the library's"},
 
 	{path: "internal/core/job", floor: model},
+	{path: "internal/core/jobfilter", floor: model, foreign: []string{"go.einride.tech/aip/filtering", "google.golang.org/genproto/googleapis/api/expr"},
+		also: []string{"internal/core/job"}, why: "the grammar of AIP-160 is the library's, the evaluation our own"},
 	{path: "internal/redis/codec", floor: model, foreign: []string{protobuf}, also: []string{"internal/core/job", storage}, not: []string{goredis},
 		why: "what Redis stores, as bytes: pure, like the jobs that it encodes, and apart from all that talks to a server"},
 	{path: "internal/core/slots", floor: model, also: []string{"internal/core/job"},

@@ -113,7 +113,7 @@ func (x Finding_Fault) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Finding_Fault.Descriptor instead.
 func (Finding_Fault) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{26, 0}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{30, 0}
 }
 
 type ListAuditRecordsRequest struct {
@@ -1631,6 +1631,263 @@ func (x *RecentRuns) GetSpan() *durationpb.Duration {
 	return nil
 }
 
+type ListNamespacesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNamespacesRequest) Reset() {
+	*x = ListNamespacesRequest{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNamespacesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNamespacesRequest) ProtoMessage() {}
+
+func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNamespacesRequest.ProtoReflect.Descriptor instead.
+func (*ListNamespacesRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{21}
+}
+
+type ListNamespacesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All namespaces that have jobs.
+	Namespaces    []*Namespace `protobuf:"bytes,1,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNamespacesResponse) Reset() {
+	*x = ListNamespacesResponse{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNamespacesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNamespacesResponse) ProtoMessage() {}
+
+func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNamespacesResponse.ProtoReflect.Descriptor instead.
+func (*ListNamespacesResponse) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ListNamespacesResponse) GetNamespaces() []*Namespace {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+// Namespace is the size of a namespace. If the roles of the caller are limited to queues, the
+// numbers are of these queues.
+type Namespace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{namespace}`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Number of jobs. Runs that have records of their own, such as backfills, count as well.
+	Jobs int64 `protobuf:"varint,2,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	// Live runs.
+	Running int64 `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
+	// Jobs that are paused individually.
+	Paused int64 `protobuf:"varint,4,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Dead letters.
+	Dead int64 `protobuf:"varint,5,opt,name=dead,proto3" json:"dead,omitempty"`
+	// Jobs whose last run failed, without those that have ended: at most 1,000 in each shard. Unset
+	// if the caller may not see all queues.
+	Failing *int64 `protobuf:"varint,6,opt,name=failing,proto3,oneof" json:"failing,omitempty"`
+	// Number of queues that have jobs.
+	Queues int32 `protobuf:"varint,7,opt,name=queues,proto3" json:"queues,omitempty"`
+	// Jobs as the quota counts them, and how many there may be. Unset: there is no quota of jobs, or
+	// the caller may not see all queues.
+	JobsQuota *Quota `protobuf:"bytes,8,opt,name=jobs_quota,json=jobsQuota,proto3" json:"jobs_quota,omitempty"`
+	// The same of the bytes of jobs.
+	JobBytesQuota *Quota `protobuf:"bytes,9,opt,name=job_bytes_quota,json=jobBytesQuota,proto3" json:"job_bytes_quota,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Namespace) Reset() {
+	*x = Namespace{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Namespace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Namespace) ProtoMessage() {}
+
+func (x *Namespace) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
+func (*Namespace) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Namespace) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Namespace) GetJobs() int64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *Namespace) GetRunning() int64 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *Namespace) GetPaused() int64 {
+	if x != nil {
+		return x.Paused
+	}
+	return 0
+}
+
+func (x *Namespace) GetDead() int64 {
+	if x != nil {
+		return x.Dead
+	}
+	return 0
+}
+
+func (x *Namespace) GetFailing() int64 {
+	if x != nil && x.Failing != nil {
+		return *x.Failing
+	}
+	return 0
+}
+
+func (x *Namespace) GetQueues() int32 {
+	if x != nil {
+		return x.Queues
+	}
+	return 0
+}
+
+func (x *Namespace) GetJobsQuota() *Quota {
+	if x != nil {
+		return x.JobsQuota
+	}
+	return nil
+}
+
+func (x *Namespace) GetJobBytesQuota() *Quota {
+	if x != nil {
+		return x.JobBytesQuota
+	}
+	return nil
+}
+
+// Quota is how much of something there is, and how much there may be.
+type Quota struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As counted within the last seconds. Unset: it was not counted yet.
+	Used *int64 `protobuf:"varint,1,opt,name=used,proto3,oneof" json:"used,omitempty"`
+	// At most so much.
+	Limit         int64 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quota) Reset() {
+	*x = Quota{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quota) ProtoMessage() {}
+
+func (x *Quota) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quota.ProtoReflect.Descriptor instead.
+func (*Quota) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Quota) GetUsed() int64 {
+	if x != nil && x.Used != nil {
+		return *x.Used
+	}
+	return 0
+}
+
+func (x *Quota) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
 type ListWorkersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1639,7 +1896,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[21]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1908,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[21]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1921,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{21}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{25}
 }
 
 type ListWorkersResponse struct {
@@ -1677,7 +1934,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[22]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1689,7 +1946,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[22]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1702,7 +1959,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{22}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -1744,7 +2001,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[23]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +2013,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[23]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +2026,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{23}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Worker) GetWorkerId() string {
@@ -1861,7 +2118,7 @@ type CheckShardRequest struct {
 
 func (x *CheckShardRequest) Reset() {
 	*x = CheckShardRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[24]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1873,7 +2130,7 @@ func (x *CheckShardRequest) String() string {
 func (*CheckShardRequest) ProtoMessage() {}
 
 func (x *CheckShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[24]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1886,7 +2143,7 @@ func (x *CheckShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckShardRequest.ProtoReflect.Descriptor instead.
 func (*CheckShardRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{24}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CheckShardRequest) GetShard() int32 {
@@ -1917,7 +2174,7 @@ type CheckShardResponse struct {
 
 func (x *CheckShardResponse) Reset() {
 	*x = CheckShardResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[25]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1929,7 +2186,7 @@ func (x *CheckShardResponse) String() string {
 func (*CheckShardResponse) ProtoMessage() {}
 
 func (x *CheckShardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[25]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1942,7 +2199,7 @@ func (x *CheckShardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckShardResponse.ProtoReflect.Descriptor instead.
 func (*CheckShardResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{25}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CheckShardResponse) GetFindings() []*Finding {
@@ -1987,7 +2244,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[26]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1999,7 +2256,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[26]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2012,7 +2269,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{26}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Finding) GetFault() Finding_Fault {
@@ -2180,7 +2437,29 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\x06failed\x18\x03 \x01(\x03R\x06failed\x12\x1a\n" +
 	"\bbreaches\x18\x04 \x01(\x03R\bbreaches\x122\n" +
 	"\amax_lag\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06maxLag\x12-\n" +
-	"\x04span\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04span\"\x14\n" +
+	"\x04span\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04span\"\x17\n" +
+	"\x15ListNamespacesRequest\"O\n" +
+	"\x16ListNamespacesResponse\x125\n" +
+	"\n" +
+	"namespaces\x18\x01 \x03(\v2\x15.fermata.v1.NamespaceR\n" +
+	"namespaces\"\xa9\x02\n" +
+	"\tNamespace\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04jobs\x18\x02 \x01(\x03R\x04jobs\x12\x18\n" +
+	"\arunning\x18\x03 \x01(\x03R\arunning\x12\x16\n" +
+	"\x06paused\x18\x04 \x01(\x03R\x06paused\x12\x12\n" +
+	"\x04dead\x18\x05 \x01(\x03R\x04dead\x12\x1d\n" +
+	"\afailing\x18\x06 \x01(\x03H\x00R\afailing\x88\x01\x01\x12\x16\n" +
+	"\x06queues\x18\a \x01(\x05R\x06queues\x120\n" +
+	"\n" +
+	"jobs_quota\x18\b \x01(\v2\x11.fermata.v1.QuotaR\tjobsQuota\x129\n" +
+	"\x0fjob_bytes_quota\x18\t \x01(\v2\x11.fermata.v1.QuotaR\rjobBytesQuotaB\n" +
+	"\n" +
+	"\b_failing\"?\n" +
+	"\x05Quota\x12\x17\n" +
+	"\x04used\x18\x01 \x01(\x03H\x00R\x04used\x88\x01\x01\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x03R\x05limitB\a\n" +
+	"\x05_used\"\x14\n" +
 	"\x12ListWorkersRequest\"C\n" +
 	"\x13ListWorkersResponse\x12,\n" +
 	"\aworkers\x18\x01 \x03(\v2\x12.fermata.v1.WorkerR\aworkers\"\xa3\x03\n" +
@@ -2231,7 +2510,8 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"FAULT_RUNS\x10\n" +
 	"\x12\x13\n" +
 	"\x0fFAULT_OBJECTIVE\x10\v\x12\x13\n" +
-	"\x0fFAULT_OVERSIZED\x10\f2\xb3\t\n" +
+	"\x0fFAULT_OVERSIZED\x10\f2\xa4\n" +
+	"\n" +
 	"\x0eClusterService\x12[\n" +
 	"\tListNodes\x12\x1c.fermata.v1.ListNodesRequest\x1a\x1d.fermata.v1.ListNodesResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/nodes\x12_\n" +
 	"\n" +
@@ -2239,7 +2519,8 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"/v1/shards\x12\x83\x01\n" +
 	"\n" +
 	"ListQueues\x12\x1d.fermata.v1.ListQueuesRequest\x1a\x1e.fermata.v1.ListQueuesResponse\"6\x82\xd3\xe4\x93\x020Z\"\x12 /v1/{parent=namespaces/*}/queues\x12\n" +
-	"/v1/queues\x12c\n" +
+	"/v1/queues\x12o\n" +
+	"\x0eListNamespaces\x12!.fermata.v1.ListNamespacesRequest\x1a\".fermata.v1.ListNamespacesResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/namespaces\x12c\n" +
 	"\vListWorkers\x12\x1e.fermata.v1.ListWorkersRequest\x1a\x1f.fermata.v1.ListWorkersResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/workers\x12p\n" +
 	"\n" +
 	"CheckShard\x12\x1d.fermata.v1.CheckShardRequest\x1a\x1e.fermata.v1.CheckShardResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/shards/{shard}:check\x12w\n" +
@@ -2262,7 +2543,7 @@ func file_fermata_v1_cluster_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_cluster_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fermata_v1_cluster_service_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_fermata_v1_cluster_service_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_fermata_v1_cluster_service_proto_goTypes = []any{
 	(Finding_Fault)(0),                     // 0: fermata.v1.Finding.Fault
 	(*ListAuditRecordsRequest)(nil),        // 1: fermata.v1.ListAuditRecordsRequest
@@ -2286,66 +2567,75 @@ var file_fermata_v1_cluster_service_proto_goTypes = []any{
 	(*ListQueuesResponse)(nil),             // 19: fermata.v1.ListQueuesResponse
 	(*Queue)(nil),                          // 20: fermata.v1.Queue
 	(*RecentRuns)(nil),                     // 21: fermata.v1.RecentRuns
-	(*ListWorkersRequest)(nil),             // 22: fermata.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),            // 23: fermata.v1.ListWorkersResponse
-	(*Worker)(nil),                         // 24: fermata.v1.Worker
-	(*CheckShardRequest)(nil),              // 25: fermata.v1.CheckShardRequest
-	(*CheckShardResponse)(nil),             // 26: fermata.v1.CheckShardResponse
-	(*Finding)(nil),                        // 27: fermata.v1.Finding
-	nil,                                    // 28: fermata.v1.Worker.LabelsEntry
-	(*timestamppb.Timestamp)(nil),          // 29: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),            // 30: google.protobuf.Duration
+	(*ListNamespacesRequest)(nil),          // 22: fermata.v1.ListNamespacesRequest
+	(*ListNamespacesResponse)(nil),         // 23: fermata.v1.ListNamespacesResponse
+	(*Namespace)(nil),                      // 24: fermata.v1.Namespace
+	(*Quota)(nil),                          // 25: fermata.v1.Quota
+	(*ListWorkersRequest)(nil),             // 26: fermata.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),            // 27: fermata.v1.ListWorkersResponse
+	(*Worker)(nil),                         // 28: fermata.v1.Worker
+	(*CheckShardRequest)(nil),              // 29: fermata.v1.CheckShardRequest
+	(*CheckShardResponse)(nil),             // 30: fermata.v1.CheckShardResponse
+	(*Finding)(nil),                        // 31: fermata.v1.Finding
+	nil,                                    // 32: fermata.v1.Worker.LabelsEntry
+	(*timestamppb.Timestamp)(nil),          // 33: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),            // 34: google.protobuf.Duration
 }
 var file_fermata_v1_cluster_service_proto_depIdxs = []int32{
-	29, // 0: fermata.v1.ListAuditRecordsRequest.start_time:type_name -> google.protobuf.Timestamp
-	29, // 1: fermata.v1.ListAuditRecordsRequest.end_time:type_name -> google.protobuf.Timestamp
+	33, // 0: fermata.v1.ListAuditRecordsRequest.start_time:type_name -> google.protobuf.Timestamp
+	33, // 1: fermata.v1.ListAuditRecordsRequest.end_time:type_name -> google.protobuf.Timestamp
 	3,  // 2: fermata.v1.ListAuditRecordsResponse.records:type_name -> fermata.v1.AuditRecord
-	29, // 3: fermata.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
+	33, // 3: fermata.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
 	3,  // 4: fermata.v1.ReadAuditRecordsResponse.records:type_name -> fermata.v1.AuditRecord
-	29, // 5: fermata.v1.AuditExport.update_time:type_name -> google.protobuf.Timestamp
-	29, // 6: fermata.v1.AuditExport.waiting_since:type_name -> google.protobuf.Timestamp
+	33, // 5: fermata.v1.AuditExport.update_time:type_name -> google.protobuf.Timestamp
+	33, // 6: fermata.v1.AuditExport.waiting_since:type_name -> google.protobuf.Timestamp
 	7,  // 7: fermata.v1.ListAuditExportsResponse.exports:type_name -> fermata.v1.AuditExport
 	14, // 8: fermata.v1.ListNodesResponse.nodes:type_name -> fermata.v1.Node
-	29, // 9: fermata.v1.Node.start_time:type_name -> google.protobuf.Timestamp
+	33, // 9: fermata.v1.Node.start_time:type_name -> google.protobuf.Timestamp
 	17, // 10: fermata.v1.ListShardsResponse.shards:type_name -> fermata.v1.Shard
-	30, // 11: fermata.v1.Shard.lock_ttl:type_name -> google.protobuf.Duration
-	30, // 12: fermata.v1.Shard.lag:type_name -> google.protobuf.Duration
+	34, // 11: fermata.v1.Shard.lock_ttl:type_name -> google.protobuf.Duration
+	34, // 12: fermata.v1.Shard.lag:type_name -> google.protobuf.Duration
 	20, // 13: fermata.v1.ListQueuesResponse.queues:type_name -> fermata.v1.Queue
-	30, // 14: fermata.v1.Queue.oldest_overdue:type_name -> google.protobuf.Duration
+	34, // 14: fermata.v1.Queue.oldest_overdue:type_name -> google.protobuf.Duration
 	21, // 15: fermata.v1.Queue.recent_runs:type_name -> fermata.v1.RecentRuns
-	30, // 16: fermata.v1.Queue.oldest_dead_letter:type_name -> google.protobuf.Duration
-	30, // 17: fermata.v1.RecentRuns.max_lag:type_name -> google.protobuf.Duration
-	30, // 18: fermata.v1.RecentRuns.span:type_name -> google.protobuf.Duration
-	24, // 19: fermata.v1.ListWorkersResponse.workers:type_name -> fermata.v1.Worker
-	29, // 20: fermata.v1.Worker.connect_time:type_name -> google.protobuf.Timestamp
-	28, // 21: fermata.v1.Worker.labels:type_name -> fermata.v1.Worker.LabelsEntry
-	27, // 22: fermata.v1.CheckShardResponse.findings:type_name -> fermata.v1.Finding
-	0,  // 23: fermata.v1.Finding.fault:type_name -> fermata.v1.Finding.Fault
-	12, // 24: fermata.v1.ClusterService.ListNodes:input_type -> fermata.v1.ListNodesRequest
-	15, // 25: fermata.v1.ClusterService.ListShards:input_type -> fermata.v1.ListShardsRequest
-	18, // 26: fermata.v1.ClusterService.ListQueues:input_type -> fermata.v1.ListQueuesRequest
-	22, // 27: fermata.v1.ClusterService.ListWorkers:input_type -> fermata.v1.ListWorkersRequest
-	25, // 28: fermata.v1.ClusterService.CheckShard:input_type -> fermata.v1.CheckShardRequest
-	1,  // 29: fermata.v1.ClusterService.ListAuditRecords:input_type -> fermata.v1.ListAuditRecordsRequest
-	4,  // 30: fermata.v1.ClusterService.ReadAuditRecords:input_type -> fermata.v1.ReadAuditRecordsRequest
-	6,  // 31: fermata.v1.ClusterService.AcknowledgeAuditRecords:input_type -> fermata.v1.AcknowledgeAuditRecordsRequest
-	8,  // 32: fermata.v1.ClusterService.ListAuditExports:input_type -> fermata.v1.ListAuditExportsRequest
-	10, // 33: fermata.v1.ClusterService.DeleteAuditExport:input_type -> fermata.v1.DeleteAuditExportRequest
-	13, // 34: fermata.v1.ClusterService.ListNodes:output_type -> fermata.v1.ListNodesResponse
-	16, // 35: fermata.v1.ClusterService.ListShards:output_type -> fermata.v1.ListShardsResponse
-	19, // 36: fermata.v1.ClusterService.ListQueues:output_type -> fermata.v1.ListQueuesResponse
-	23, // 37: fermata.v1.ClusterService.ListWorkers:output_type -> fermata.v1.ListWorkersResponse
-	26, // 38: fermata.v1.ClusterService.CheckShard:output_type -> fermata.v1.CheckShardResponse
-	2,  // 39: fermata.v1.ClusterService.ListAuditRecords:output_type -> fermata.v1.ListAuditRecordsResponse
-	5,  // 40: fermata.v1.ClusterService.ReadAuditRecords:output_type -> fermata.v1.ReadAuditRecordsResponse
-	7,  // 41: fermata.v1.ClusterService.AcknowledgeAuditRecords:output_type -> fermata.v1.AuditExport
-	9,  // 42: fermata.v1.ClusterService.ListAuditExports:output_type -> fermata.v1.ListAuditExportsResponse
-	11, // 43: fermata.v1.ClusterService.DeleteAuditExport:output_type -> fermata.v1.DeleteAuditExportResponse
-	34, // [34:44] is the sub-list for method output_type
-	24, // [24:34] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	34, // 16: fermata.v1.Queue.oldest_dead_letter:type_name -> google.protobuf.Duration
+	34, // 17: fermata.v1.RecentRuns.max_lag:type_name -> google.protobuf.Duration
+	34, // 18: fermata.v1.RecentRuns.span:type_name -> google.protobuf.Duration
+	24, // 19: fermata.v1.ListNamespacesResponse.namespaces:type_name -> fermata.v1.Namespace
+	25, // 20: fermata.v1.Namespace.jobs_quota:type_name -> fermata.v1.Quota
+	25, // 21: fermata.v1.Namespace.job_bytes_quota:type_name -> fermata.v1.Quota
+	28, // 22: fermata.v1.ListWorkersResponse.workers:type_name -> fermata.v1.Worker
+	33, // 23: fermata.v1.Worker.connect_time:type_name -> google.protobuf.Timestamp
+	32, // 24: fermata.v1.Worker.labels:type_name -> fermata.v1.Worker.LabelsEntry
+	31, // 25: fermata.v1.CheckShardResponse.findings:type_name -> fermata.v1.Finding
+	0,  // 26: fermata.v1.Finding.fault:type_name -> fermata.v1.Finding.Fault
+	12, // 27: fermata.v1.ClusterService.ListNodes:input_type -> fermata.v1.ListNodesRequest
+	15, // 28: fermata.v1.ClusterService.ListShards:input_type -> fermata.v1.ListShardsRequest
+	18, // 29: fermata.v1.ClusterService.ListQueues:input_type -> fermata.v1.ListQueuesRequest
+	22, // 30: fermata.v1.ClusterService.ListNamespaces:input_type -> fermata.v1.ListNamespacesRequest
+	26, // 31: fermata.v1.ClusterService.ListWorkers:input_type -> fermata.v1.ListWorkersRequest
+	29, // 32: fermata.v1.ClusterService.CheckShard:input_type -> fermata.v1.CheckShardRequest
+	1,  // 33: fermata.v1.ClusterService.ListAuditRecords:input_type -> fermata.v1.ListAuditRecordsRequest
+	4,  // 34: fermata.v1.ClusterService.ReadAuditRecords:input_type -> fermata.v1.ReadAuditRecordsRequest
+	6,  // 35: fermata.v1.ClusterService.AcknowledgeAuditRecords:input_type -> fermata.v1.AcknowledgeAuditRecordsRequest
+	8,  // 36: fermata.v1.ClusterService.ListAuditExports:input_type -> fermata.v1.ListAuditExportsRequest
+	10, // 37: fermata.v1.ClusterService.DeleteAuditExport:input_type -> fermata.v1.DeleteAuditExportRequest
+	13, // 38: fermata.v1.ClusterService.ListNodes:output_type -> fermata.v1.ListNodesResponse
+	16, // 39: fermata.v1.ClusterService.ListShards:output_type -> fermata.v1.ListShardsResponse
+	19, // 40: fermata.v1.ClusterService.ListQueues:output_type -> fermata.v1.ListQueuesResponse
+	23, // 41: fermata.v1.ClusterService.ListNamespaces:output_type -> fermata.v1.ListNamespacesResponse
+	27, // 42: fermata.v1.ClusterService.ListWorkers:output_type -> fermata.v1.ListWorkersResponse
+	30, // 43: fermata.v1.ClusterService.CheckShard:output_type -> fermata.v1.CheckShardResponse
+	2,  // 44: fermata.v1.ClusterService.ListAuditRecords:output_type -> fermata.v1.ListAuditRecordsResponse
+	5,  // 45: fermata.v1.ClusterService.ReadAuditRecords:output_type -> fermata.v1.ReadAuditRecordsResponse
+	7,  // 46: fermata.v1.ClusterService.AcknowledgeAuditRecords:output_type -> fermata.v1.AuditExport
+	9,  // 47: fermata.v1.ClusterService.ListAuditExports:output_type -> fermata.v1.ListAuditExportsResponse
+	11, // 48: fermata.v1.ClusterService.DeleteAuditExport:output_type -> fermata.v1.DeleteAuditExportResponse
+	38, // [38:49] is the sub-list for method output_type
+	27, // [27:38] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_cluster_service_proto_init() }
@@ -2353,13 +2643,15 @@ func file_fermata_v1_cluster_service_proto_init() {
 	if File_fermata_v1_cluster_service_proto != nil {
 		return
 	}
+	file_fermata_v1_cluster_service_proto_msgTypes[23].OneofWrappers = []any{}
+	file_fermata_v1_cluster_service_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_cluster_service_proto_rawDesc), len(file_fermata_v1_cluster_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   28,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const (
 	ClusterService_ListNodes_FullMethodName               = "/fermata.v1.ClusterService/ListNodes"
 	ClusterService_ListShards_FullMethodName              = "/fermata.v1.ClusterService/ListShards"
 	ClusterService_ListQueues_FullMethodName              = "/fermata.v1.ClusterService/ListQueues"
+	ClusterService_ListNamespaces_FullMethodName          = "/fermata.v1.ClusterService/ListNamespaces"
 	ClusterService_ListWorkers_FullMethodName             = "/fermata.v1.ClusterService/ListWorkers"
 	ClusterService_CheckShard_FullMethodName              = "/fermata.v1.ClusterService/CheckShard"
 	ClusterService_ListAuditRecords_FullMethodName        = "/fermata.v1.ClusterService/ListAuditRecords"
@@ -45,6 +46,8 @@ type ClusterServiceClient interface {
 	// of a namespace. A count is served for twenty times as long as it took: for less than a second with
 	// a hundred queues, for 30 seconds at most.
 	ListQueues(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesResponse, error)
+	// Lists the namespaces that the caller may see, with their sizes and quotas, by name.
+	ListNamespaces(ctx context.Context, in *ListNamespacesRequest, opts ...grpc.CallOption) (*ListNamespacesResponse, error)
 	// Lists the connected workers.
 	ListWorkers(ctx context.Context, in *ListWorkersRequest, opts ...grpc.CallOption) (*ListWorkersResponse, error)
 	// Checks the stored data of a shard while the cluster works, and repairs what can be repaired
@@ -96,6 +99,16 @@ func (c *clusterServiceClient) ListQueues(ctx context.Context, in *ListQueuesReq
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListQueuesResponse)
 	err := c.cc.Invoke(ctx, ClusterService_ListQueues_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ListNamespaces(ctx context.Context, in *ListNamespacesRequest, opts ...grpc.CallOption) (*ListNamespacesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListNamespacesResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListNamespaces_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -186,6 +199,8 @@ type ClusterServiceServer interface {
 	// of a namespace. A count is served for twenty times as long as it took: for less than a second with
 	// a hundred queues, for 30 seconds at most.
 	ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error)
+	// Lists the namespaces that the caller may see, with their sizes and quotas, by name.
+	ListNamespaces(context.Context, *ListNamespacesRequest) (*ListNamespacesResponse, error)
 	// Lists the connected workers.
 	ListWorkers(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error)
 	// Checks the stored data of a shard while the cluster works, and repairs what can be repaired
@@ -221,6 +236,9 @@ func (UnimplementedClusterServiceServer) ListShards(context.Context, *ListShards
 }
 func (UnimplementedClusterServiceServer) ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListQueues not implemented")
+}
+func (UnimplementedClusterServiceServer) ListNamespaces(context.Context, *ListNamespacesRequest) (*ListNamespacesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListNamespaces not implemented")
 }
 func (UnimplementedClusterServiceServer) ListWorkers(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListWorkers not implemented")
@@ -314,6 +332,24 @@ func _ClusterService_ListQueues_Handler(srv interface{}, ctx context.Context, de
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServiceServer).ListQueues(ctx, req.(*ListQueuesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ListNamespaces_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListNamespacesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListNamespaces(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListNamespaces_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListNamespaces(ctx, req.(*ListNamespacesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -462,6 +498,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListQueues",
 			Handler:    _ClusterService_ListQueues_Handler,
+		},
+		{
+			MethodName: "ListNamespaces",
+			Handler:    _ClusterService_ListNamespaces_Handler,
 		},
 		{
 			MethodName: "ListWorkers",

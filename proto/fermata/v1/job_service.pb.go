@@ -268,7 +268,7 @@ func (x RunJobRequest_Backoff) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunJobRequest_Backoff.Descriptor instead.
 func (RunJobRequest_Backoff) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{34, 0}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{37, 0}
 }
 
 type JobChange_Action int32
@@ -329,7 +329,7 @@ func (x JobChange_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobChange_Action.Descriptor instead.
 func (JobChange_Action) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{44, 0}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{47, 0}
 }
 
 type ListPresetsRequest struct {
@@ -2195,11 +2195,11 @@ func (x *GetJobRequest) GetName() string {
 
 type ListJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `namespaces/{namespace}`.
+	// `namespaces/{namespace}`, or `namespaces/-` for all namespaces that the caller may see.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// 1 to 1000, default 100.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Token of a previous response. The filters must be the same.
+	// Token of a previous response. The filters and the order must be the same.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Filters; all that are set must match. Queue of the job.
 	Queue string `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
@@ -2211,8 +2211,18 @@ type ListJobsRequest struct {
 	Labels map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Least number of failed runs in a row.
 	MinConsecutiveFailures int64 `protobuf:"varint,8,opt,name=min_consecutive_failures,json=minConsecutiveFailures,proto3" json:"min_consecutive_failures,omitempty"`
-	unknownFields          protoimpl.UnknownFields
-	sizeCache              protoimpl.SizeCache
+	// Filter in the language of AIP-160, at most 2,048 bytes, such as `queue = mail AND failing =
+	// true`. See docs/how-to/find-jobs.md.
+	Filter string `protobuf:"bytes,9,opt,name=filter,proto3" json:"filter,omitempty"`
+	// One of:
+	// `next_due_time`: planned runs by their due times; then jobs without a planned run, by state:
+	// running, paused, dead, done.
+	// `consecutive_failures desc`: jobs whose last run failed; others are left out.
+	// `id` and `last_run_time desc`: only for lists of at most 5,000 jobs, before handlers, labels
+	// and other fields of definitions are compared. Otherwise the call fails with FAILED_PRECONDITION.
+	OrderBy       string `protobuf:"bytes,10,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListJobsRequest) Reset() {
@@ -2301,12 +2311,28 @@ func (x *ListJobsRequest) GetMinConsecutiveFailures() int64 {
 	return 0
 }
 
+func (x *ListJobsRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListJobsRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
 type ListJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The jobs of this page.
 	Jobs []*Job `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	// Unset: there is no further page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// True if the page ended early, because it took too long to find more jobs that match.
+	Incomplete    bool `protobuf:"varint,3,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2355,6 +2381,293 @@ func (x *ListJobsResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListJobsResponse) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
+}
+
+type ListUpcomingJobsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{namespace}`, or `namespaces/-` for all namespaces that the caller may see.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// 1 to 1000, default 20.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Token of a previous response. The other fields, except page_size, must be the same.
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Filter of the jobs, as in ListJobsRequest.
+	Filter string `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Leave out runs that a gate holds back, and runs of paused queues.
+	ExcludeHeld   bool `protobuf:"varint,5,opt,name=exclude_held,json=excludeHeld,proto3" json:"exclude_held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListUpcomingJobsRequest) Reset() {
+	*x = ListUpcomingJobsRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListUpcomingJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListUpcomingJobsRequest) ProtoMessage() {}
+
+func (x *ListUpcomingJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListUpcomingJobsRequest.ProtoReflect.Descriptor instead.
+func (*ListUpcomingJobsRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ListUpcomingJobsRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *ListUpcomingJobsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListUpcomingJobsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListUpcomingJobsRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListUpcomingJobsRequest) GetExcludeHeld() bool {
+	if x != nil {
+		return x.ExcludeHeld
+	}
+	return false
+}
+
+type ListUpcomingJobsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of due times.
+	Runs []*UpcomingRun `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	// Unset: there is no further page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// True if the page ended early, because it took too long to find more runs that match.
+	Incomplete    bool `protobuf:"varint,3,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListUpcomingJobsResponse) Reset() {
+	*x = ListUpcomingJobsResponse{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListUpcomingJobsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListUpcomingJobsResponse) ProtoMessage() {}
+
+func (x *ListUpcomingJobsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListUpcomingJobsResponse.ProtoReflect.Descriptor instead.
+func (*ListUpcomingJobsResponse) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ListUpcomingJobsResponse) GetRuns() []*UpcomingRun {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+func (x *ListUpcomingJobsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListUpcomingJobsResponse) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
+}
+
+// UpcomingRun is a run that is planned, or that is due and waits for its start.
+type UpcomingRun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{n}/jobs/{j}/runs/{r}`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// When it is due.
+	DueTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
+	// Scheduled time, before jitter, backoff and retries.
+	NominalTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=nominal_time,json=nominalTime,proto3" json:"nominal_time,omitempty"`
+	// IANA name of the zone of the schedule. Empty if the schedule has none.
+	TimeZone string `protobuf:"bytes,4,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	// What triggered the run.
+	Trigger Run_Trigger `protobuf:"varint,5,opt,name=trigger,proto3,enum=fermata.v1.Run_Trigger" json:"trigger,omitempty"`
+	// Queue of the job.
+	Queue string `protobuf:"bytes,6,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Handler of the job.
+	Handler string `protobuf:"bytes,7,opt,name=handler,proto3" json:"handler,omitempty"`
+	// Attempt that is planned, from 1.
+	Attempt int32 `protobuf:"varint,8,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// Rule that set due_time.
+	DelaySource DelaySource `protobuf:"varint,9,opt,name=delay_source,json=delaySource,proto3,enum=fermata.v1.DelaySource" json:"delay_source,omitempty"`
+	// Gate that holds the run back until due_time.
+	Hold *Hold `protobuf:"bytes,10,opt,name=hold,proto3" json:"hold,omitempty"`
+	// True if the whole queue is paused: the run waits until it is resumed.
+	QueuePaused   bool `protobuf:"varint,11,opt,name=queue_paused,json=queuePaused,proto3" json:"queue_paused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpcomingRun) Reset() {
+	*x = UpcomingRun{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpcomingRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpcomingRun) ProtoMessage() {}
+
+func (x *UpcomingRun) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpcomingRun.ProtoReflect.Descriptor instead.
+func (*UpcomingRun) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *UpcomingRun) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UpcomingRun) GetDueTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DueTime
+	}
+	return nil
+}
+
+func (x *UpcomingRun) GetNominalTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NominalTime
+	}
+	return nil
+}
+
+func (x *UpcomingRun) GetTimeZone() string {
+	if x != nil {
+		return x.TimeZone
+	}
+	return ""
+}
+
+func (x *UpcomingRun) GetTrigger() Run_Trigger {
+	if x != nil {
+		return x.Trigger
+	}
+	return Run_TRIGGER_UNSPECIFIED
+}
+
+func (x *UpcomingRun) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *UpcomingRun) GetHandler() string {
+	if x != nil {
+		return x.Handler
+	}
+	return ""
+}
+
+func (x *UpcomingRun) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *UpcomingRun) GetDelaySource() DelaySource {
+	if x != nil {
+		return x.DelaySource
+	}
+	return DelaySource_DELAY_SOURCE_UNSPECIFIED
+}
+
+func (x *UpcomingRun) GetHold() *Hold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
+func (x *UpcomingRun) GetQueuePaused() bool {
+	if x != nil {
+		return x.QueuePaused
+	}
+	return false
+}
+
 type UpdateJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `name` selects the job. `etag`, if set, must be the current one (ABORTED otherwise).
@@ -2371,7 +2684,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[30]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2383,7 +2696,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[30]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2396,7 +2709,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{30}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UpdateJobRequest) GetJob() *Job {
@@ -2434,7 +2747,7 @@ type DeleteJobRequest struct {
 
 func (x *DeleteJobRequest) Reset() {
 	*x = DeleteJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[31]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2446,7 +2759,7 @@ func (x *DeleteJobRequest) String() string {
 func (*DeleteJobRequest) ProtoMessage() {}
 
 func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[31]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +2772,7 @@ func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobRequest.ProtoReflect.Descriptor instead.
 func (*DeleteJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{31}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DeleteJobRequest) GetName() string {
@@ -2495,7 +2808,7 @@ type PauseJobRequest struct {
 
 func (x *PauseJobRequest) Reset() {
 	*x = PauseJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[32]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2507,7 +2820,7 @@ func (x *PauseJobRequest) String() string {
 func (*PauseJobRequest) ProtoMessage() {}
 
 func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[32]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2520,7 +2833,7 @@ func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{32}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PauseJobRequest) GetName() string {
@@ -2549,7 +2862,7 @@ type ResumeJobRequest struct {
 
 func (x *ResumeJobRequest) Reset() {
 	*x = ResumeJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[33]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2874,7 @@ func (x *ResumeJobRequest) String() string {
 func (*ResumeJobRequest) ProtoMessage() {}
 
 func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[33]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2887,7 @@ func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobRequest.ProtoReflect.Descriptor instead.
 func (*ResumeJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{33}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ResumeJobRequest) GetName() string {
@@ -2610,7 +2923,7 @@ type RunJobRequest struct {
 
 func (x *RunJobRequest) Reset() {
 	*x = RunJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[34]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2935,7 @@ func (x *RunJobRequest) String() string {
 func (*RunJobRequest) ProtoMessage() {}
 
 func (x *RunJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[34]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2948,7 @@ func (x *RunJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunJobRequest.ProtoReflect.Descriptor instead.
 func (*RunJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{34}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RunJobRequest) GetName() string {
@@ -2678,7 +2991,7 @@ type RunJobResponse struct {
 
 func (x *RunJobResponse) Reset() {
 	*x = RunJobResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[35]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2690,7 +3003,7 @@ func (x *RunJobResponse) String() string {
 func (*RunJobResponse) ProtoMessage() {}
 
 func (x *RunJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[35]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2703,7 +3016,7 @@ func (x *RunJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunJobResponse.ProtoReflect.Descriptor instead.
 func (*RunJobResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{35}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RunJobResponse) GetRun() *Run {
@@ -2730,7 +3043,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[36]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2742,7 +3055,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[36]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2755,7 +3068,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{36}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListRunsRequest) GetParent() string {
@@ -2775,7 +3088,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[37]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2787,7 +3100,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[37]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2800,7 +3113,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{37}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -2820,7 +3133,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[38]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2832,7 +3145,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[38]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2845,7 +3158,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{38}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetRunRequest) GetName() string {
@@ -2865,7 +3178,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[39]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2877,7 +3190,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[39]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2890,7 +3203,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{39}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CancelRunRequest) GetName() string {
@@ -2927,7 +3240,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[40]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2939,7 +3252,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[40]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2952,7 +3265,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{40}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PreviewScheduleRequest) GetSchedule() *Schedule {
@@ -3021,7 +3334,7 @@ type ScheduledTime struct {
 
 func (x *ScheduledTime) Reset() {
 	*x = ScheduledTime{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3033,7 +3346,7 @@ func (x *ScheduledTime) String() string {
 func (*ScheduledTime) ProtoMessage() {}
 
 func (x *ScheduledTime) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3046,7 +3359,7 @@ func (x *ScheduledTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduledTime.ProtoReflect.Descriptor instead.
 func (*ScheduledTime) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{41}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ScheduledTime) GetNominalTime() *timestamppb.Timestamp {
@@ -3100,7 +3413,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3112,7 +3425,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3125,7 +3438,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{42}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PreviewScheduleResponse) GetDueTimes() []*timestamppb.Timestamp {
@@ -3198,7 +3511,7 @@ type DesiredJob struct {
 
 func (x *DesiredJob) Reset() {
 	*x = DesiredJob{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3210,7 +3523,7 @@ func (x *DesiredJob) String() string {
 func (*DesiredJob) ProtoMessage() {}
 
 func (x *DesiredJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3223,7 +3536,7 @@ func (x *DesiredJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredJob.ProtoReflect.Descriptor instead.
 func (*DesiredJob) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{43}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DesiredJob) GetJobId() string {
@@ -3292,7 +3605,7 @@ type JobChange struct {
 
 func (x *JobChange) Reset() {
 	*x = JobChange{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3304,7 +3617,7 @@ func (x *JobChange) String() string {
 func (*JobChange) ProtoMessage() {}
 
 func (x *JobChange) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3317,7 +3630,7 @@ func (x *JobChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobChange.ProtoReflect.Descriptor instead.
 func (*JobChange) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{44}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *JobChange) GetAction() JobChange_Action {
@@ -3383,7 +3696,7 @@ type PlanJobsRequest struct {
 
 func (x *PlanJobsRequest) Reset() {
 	*x = PlanJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3395,7 +3708,7 @@ func (x *PlanJobsRequest) String() string {
 func (*PlanJobsRequest) ProtoMessage() {}
 
 func (x *PlanJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3408,7 +3721,7 @@ func (x *PlanJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobsRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{45}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PlanJobsRequest) GetParent() string {
@@ -3442,7 +3755,7 @@ type PlanJobsResponse struct {
 
 func (x *PlanJobsResponse) Reset() {
 	*x = PlanJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3454,7 +3767,7 @@ func (x *PlanJobsResponse) String() string {
 func (*PlanJobsResponse) ProtoMessage() {}
 
 func (x *PlanJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3467,7 +3780,7 @@ func (x *PlanJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobsResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{46}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PlanJobsResponse) GetChanges() []*JobChange {
@@ -3491,7 +3804,7 @@ type ApplyJobsRequest struct {
 
 func (x *ApplyJobsRequest) Reset() {
 	*x = ApplyJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3503,7 +3816,7 @@ func (x *ApplyJobsRequest) String() string {
 func (*ApplyJobsRequest) ProtoMessage() {}
 
 func (x *ApplyJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3516,7 +3829,7 @@ func (x *ApplyJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyJobsRequest.ProtoReflect.Descriptor instead.
 func (*ApplyJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{47}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ApplyJobsRequest) GetParent() string {
@@ -3550,7 +3863,7 @@ type ApplyJobsResponse struct {
 
 func (x *ApplyJobsResponse) Reset() {
 	*x = ApplyJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3562,7 +3875,7 @@ func (x *ApplyJobsResponse) String() string {
 func (*ApplyJobsResponse) ProtoMessage() {}
 
 func (x *ApplyJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3575,7 +3888,7 @@ func (x *ApplyJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyJobsResponse.ProtoReflect.Descriptor instead.
 func (*ApplyJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{48}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ApplyJobsResponse) GetChanges() []*JobChange {
@@ -3601,7 +3914,7 @@ type BatchCreateJobsResponse_Result struct {
 
 func (x *BatchCreateJobsResponse_Result) Reset() {
 	*x = BatchCreateJobsResponse_Result{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[53]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3613,7 +3926,7 @@ func (x *BatchCreateJobsResponse_Result) String() string {
 func (*BatchCreateJobsResponse_Result) ProtoMessage() {}
 
 func (x *BatchCreateJobsResponse_Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[53]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3847,7 +4160,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12.\n" +
 	"\adetails\x18\x04 \x03(\v2\x14.google.protobuf.AnyR\adetails\"#\n" +
 	"\rGetJobRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x81\x03\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xb4\x03\n" +
 	"\x0fListJobsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -3857,13 +4170,45 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x05state\x18\x05 \x01(\x0e2\x1b.fermata.v1.JobStatus.StateR\x05state\x12\x1b\n" +
 	"\tid_prefix\x18\x06 \x01(\tR\bidPrefix\x12?\n" +
 	"\x06labels\x18\a \x03(\v2'.fermata.v1.ListJobsRequest.LabelsEntryR\x06labels\x128\n" +
-	"\x18min_consecutive_failures\x18\b \x01(\x03R\x16minConsecutiveFailures\x1a9\n" +
+	"\x18min_consecutive_failures\x18\b \x01(\x03R\x16minConsecutiveFailures\x12\x16\n" +
+	"\x06filter\x18\t \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\n" +
+	" \x01(\tR\aorderBy\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"_\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x7f\n" +
 	"\x10ListJobsResponse\x12#\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x0f.fermata.v1.JobR\x04jobs\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x91\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x03 \x01(\bR\n" +
+	"incomplete\"\xa8\x01\n" +
+	"\x17ListUpcomingJobsRequest\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x04 \x01(\tR\x06filter\x12!\n" +
+	"\fexclude_held\x18\x05 \x01(\bR\vexcludeHeld\"\x8f\x01\n" +
+	"\x18ListUpcomingJobsResponse\x12+\n" +
+	"\x04runs\x18\x01 \x03(\v2\x17.fermata.v1.UpcomingRunR\x04runs\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x03 \x01(\bR\n" +
+	"incomplete\"\xb6\x03\n" +
+	"\vUpcomingRun\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
+	"\bdue_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12=\n" +
+	"\fnominal_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\vnominalTime\x12\x1b\n" +
+	"\ttime_zone\x18\x04 \x01(\tR\btimeZone\x121\n" +
+	"\atrigger\x18\x05 \x01(\x0e2\x17.fermata.v1.Run.TriggerR\atrigger\x12\x14\n" +
+	"\x05queue\x18\x06 \x01(\tR\x05queue\x12\x18\n" +
+	"\ahandler\x18\a \x01(\tR\ahandler\x12\x18\n" +
+	"\aattempt\x18\b \x01(\x05R\aattempt\x12:\n" +
+	"\fdelay_source\x18\t \x01(\x0e2\x17.fermata.v1.DelaySourceR\vdelaySource\x12$\n" +
+	"\x04hold\x18\n" +
+	" \x01(\v2\x10.fermata.v1.HoldR\x04hold\x12!\n" +
+	"\fqueue_paused\x18\v \x01(\bR\vqueuePaused\"\x91\x01\n" +
 	"\x10UpdateJobRequest\x12!\n" +
 	"\x03job\x18\x01 \x01(\v2\x0f.fermata.v1.JobR\x03job\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
@@ -3957,13 +4302,14 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\fdesired_jobs\x18\x02 \x03(\v2\x16.fermata.v1.DesiredJobR\vdesiredJobs\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\"D\n" +
 	"\x11ApplyJobsResponse\x12/\n" +
-	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xb3\x19\n" +
+	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xc3\x1a\n" +
 	"\n" +
 	"JobService\x12g\n" +
 	"\tCreateJob\x12\x1c.fermata.v1.CreateJobRequest\x1a\x0f.fermata.v1.Job\"+\x82\xd3\xe4\x93\x02%:\x03job\"\x1e/v1/{parent=namespaces/*}/jobs\x12\x91\x01\n" +
 	"\x0fBatchCreateJobs\x12\".fermata.v1.BatchCreateJobsRequest\x1a#.fermata.v1.BatchCreateJobsResponse\"5\x82\xd3\xe4\x93\x02/:\x01*\"*/v1/{parent=namespaces/*}/jobs:batchCreate\x12\\\n" +
 	"\x06GetJob\x12\x19.fermata.v1.GetJobRequest\x1a\x0f.fermata.v1.Job\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/{name=namespaces/*/jobs/*}\x12m\n" +
-	"\bListJobs\x12\x1b.fermata.v1.ListJobsRequest\x1a\x1c.fermata.v1.ListJobsResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/{parent=namespaces/*}/jobs\x12k\n" +
+	"\bListJobs\x12\x1b.fermata.v1.ListJobsRequest\x1a\x1c.fermata.v1.ListJobsResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/{parent=namespaces/*}/jobs\x12\x8d\x01\n" +
+	"\x10ListUpcomingJobs\x12#.fermata.v1.ListUpcomingJobsRequest\x1a$.fermata.v1.ListUpcomingJobsResponse\".\x82\xd3\xe4\x93\x02(\x12&/v1/{parent=namespaces/*}/upcomingJobs\x12k\n" +
 	"\tUpdateJob\x12\x1c.fermata.v1.UpdateJobRequest\x1a\x0f.fermata.v1.Job\"/\x82\xd3\xe4\x93\x02):\x03job2\"/v1/{job.name=namespaces/*/jobs/*}\x12i\n" +
 	"\tDeleteJob\x12\x1c.fermata.v1.DeleteJobRequest\x1a\x16.google.protobuf.Empty\"&\x82\xd3\xe4\x93\x02 *\x1e/v1/{name=namespaces/*/jobs/*}\x12i\n" +
 	"\bPauseJob\x12\x1b.fermata.v1.PauseJobRequest\x1a\x0f.fermata.v1.Job\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/{name=namespaces/*/jobs/*}:pause\x12l\n" +
@@ -4003,7 +4349,7 @@ func file_fermata_v1_job_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_job_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_fermata_v1_job_service_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_fermata_v1_job_service_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_fermata_v1_job_service_proto_goTypes = []any{
 	(TopJobsRequest_Kind)(0),               // 0: fermata.v1.TopJobsRequest.Kind
 	(Reason_Kind)(0),                       // 1: fermata.v1.Reason.Kind
@@ -4039,166 +4385,180 @@ var file_fermata_v1_job_service_proto_goTypes = []any{
 	(*GetJobRequest)(nil),                  // 31: fermata.v1.GetJobRequest
 	(*ListJobsRequest)(nil),                // 32: fermata.v1.ListJobsRequest
 	(*ListJobsResponse)(nil),               // 33: fermata.v1.ListJobsResponse
-	(*UpdateJobRequest)(nil),               // 34: fermata.v1.UpdateJobRequest
-	(*DeleteJobRequest)(nil),               // 35: fermata.v1.DeleteJobRequest
-	(*PauseJobRequest)(nil),                // 36: fermata.v1.PauseJobRequest
-	(*ResumeJobRequest)(nil),               // 37: fermata.v1.ResumeJobRequest
-	(*RunJobRequest)(nil),                  // 38: fermata.v1.RunJobRequest
-	(*RunJobResponse)(nil),                 // 39: fermata.v1.RunJobResponse
-	(*ListRunsRequest)(nil),                // 40: fermata.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),               // 41: fermata.v1.ListRunsResponse
-	(*GetRunRequest)(nil),                  // 42: fermata.v1.GetRunRequest
-	(*CancelRunRequest)(nil),               // 43: fermata.v1.CancelRunRequest
-	(*PreviewScheduleRequest)(nil),         // 44: fermata.v1.PreviewScheduleRequest
-	(*ScheduledTime)(nil),                  // 45: fermata.v1.ScheduledTime
-	(*PreviewScheduleResponse)(nil),        // 46: fermata.v1.PreviewScheduleResponse
-	(*DesiredJob)(nil),                     // 47: fermata.v1.DesiredJob
-	(*JobChange)(nil),                      // 48: fermata.v1.JobChange
-	(*PlanJobsRequest)(nil),                // 49: fermata.v1.PlanJobsRequest
-	(*PlanJobsResponse)(nil),               // 50: fermata.v1.PlanJobsResponse
-	(*ApplyJobsRequest)(nil),               // 51: fermata.v1.ApplyJobsRequest
-	(*ApplyJobsResponse)(nil),              // 52: fermata.v1.ApplyJobsResponse
-	nil,                                    // 53: fermata.v1.ListDeadLettersRequest.LabelsEntry
-	nil,                                    // 54: fermata.v1.RedriveDeadLettersRequest.LabelsEntry
-	nil,                                    // 55: fermata.v1.PauseJobsRequest.LabelsEntry
-	nil,                                    // 56: fermata.v1.ResumeJobsRequest.LabelsEntry
-	(*BatchCreateJobsResponse_Result)(nil), // 57: fermata.v1.BatchCreateJobsResponse.Result
-	nil,                                    // 58: fermata.v1.ListJobsRequest.LabelsEntry
-	(*RetryPolicy)(nil),                    // 59: fermata.v1.RetryPolicy
-	(*BackoffPolicy)(nil),                  // 60: fermata.v1.BackoffPolicy
-	(*durationpb.Duration)(nil),            // 61: google.protobuf.Duration
-	(*Hint)(nil),                           // 62: fermata.v1.Hint
-	(*Job)(nil),                            // 63: fermata.v1.Job
-	(*Run)(nil),                            // 64: fermata.v1.Run
-	(*timestamppb.Timestamp)(nil),          // 65: google.protobuf.Timestamp
-	(OverlapPolicy)(0),                     // 66: fermata.v1.OverlapPolicy
-	(JobStatus_State)(0),                   // 67: fermata.v1.JobStatus.State
-	(*fieldmaskpb.FieldMask)(nil),          // 68: google.protobuf.FieldMask
-	(*Schedule)(nil),                       // 69: fermata.v1.Schedule
-	(*anypb.Any)(nil),                      // 70: google.protobuf.Any
-	(*emptypb.Empty)(nil),                  // 71: google.protobuf.Empty
+	(*ListUpcomingJobsRequest)(nil),        // 34: fermata.v1.ListUpcomingJobsRequest
+	(*ListUpcomingJobsResponse)(nil),       // 35: fermata.v1.ListUpcomingJobsResponse
+	(*UpcomingRun)(nil),                    // 36: fermata.v1.UpcomingRun
+	(*UpdateJobRequest)(nil),               // 37: fermata.v1.UpdateJobRequest
+	(*DeleteJobRequest)(nil),               // 38: fermata.v1.DeleteJobRequest
+	(*PauseJobRequest)(nil),                // 39: fermata.v1.PauseJobRequest
+	(*ResumeJobRequest)(nil),               // 40: fermata.v1.ResumeJobRequest
+	(*RunJobRequest)(nil),                  // 41: fermata.v1.RunJobRequest
+	(*RunJobResponse)(nil),                 // 42: fermata.v1.RunJobResponse
+	(*ListRunsRequest)(nil),                // 43: fermata.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),               // 44: fermata.v1.ListRunsResponse
+	(*GetRunRequest)(nil),                  // 45: fermata.v1.GetRunRequest
+	(*CancelRunRequest)(nil),               // 46: fermata.v1.CancelRunRequest
+	(*PreviewScheduleRequest)(nil),         // 47: fermata.v1.PreviewScheduleRequest
+	(*ScheduledTime)(nil),                  // 48: fermata.v1.ScheduledTime
+	(*PreviewScheduleResponse)(nil),        // 49: fermata.v1.PreviewScheduleResponse
+	(*DesiredJob)(nil),                     // 50: fermata.v1.DesiredJob
+	(*JobChange)(nil),                      // 51: fermata.v1.JobChange
+	(*PlanJobsRequest)(nil),                // 52: fermata.v1.PlanJobsRequest
+	(*PlanJobsResponse)(nil),               // 53: fermata.v1.PlanJobsResponse
+	(*ApplyJobsRequest)(nil),               // 54: fermata.v1.ApplyJobsRequest
+	(*ApplyJobsResponse)(nil),              // 55: fermata.v1.ApplyJobsResponse
+	nil,                                    // 56: fermata.v1.ListDeadLettersRequest.LabelsEntry
+	nil,                                    // 57: fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	nil,                                    // 58: fermata.v1.PauseJobsRequest.LabelsEntry
+	nil,                                    // 59: fermata.v1.ResumeJobsRequest.LabelsEntry
+	(*BatchCreateJobsResponse_Result)(nil), // 60: fermata.v1.BatchCreateJobsResponse.Result
+	nil,                                    // 61: fermata.v1.ListJobsRequest.LabelsEntry
+	(*RetryPolicy)(nil),                    // 62: fermata.v1.RetryPolicy
+	(*BackoffPolicy)(nil),                  // 63: fermata.v1.BackoffPolicy
+	(*durationpb.Duration)(nil),            // 64: google.protobuf.Duration
+	(*Hint)(nil),                           // 65: fermata.v1.Hint
+	(*Job)(nil),                            // 66: fermata.v1.Job
+	(*Run)(nil),                            // 67: fermata.v1.Run
+	(*timestamppb.Timestamp)(nil),          // 68: google.protobuf.Timestamp
+	(OverlapPolicy)(0),                     // 69: fermata.v1.OverlapPolicy
+	(JobStatus_State)(0),                   // 70: fermata.v1.JobStatus.State
+	(Run_Trigger)(0),                       // 71: fermata.v1.Run.Trigger
+	(DelaySource)(0),                       // 72: fermata.v1.DelaySource
+	(*Hold)(nil),                           // 73: fermata.v1.Hold
+	(*fieldmaskpb.FieldMask)(nil),          // 74: google.protobuf.FieldMask
+	(*Schedule)(nil),                       // 75: fermata.v1.Schedule
+	(*anypb.Any)(nil),                      // 76: google.protobuf.Any
+	(*emptypb.Empty)(nil),                  // 77: google.protobuf.Empty
 }
 var file_fermata_v1_job_service_proto_depIdxs = []int32{
 	6,  // 0: fermata.v1.ListPresetsResponse.presets:type_name -> fermata.v1.Preset
-	59, // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
-	60, // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	61, // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
-	62, // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
+	62, // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
+	63, // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	64, // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
+	65, // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
 	0,  // 5: fermata.v1.TopJobsRequest.kind:type_name -> fermata.v1.TopJobsRequest.Kind
 	10, // 6: fermata.v1.TopJobsResponse.jobs:type_name -> fermata.v1.TopJob
-	63, // 7: fermata.v1.TopJob.job:type_name -> fermata.v1.Job
-	61, // 8: fermata.v1.TopJob.lag:type_name -> google.protobuf.Duration
+	66, // 7: fermata.v1.TopJob.job:type_name -> fermata.v1.Job
+	64, // 8: fermata.v1.TopJob.lag:type_name -> google.protobuf.Duration
 	13, // 9: fermata.v1.ExplainJobResponse.reasons:type_name -> fermata.v1.Reason
-	63, // 10: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
-	64, // 11: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
+	66, // 10: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
+	67, // 11: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
 	1,  // 12: fermata.v1.Reason.kind:type_name -> fermata.v1.Reason.Kind
-	65, // 13: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
-	65, // 14: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
-	65, // 15: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
-	65, // 16: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
-	66, // 17: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
-	53, // 18: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
+	68, // 13: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
+	68, // 14: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
+	68, // 15: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
+	68, // 16: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
+	69, // 17: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
+	56, // 18: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
 	18, // 19: fermata.v1.ListDeadLettersResponse.dead_letters:type_name -> fermata.v1.DeadLetter
-	64, // 20: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
-	65, // 21: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
-	54, // 22: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
-	55, // 23: fermata.v1.PauseJobsRequest.labels:type_name -> fermata.v1.PauseJobsRequest.LabelsEntry
-	56, // 24: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
+	67, // 20: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
+	68, // 21: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
+	57, // 22: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	58, // 23: fermata.v1.PauseJobsRequest.labels:type_name -> fermata.v1.PauseJobsRequest.LabelsEntry
+	59, // 24: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
 	25, // 25: fermata.v1.UpdateQueueSettingsRequest.settings:type_name -> fermata.v1.QueueSettings
 	25, // 26: fermata.v1.UpdateQueueSettingsRequest.expected:type_name -> fermata.v1.QueueSettings
-	63, // 27: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
+	66, // 27: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
 	28, // 28: fermata.v1.BatchCreateJobsRequest.requests:type_name -> fermata.v1.CreateJobRequest
-	57, // 29: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
-	67, // 30: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
-	58, // 31: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
-	63, // 32: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
-	63, // 33: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
-	68, // 34: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	2,  // 35: fermata.v1.RunJobRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
-	64, // 36: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
-	64, // 37: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
-	69, // 38: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
-	65, // 39: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
-	60, // 40: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	59, // 41: fermata.v1.PreviewScheduleRequest.retry_policy:type_name -> fermata.v1.RetryPolicy
-	65, // 42: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
-	65, // 43: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
-	65, // 44: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
-	65, // 45: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
-	45, // 46: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
-	65, // 47: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
-	61, // 48: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
-	61, // 49: fermata.v1.PreviewScheduleResponse.retry_delays:type_name -> google.protobuf.Duration
-	63, // 50: fermata.v1.DesiredJob.job:type_name -> fermata.v1.Job
-	3,  // 51: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
-	63, // 52: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
-	63, // 53: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
-	70, // 54: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
-	47, // 55: fermata.v1.PlanJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
-	48, // 56: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
-	47, // 57: fermata.v1.ApplyJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
-	48, // 58: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
-	63, // 59: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
-	70, // 60: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
-	28, // 61: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
-	29, // 62: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
-	31, // 63: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
-	32, // 64: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
-	34, // 65: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
-	35, // 66: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
-	36, // 67: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
-	37, // 68: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
-	38, // 69: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
-	40, // 70: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
-	42, // 71: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
-	43, // 72: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
-	44, // 73: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
-	4,  // 74: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
-	7,  // 75: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
-	8,  // 76: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
-	11, // 77: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
-	14, // 78: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
-	15, // 79: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
-	16, // 80: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
-	19, // 81: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
-	21, // 82: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
-	23, // 83: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
-	49, // 84: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
-	51, // 85: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
-	26, // 86: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
-	27, // 87: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
-	63, // 88: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
-	30, // 89: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
-	63, // 90: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
-	33, // 91: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
-	63, // 92: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
-	71, // 93: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	63, // 94: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
-	63, // 95: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
-	39, // 96: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
-	41, // 97: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
-	64, // 98: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
-	64, // 99: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
-	46, // 100: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
-	5,  // 101: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
-	63, // 102: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
-	9,  // 103: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
-	12, // 104: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
-	63, // 105: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
-	63, // 106: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
-	17, // 107: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
-	20, // 108: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
-	22, // 109: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
-	24, // 110: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
-	50, // 111: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
-	52, // 112: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
-	25, // 113: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
-	25, // 114: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
-	88, // [88:115] is the sub-list for method output_type
-	61, // [61:88] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	60, // 29: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
+	70, // 30: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
+	61, // 31: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
+	66, // 32: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
+	36, // 33: fermata.v1.ListUpcomingJobsResponse.runs:type_name -> fermata.v1.UpcomingRun
+	68, // 34: fermata.v1.UpcomingRun.due_time:type_name -> google.protobuf.Timestamp
+	68, // 35: fermata.v1.UpcomingRun.nominal_time:type_name -> google.protobuf.Timestamp
+	71, // 36: fermata.v1.UpcomingRun.trigger:type_name -> fermata.v1.Run.Trigger
+	72, // 37: fermata.v1.UpcomingRun.delay_source:type_name -> fermata.v1.DelaySource
+	73, // 38: fermata.v1.UpcomingRun.hold:type_name -> fermata.v1.Hold
+	66, // 39: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
+	74, // 40: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	2,  // 41: fermata.v1.RunJobRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
+	67, // 42: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
+	67, // 43: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
+	75, // 44: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
+	68, // 45: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
+	63, // 46: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	62, // 47: fermata.v1.PreviewScheduleRequest.retry_policy:type_name -> fermata.v1.RetryPolicy
+	68, // 48: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
+	68, // 49: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
+	68, // 50: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
+	68, // 51: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
+	48, // 52: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
+	68, // 53: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
+	64, // 54: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
+	64, // 55: fermata.v1.PreviewScheduleResponse.retry_delays:type_name -> google.protobuf.Duration
+	66, // 56: fermata.v1.DesiredJob.job:type_name -> fermata.v1.Job
+	3,  // 57: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
+	66, // 58: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
+	66, // 59: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
+	76, // 60: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
+	50, // 61: fermata.v1.PlanJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
+	51, // 62: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
+	50, // 63: fermata.v1.ApplyJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
+	51, // 64: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
+	66, // 65: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
+	76, // 66: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
+	28, // 67: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
+	29, // 68: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
+	31, // 69: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
+	32, // 70: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
+	34, // 71: fermata.v1.JobService.ListUpcomingJobs:input_type -> fermata.v1.ListUpcomingJobsRequest
+	37, // 72: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
+	38, // 73: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
+	39, // 74: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
+	40, // 75: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
+	41, // 76: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
+	43, // 77: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
+	45, // 78: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
+	46, // 79: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
+	47, // 80: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
+	4,  // 81: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
+	7,  // 82: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
+	8,  // 83: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
+	11, // 84: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
+	14, // 85: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
+	15, // 86: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
+	16, // 87: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
+	19, // 88: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
+	21, // 89: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
+	23, // 90: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
+	52, // 91: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
+	54, // 92: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
+	26, // 93: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
+	27, // 94: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
+	66, // 95: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
+	30, // 96: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
+	66, // 97: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
+	33, // 98: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
+	35, // 99: fermata.v1.JobService.ListUpcomingJobs:output_type -> fermata.v1.ListUpcomingJobsResponse
+	66, // 100: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
+	77, // 101: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	66, // 102: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
+	66, // 103: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
+	42, // 104: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
+	44, // 105: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
+	67, // 106: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
+	67, // 107: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
+	49, // 108: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
+	5,  // 109: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
+	66, // 110: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
+	9,  // 111: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
+	12, // 112: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
+	66, // 113: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
+	66, // 114: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
+	17, // 115: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
+	20, // 116: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
+	22, // 117: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
+	24, // 118: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
+	53, // 119: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
+	55, // 120: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
+	25, // 121: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
+	25, // 122: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
+	95, // [95:123] is the sub-list for method output_type
+	67, // [67:95] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_service_proto_init() }
@@ -4208,14 +4568,14 @@ func file_fermata_v1_job_service_proto_init() {
 	}
 	file_fermata_v1_job_proto_init()
 	file_fermata_v1_job_service_proto_msgTypes[21].OneofWrappers = []any{}
-	file_fermata_v1_job_service_proto_msgTypes[43].OneofWrappers = []any{}
+	file_fermata_v1_job_service_proto_msgTypes[46].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_job_service_proto_rawDesc), len(file_fermata_v1_job_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   55,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const (
 	JobService_BatchCreateJobs_FullMethodName     = "/fermata.v1.JobService/BatchCreateJobs"
 	JobService_GetJob_FullMethodName              = "/fermata.v1.JobService/GetJob"
 	JobService_ListJobs_FullMethodName            = "/fermata.v1.JobService/ListJobs"
+	JobService_ListUpcomingJobs_FullMethodName    = "/fermata.v1.JobService/ListUpcomingJobs"
 	JobService_UpdateJob_FullMethodName           = "/fermata.v1.JobService/UpdateJob"
 	JobService_DeleteJob_FullMethodName           = "/fermata.v1.JobService/DeleteJob"
 	JobService_PauseJob_FullMethodName            = "/fermata.v1.JobService/PauseJob"
@@ -69,9 +70,14 @@ type JobServiceClient interface {
 	BatchCreateJobs(ctx context.Context, in *BatchCreateJobsRequest, opts ...grpc.CallOption) (*BatchCreateJobsResponse, error)
 	// Returns a job with its definition and state.
 	GetJob(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*Job, error)
-	// Lists the jobs of a namespace. A page may be short or empty while next_page_token is set. The
-	// order is undefined.
+	// Lists the jobs of a namespace, or of all namespaces that the caller may see. A page may be
+	// short or empty while next_page_token is set. Without order_by the order is undefined.
+	//
+	// Reason TOO_MANY_TO_SORT: see order_by.
 	ListJobs(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsResponse, error)
+	// Lists the planned runs that are due next, in the order of their due times: of jobs, and of
+	// runs beside them such as backfills. Paused jobs have no planned run.
+	ListUpcomingJobs(ctx context.Context, in *ListUpcomingJobsRequest, opts ...grpc.CallOption) (*ListUpcomingJobsResponse, error)
 	// Changes the fields that the mask names. A live run keeps the definition with which it started.
 	UpdateJob(ctx context.Context, in *UpdateJobRequest, opts ...grpc.CallOption) (*Job, error)
 	// Deletes a job. A live run is allowed to finish; the id can be used again after that.
@@ -181,6 +187,16 @@ func (c *jobServiceClient) ListJobs(ctx context.Context, in *ListJobsRequest, op
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListJobsResponse)
 	err := c.cc.Invoke(ctx, JobService_ListJobs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) ListUpcomingJobs(ctx context.Context, in *ListUpcomingJobsRequest, opts ...grpc.CallOption) (*ListUpcomingJobsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListUpcomingJobsResponse)
+	err := c.cc.Invoke(ctx, JobService_ListUpcomingJobs_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -437,9 +453,14 @@ type JobServiceServer interface {
 	BatchCreateJobs(context.Context, *BatchCreateJobsRequest) (*BatchCreateJobsResponse, error)
 	// Returns a job with its definition and state.
 	GetJob(context.Context, *GetJobRequest) (*Job, error)
-	// Lists the jobs of a namespace. A page may be short or empty while next_page_token is set. The
-	// order is undefined.
+	// Lists the jobs of a namespace, or of all namespaces that the caller may see. A page may be
+	// short or empty while next_page_token is set. Without order_by the order is undefined.
+	//
+	// Reason TOO_MANY_TO_SORT: see order_by.
 	ListJobs(context.Context, *ListJobsRequest) (*ListJobsResponse, error)
+	// Lists the planned runs that are due next, in the order of their due times: of jobs, and of
+	// runs beside them such as backfills. Paused jobs have no planned run.
+	ListUpcomingJobs(context.Context, *ListUpcomingJobsRequest) (*ListUpcomingJobsResponse, error)
 	// Changes the fields that the mask names. A live run keeps the definition with which it started.
 	UpdateJob(context.Context, *UpdateJobRequest) (*Job, error)
 	// Deletes a job. A live run is allowed to finish; the id can be used again after that.
@@ -526,6 +547,9 @@ func (UnimplementedJobServiceServer) GetJob(context.Context, *GetJobRequest) (*J
 }
 func (UnimplementedJobServiceServer) ListJobs(context.Context, *ListJobsRequest) (*ListJobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListJobs not implemented")
+}
+func (UnimplementedJobServiceServer) ListUpcomingJobs(context.Context, *ListUpcomingJobsRequest) (*ListUpcomingJobsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListUpcomingJobs not implemented")
 }
 func (UnimplementedJobServiceServer) UpdateJob(context.Context, *UpdateJobRequest) (*Job, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateJob not implemented")
@@ -685,6 +709,24 @@ func _JobService_ListJobs_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(JobServiceServer).ListJobs(ctx, req.(*ListJobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_ListUpcomingJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListUpcomingJobsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ListUpcomingJobs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ListUpcomingJobs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ListUpcomingJobs(ctx, req.(*ListUpcomingJobsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1125,6 +1167,10 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListJobs",
 			Handler:    _JobService_ListJobs_Handler,
+		},
+		{
+			MethodName: "ListUpcomingJobs",
+			Handler:    _JobService_ListUpcomingJobs_Handler,
 		},
 		{
 			MethodName: "UpdateJob",

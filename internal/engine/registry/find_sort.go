@@ -1,0 +1,149 @@
+package registry
+
+import (
+	"context"
+	"slices"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/jobfilter"
+)
+
+// sortedJobs are the selected jobs, sorted.
+type sortedJobs struct {
+	order job.Order
+	list  []candidate
+}
+
+// sortJobs reads the index of the selected jobs completely, and their states if the order needs them. It refuses with
+// a [job.TooManyToSortError] what is too much for one call.
+func (r *Registry) sortJobs(ctx context.Context, f job.Filter, plan jobfilter.Plan, after place) (*sortedJobs, error) {
+	limit := maxSorted
+	if f.Order == job.OrderID {
+		limit = maxIndexed
+	}
+	entries, err := r.readSelected(ctx, f, plan, limit)
+	if err != nil {
+		return nil, err
+	}
+	s := &sortedJobs{order: f.Order}
+	if f.Order == job.OrderID {
+		s.addByID(entries, after)
+	} else if err := s.addByState(ctx, r.o.Store, entries, after); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(s.list, func(a, b candidate) int { return a.at.compare(b.at) })
+	return s, nil
+}
+
+func (s *sortedJobs) addByID(entries []job.IndexEntry, after place) {
+	for _, e := range entries {
+		if at := (place{Record: e.Record}); at.compare(after) > 0 {
+			s.list = append(s.list, candidate{e, at})
+		}
+	}
+}
+
+func (s *sortedJobs) addByState(ctx context.Context, store Index, entries []job.IndexEntry, after place) error {
+	states, err := store.ReadStates(ctx, entries)
+	if err != nil {
+		return err
+	}
+	for i, state := range states {
+		if state == nil {
+			continue
+		}
+		c := candidate{IndexEntry: entries[i]}
+		at, ok := s.placeOf(&c, state)
+		if ok && at.compare(after) > 0 {
+			c.at = at
+			s.list = append(s.list, c)
+		}
+	}
+	return nil
+}
+
+func (s *sortedJobs) next(_ context.Context, n int) (found []candidate, more bool, err error) {
+	n = min(n, len(s.list))
+	found, s.list = s.list[:n], s.list[n:]
+	return found, len(s.list) > 0, nil
+}
+
+// placeOf sorts the greatest value first.
+func (s *sortedJobs) placeOf(c *candidate, state *job.State) (place, bool) {
+	at := place{Record: c.Record}
+	switch s.order {
+	case job.OrderFailures:
+		at.Value = -int64(state.Failures)
+		return at, state.Failures > 0 && state.Region < job.RegionDead
+	case job.OrderLastRun:
+		at.Value = -state.LastStarted
+	}
+	return at, true
+}
+
+// readSelected reads the index entries of all jobs that may be selected, at most limit.
+func (r *Registry) readSelected(ctx context.Context, f job.Filter, plan jobfilter.Plan,
+	limit int) ([]job.IndexEntry, error) {
+	lanes, err := r.o.Store.FindLanesWhere(ctx, func(l job.Lane) bool { return wantsLane(&f, &plan, l) })
+	if err != nil {
+		return nil, err
+	}
+	part := scoresOf(plan.Status, f.Status)
+	if f.Order == job.OrderFailures {
+		part.last = min(part.last, job.Score(job.RegionDead, 0)-1)
+	}
+	ranges := make([]job.IndexRange, len(lanes))
+	for i, l := range lanes {
+		ranges[i] = job.IndexRange{Shard: l.Shard, Lane: l.Lane, Min: part.first, Max: part.last, Limit: limit + 1}
+	}
+	counts, err := r.o.Store.CountIndex(ctx, ranges)
+	if err != nil {
+		return nil, err
+	}
+	if sum(counts) > limit {
+		return r.readFailing(ctx, f, plan, limit)
+	}
+	parts, err := r.o.Store.ReadIndex(ctx, ranges)
+	if err != nil {
+		return nil, err
+	}
+	entries := slices.Concat(parts...)
+	if len(entries) > limit { // more have come meanwhile
+		return nil, tooManyToSort(f.Order, limit)
+	}
+	return slices.DeleteFunc(entries, func(e job.IndexEntry) bool {
+		return !e.Record.IsJob() || !wantsRecord(&f, &plan, e.Record)
+	}), nil
+}
+
+// readFailing reads the index of failing jobs for a list of them. That index is for all namespaces and queues, so it
+// serves only callers who may see all of a namespace.
+func (r *Registry) readFailing(ctx context.Context, f job.Filter, plan jobfilter.Plan, limit int) ([]job.IndexEntry,
+	error) {
+	if f.Order != job.OrderFailures || f.Covers != nil || f.Scope != nil {
+		return nil, tooManyToSort(f.Order, limit)
+	}
+	entries, full, err := r.o.Store.ReadRanking(ctx, job.RankingFailing)
+	if err != nil {
+		return nil, err
+	}
+	entries = slices.DeleteFunc(entries, func(e job.IndexEntry) bool {
+		return !f.AllNamespaces && e.Record.Key().Namespace != f.Namespace || !e.Record.IsJob() ||
+			!wantsRecord(&f, &plan, e.Record)
+	})
+	if full || len(entries) > limit {
+		return nil, tooManyToSort(f.Order, limit)
+	}
+	return entries, nil
+}
+
+func tooManyToSort(order job.Order, limit int) error {
+	return &job.TooManyToSortError{OrderBy: order.String(), Limit: limit}
+}
+
+func sum(counts []int) (n int) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}

@@ -1,0 +1,235 @@
+package redisstore
+
+import (
+	"context"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/runner"
+)
+
+// This file reads the index of lanes for lists in an order. It changes nothing, and takes only commands: a server
+// that has the functions of an older version serves it too.
+
+// tieOverlap is how many entries before a place among equal scores are read again, for entries that went meanwhile.
+const tieOverlap = 64
+
+// FindLanesWhere lists the lanes of all shards that are wanted.
+func (s *Store) FindLanesWhere(ctx context.Context, want func(job.Lane) bool) ([]job.ShardLane, error) {
+	from := make(map[int]job.LaneCursor, len(s.shards))
+	for shard := range s.shards {
+		from[shard] = job.LaneCursor{}
+	}
+	var found []job.ShardLane
+	known := map[int]map[job.Lane]bool{}
+	for len(from) > 0 {
+		pages, err := s.LanePages(ctx, from)
+		if err != nil {
+			return nil, err
+		}
+		clear(from)
+		for shard, page := range pages {
+			if page.More {
+				from[shard] = page.Next
+				if known[shard] == nil {
+					known[shard] = map[job.Lane]bool{}
+				}
+			}
+			for _, h := range page.Heads {
+				if seen := known[shard]; seen != nil {
+					if seen[h.Lane] {
+						continue
+					}
+					seen[h.Lane] = true
+				}
+				if want(h.Lane) {
+					found = append(found, job.ShardLane{Shard: shard, LaneHead: h})
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+// ReadIndex reads parts of the index of lanes, in one pipeline.
+func (s *Store) ReadIndex(ctx context.Context, ranges []job.IndexRange) ([][]job.IndexEntry, error) {
+	ops := make([]*runner.Op, len(ranges))
+	for i, r := range ranges {
+		key := s.shards[r.Shard].LaneKey(r.Lane)
+		ops[i] = runner.NewCommand("zrange", key, "zrange", key, r.Min, r.Max, "byscore", "limit", r.Skip, r.Limit, "withscores")
+	}
+	if err := s.runInParts(ctx, ops); err != nil {
+		return nil, err
+	}
+	out := make([][]job.IndexEntry, len(ranges))
+	for i, r := range ranges {
+		pairs := ops[i].Reply.Pairs()
+		out[i] = make([]job.IndexEntry, 0, len(pairs)/2)
+		for k := 0; k+1 < len(pairs); k += 2 {
+			out[i] = append(out[i], job.IndexEntry{Shard: r.Shard, Record: job.RecordID(pairs.TextAt(k)),
+				Score: pairs.ScoreAt(k + 1)})
+		}
+	}
+	return out, nil
+}
+
+// CountIndex counts the entries of parts of the index of lanes. Skip and Limit of the ranges have no effect.
+func (s *Store) CountIndex(ctx context.Context, ranges []job.IndexRange) ([]int, error) {
+	ops := make([]*runner.Op, len(ranges))
+	for i, r := range ranges {
+		key := s.shards[r.Shard].LaneKey(r.Lane)
+		ops[i] = runner.NewCommand("zcount", key, "zcount", key, r.Min, r.Max)
+	}
+	if err := s.runInParts(ctx, ops); err != nil {
+		return nil, err
+	}
+	counts := make([]int, len(ranges))
+	for i := range ops {
+		counts[i] = int(ops[i].Reply.IntAt(0))
+	}
+	return counts, nil
+}
+
+// SkipTies returns for each lane how many of the entries with a score come before a record, or up to 64 fewer: entries
+// may go meanwhile, and the caller leaves out those that it reads again. Entries with equal scores are ordered by
+// record. It searches all lanes side by side, by halves.
+func (s *Store) SkipTies(ctx context.Context, lanes []job.ShardLane, score int64, after job.RecordID) ([]int, error) {
+	below, equal := make([]job.IndexRange, len(lanes)), make([]job.IndexRange, len(lanes))
+	for i, l := range lanes {
+		below[i] = job.IndexRange{Shard: l.Shard, Lane: l.Lane, Max: score - 1}
+		equal[i] = job.IndexRange{Shard: l.Shard, Lane: l.Lane, Min: score, Max: score}
+	}
+	counts, err := s.CountIndex(ctx, append(below, equal...))
+	if err != nil {
+		return nil, err
+	}
+	base := counts[:len(lanes)]
+	low, high := make([]int, len(lanes)), counts[len(lanes):]
+	for {
+		var ops []*runner.Op
+		var at []int
+		for i, l := range lanes {
+			if high[i]-low[i] > tieOverlap {
+				key, middle := s.shards[l.Shard].LaneKey(l.Lane), base[i]+(low[i]+high[i])/2
+				ops, at = append(ops, runner.NewCommand("zrange", key, "zrange", key, middle, middle)), append(at, i)
+			}
+		}
+		if len(ops) == 0 {
+			break
+		}
+		if err := s.runInParts(ctx, ops); err != nil {
+			return nil, err
+		}
+		for k, i := range at {
+			middle := (low[i] + high[i]) / 2
+			if len(ops[k].Reply) > 0 && job.RecordID(ops[k].Reply.TextAt(0)) <= after {
+				low[i] = middle
+			} else {
+				high[i] = middle
+			}
+		}
+	}
+	for i := range low {
+		low[i] = max(0, low[i]-tieOverlap)
+	}
+	return low, nil
+}
+
+// ReadEntries reads the records of entries, in any shards. A record that does not exist, or cannot be read, is nil. A
+// run that is a record of its own comes with its job's definition. Record.IndexMS is zero.
+func (s *Store) ReadEntries(ctx context.Context, entries []job.IndexEntry) ([]*job.Record, error) {
+	places := placesByShard(entries)
+	var reads []*rawRead
+	for shard, at := range places {
+		reads = append(reads, s.newRawRead(shard, recordsAt(entries, at)))
+	}
+	if err := s.performReads(ctx, reads); err != nil {
+		return nil, err
+	}
+	out := make([]*job.Record, len(entries))
+	for _, r := range reads {
+		for i, record := range r.records(s) {
+			out[places[r.shard][i]] = record
+		}
+	}
+	return out, nil
+}
+
+// ReadStates reads the states of records, without their definitions. One that does not exist, or cannot be read, is
+// nil.
+func (s *Store) ReadStates(ctx context.Context, entries []job.IndexEntry) ([]*job.State, error) {
+	out := make([]*job.State, len(entries))
+	var ops []*runner.Op
+	var at [][]int
+	for shard, places := range placesByShard(entries) {
+		for first := 0; first < len(places); first += namesPerLookup {
+			part := places[first:min(first+namesPerLookup, len(places))]
+			ops = append(ops, runner.NewFieldsRead(shard, s.shards[shard].State, recordsAt(entries, part)))
+			at = append(at, part)
+		}
+	}
+	if err := s.runInParts(ctx, ops); err != nil {
+		return nil, err
+	}
+	for k, o := range ops {
+		for i, place := range at[k] {
+			if !o.Reply.HasTextAt(i) {
+				continue
+			}
+			state, err := codec.DecodeState(entries[place].Record, o.Reply.TextAt(i))
+			if err != nil {
+				s.runner.ReportCorrupt(entries[place].Shard, "list", err, string(entries[place].Record))
+				continue
+			}
+			out[place] = &state
+		}
+	}
+	return out, nil
+}
+
+// ReadRanking reads the index of a ranking, of all shards. full: an index is full, so that it may lack jobs.
+func (s *Store) ReadRanking(ctx context.Context, which job.Ranking) (entries []job.IndexEntry, full bool, err error) {
+	ops := make([]*runner.Op, len(s.shards))
+	for shard := range s.shards {
+		key := s.shards[shard].Rankings[which]
+		ops[shard] = runner.NewCommand("zrange", key, "zrange", key, 0, -1, "withscores")
+	}
+	if err := s.runInParts(ctx, ops); err != nil {
+		return nil, false, err
+	}
+	for shard, o := range ops {
+		ranked := appendRanked(nil, shard, o.Reply)
+		full = full || len(ranked) >= job.MaxRanked
+		for _, r := range ranked {
+			entries = append(entries, job.IndexEntry{Shard: shard, Record: r.Record, Score: r.Rank})
+		}
+	}
+	return entries, full, nil
+}
+
+// runInParts runs reads in pipelines of bounded size.
+func (s *Store) runInParts(ctx context.Context, ops []*runner.Op) error {
+	for first := 0; first < len(ops); first += maxReadsPerPipeline {
+		if err := s.runner.Run(ctx, ops[first:min(first+maxReadsPerPipeline, len(ops))]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// placesByShard returns the indexes of entries by shard.
+func placesByShard(entries []job.IndexEntry) map[int][]int {
+	places := map[int][]int{}
+	for i, e := range entries {
+		places[e.Shard] = append(places[e.Shard], i)
+	}
+	return places
+}
+
+func recordsAt(entries []job.IndexEntry, places []int) []job.RecordID {
+	ids := make([]job.RecordID, len(places))
+	for i, at := range places {
+		ids[i] = entries[at].Record
+	}
+	return ids
+}

@@ -1,0 +1,131 @@
+package acceptance
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+const (
+	// listPromise is the longest time of a call that lists jobs, at the 99th percentile, on a machine that does nothing
+	// else.
+	listPromise = 100 * time.Millisecond
+	// listMemory is by how much a node may grow while it answers lists.
+	listMemory = 20 << 20
+	// listCalls is how many calls of each kind are measured.
+	listCalls = 200
+)
+
+// TestListsOfManyJobs lists jobs on a cluster that has many, and looks at the time of each call and at the memory of
+// the nodes. FERMATA_FIND_JOBS makes it a measurement with so many jobs, which the promised time is held against.
+func TestListsOfManyJobs(t *testing.T) {
+	count, measured := 20_000, false
+	if text := os.Getenv("FERMATA_FIND_JOBS"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		count, measured = n, true
+	}
+	runAlone(t)
+	c := newCluster(t, newRedis(t).URL())
+	c.plain = true
+	for _, id := range []string{"a", "b", "c"} {
+		c.startNode(id)
+	}
+	c.awaitSettled()
+	c.createForLists(count)
+	jobs := c.nodes[0].jobs
+	list := func(q *fermatav1.ListJobsRequest) func(context.Context) (int, error) {
+		return func(ctx context.Context) (int, error) {
+			q.Parent = namespace
+			r, err := jobs.ListJobs(ctx, q)
+			return len(r.GetJobs()), err
+		}
+	}
+	calls := []struct {
+		name string
+		want int // jobs, -1: any number, as pages end by time
+		call func(context.Context) (int, error)
+	}{
+		{"warm up", 100, list(&fermatav1.ListJobsRequest{OrderBy: "next_due_time"})},
+		{"100 by next_due_time", 100, list(&fermatav1.ListJobsRequest{OrderBy: "next_due_time"})},
+		{"1,000 by next_due_time", -1, list(&fermatav1.ListJobsRequest{OrderBy: "next_due_time", PageSize: 1000})},
+		{"a rare queue by id", 100, list(&fermatav1.ListJobsRequest{OrderBy: "id", Filter: "queue = rare"})},
+		{"failing jobs", 0, list(&fermatav1.ListJobsRequest{OrderBy: "consecutive_failures desc"})},
+		{"a filter that few match", -1, list(&fermatav1.ListJobsRequest{Filter: "handler = nothing"})},
+		{"what runs next", -1, func(ctx context.Context) (int, error) {
+			r, err := jobs.ListUpcomingJobs(ctx, &fermatav1.ListUpcomingJobsRequest{Parent: namespace, PageSize: 1000})
+			return len(r.GetRuns()), err
+		}},
+	}
+	before := c.residentMemories()
+	for _, k := range calls {
+		var took []time.Duration
+		for range listCalls {
+			began := time.Now()
+			n, err := k.call(callContext(t))
+			if err != nil || k.want >= 0 && n != k.want {
+				t.Fatalf("%s: %d jobs, want %d: %v", k.name, n, k.want, err)
+			}
+			took = append(took, time.Since(began))
+		}
+		if k.name == "warm up" {
+			before = c.residentMemories()
+			continue
+		}
+		p99 := quantileOfSorted(sortedDurations(took), 0.99)
+		t.Logf("%-26s p50 %-10v p99 %v", k.name, quantileOfSorted(sortedDurations(took), 0.5), p99)
+		if measured && p99 > listPromise {
+			t.Errorf("%s: p99 %v, want %v", k.name, p99, listPromise)
+		}
+	}
+	for i, after := range c.residentMemories() {
+		t.Logf("node %s: %d MiB, before %d MiB", c.nodes[i].id, after>>20, before[i]>>20)
+		if after-before[i] > listMemory {
+			t.Errorf("node %s has grown by %d MiB", c.nodes[i].id, (after-before[i])>>20)
+		}
+	}
+}
+
+// createForLists registers jobs that are due tomorrow, many of them at the same time, and 100 of them in a queue of
+// their own.
+func (c *cluster) createForLists(count int) {
+	c.t.Helper()
+	tomorrow := time.Now().Add(24 * time.Hour).Truncate(time.Hour)
+	at := 0
+	for part := range slices.Chunk(make([]struct{}, count), 1000) {
+		q := &fermatav1.BatchCreateJobsRequest{Parent: namespace, NamesOnly: true}
+		for range part {
+			j := newJob(behaviour{})
+			j.Queue = "common"
+			if at < 100 {
+				j.Queue = "rare"
+			}
+			due := tomorrow.Add(time.Duration(at%600) * time.Second)
+			j.Schedule = &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.New(due)}}
+			q.Requests = append(q.Requests, &fermatav1.CreateJobRequest{JobId: fmt.Sprintf("job-%07d", at), Job: j})
+			at++
+		}
+		node := c.nodes[at/1000%len(c.nodes)]
+		if _, err := node.jobs.BatchCreateJobs(callContext(c.t), q); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+func (c *cluster) residentMemories() []int64 {
+	memories := make([]int64, len(c.nodes))
+	for i, n := range c.nodes {
+		memories[i] = n.residentMemory()
+	}
+	return memories
+}
