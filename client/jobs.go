@@ -186,7 +186,8 @@ func (c *Client) Jobs(ctx context.Context, f Filter) iter.Seq2[*Job, error] {
 // ListJobs returns one page of jobs and the token of the next page, which is empty after the last.
 func (c *Client) ListJobs(ctx context.Context, f Filter, token string) ([]*Job, string, error) {
 	r, err := callWithRetry(ctx, c, c.jobs.ListJobs, &fermatav1.ListJobsRequest{
-		Parent: c.spanningParent(f.AllNamespaces), OrderBy: f.OrderBy, PageSize: f.PageSize, PageToken: token, Queue: f.Queue, State: f.State,
+		Parent: c.spanningParent(f.AllNamespaces), OrderBy: f.OrderBy, PageSize: f.PageSize,
+		PageToken: token, Queue: f.Queue, State: f.State,
 		IdPrefix: f.IDPrefix, Labels: f.Labels, MinConsecutiveFailures: f.MinFailures, Filter: f.Expression,
 	})
 	return r.GetJobs(), r.GetNextPageToken(), err

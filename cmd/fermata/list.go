@@ -59,7 +59,8 @@ func (a *app) listCommand() *cobra.Command {
 	a.columnsFlag(cmd)
 	cmd.Flags().StringVar(&state, "state", "", "only in this state: scheduled, running, paused, dead or done")
 	cmd.Flags().Int64Var(&f.MinFailures, "failing", 0, "only with at least this many failed runs in a row")
-	cmd.Flags().StringVar(&f.Expression, "filter", "", "only jobs that match, such as 'failing = true AND last_error:timeout'")
+	cmd.Flags().StringVar(&f.Expression, "filter", "",
+		"only jobs that match, such as 'failing = true AND last_error:timeout'")
 	cmd.Flags().StringVar(&f.OrderBy, "order-by", "",
 		"id, next_due_time, 'consecutive_failures desc' or 'last_run_time desc' (default by name)")
 	cmd.Flags().IntVar(&limit, "limit", 0, "maximum number (default all)")

@@ -57,7 +57,8 @@ func (a *app) upcomingTable(runs []*client.UpcomingRun, namespaces bool) error {
 			held = "the queue is paused"
 		}
 		t.addRow(nameText(namespace), nameText(id), a.untilText(r.GetDueTime()), formatTime(r.GetNominalTime()),
-			printableText(cmp.Or(r.GetTimeZone(), noValue)), r.GetQueue(), printableText(r.GetHandler()), fmt.Sprint(r.GetAttempt()),
+			printableText(cmp.Or(r.GetTimeZone(), noValue)), r.GetQueue(),
+			printableText(r.GetHandler()), fmt.Sprint(r.GetAttempt()),
 			fullText(held))
 	}
 	if !namespaces {

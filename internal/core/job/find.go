@@ -85,6 +85,6 @@ type TooManyToSortError struct {
 }
 
 func (e *TooManyToSortError) Error() string {
-	return "too many jobs to sort by " + e.OrderBy + ": the filter has to narrow the list by namespace, queue, state or id " +
+	return "too many jobs to sort by " + e.OrderBy + ": the filter has to narrow the list by namespace, queue or state " +
 		"to at most " + strconv.Itoa(e.Limit)
 }

@@ -2215,11 +2215,12 @@ type ListJobsRequest struct {
 	// true`. See docs/how-to/find-jobs.md.
 	Filter string `protobuf:"bytes,9,opt,name=filter,proto3" json:"filter,omitempty"`
 	// One of:
-	// `next_due_time`: planned runs by their due times; then jobs without a planned run, by state:
-	// running, paused, dead, done.
-	// `consecutive_failures desc`: jobs whose last run failed; others are left out.
-	// `id` and `last_run_time desc`: only for lists of at most 5,000 jobs, before handlers, labels
-	// and other fields of definitions are compared. Otherwise the call fails with FAILED_PRECONDITION.
+	// `next_due_time`: planned runs by their due times; then jobs without a planned run: running,
+	// paused, dead, ended.
+	// `consecutive_failures desc`: jobs whose last run failed and that have not ended.
+	// `id`: at most 20,000 jobs are selected by namespace, queue and state.
+	// `last_run_time desc`: at most 5,000 jobs are.
+	// Lists that are longer fail with FAILED_PRECONDITION.
 	OrderBy       string `protobuf:"bytes,10,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
