@@ -73,7 +73,7 @@ func TestRedisImageOfATrial(t *testing.T) {
 		if got := firstPodOf(decoded(t, files), "redis").spec.Containers[0].Image; got != want {
 			t.Errorf("%s: the image is %s, want %s", image, got, want)
 		}
-		warned := strings.Contains(files["fermata/templates/NOTES.txt"], "The Redis image is named by a tag")
+		warned := strings.Contains(files["fermata/templates/NOTES.txt"], "The Redis image has a tag but no digest")
 		if byTag := !strings.Contains(want, "@"); warned != byTag {
 			t.Errorf("%s: the notes warn of a tag: %v, want %v", image, warned, byTag)
 		}

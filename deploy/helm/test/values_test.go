@@ -87,7 +87,7 @@ func TestEveryValueIsRead(t *testing.T) {
 	var bases []values
 	for _, more := range []string{
 		"redis: {url: redis://r}\nnetworkPolicy: {egress: {to: [{}]}, metricsFrom: [{}]}\nworkerDefaults: {keda: {enabled: true}}\nmonitoring: {rules: {enabled: true}}",
-		"redis: {existingSecret: p, dev: {enabled: true}}\nworkerDefaults: {autoscaling: {enabled: true}}",
+		"redis: {existingSecret: p, dev: {enabled: true}}\nworkerDefaults: {autoscaling: {enabled: true}}\ngateway: {enabled: true}",
 	} {
 		bases = append(bases, parse(t, "insecure: true\n"+more))
 	}
