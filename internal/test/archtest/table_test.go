@@ -66,6 +66,8 @@ var table = []row{
 	{path: "internal/lib/protofield", floor: arithmetic, foreign: []string{protobuf}, why: "the varints are the library's"},
 
 	{path: "internal/core/job", floor: model},
+	{path: "internal/core/forecast", floor: model, also: []string{"internal/core/job"},
+		why: "it reads jobs, which know nothing of it"},
 	{path: "internal/redis/codec", floor: model, foreign: []string{protobuf}, also: []string{"internal/core/job", storage}, not: []string{goredis},
 		why: "what Redis stores, as bytes: pure, like the jobs that it encodes, and apart from all that talks to a server"},
 	{path: "internal/core/slots", floor: model, also: []string{"internal/core/job"},
