@@ -25,7 +25,6 @@ func newBed(t testing.TB, shards int) *bed {
 	b := &bed{t: t, table: NewTable(shards)}
 	for range shards {
 		s := b.table.NewShard(noon.UnixMilli())
-		s.BeginDue(noon.UnixMilli())
 		b.shards, b.due = append(b.shards, s), append(b.due, map[job.QueueKey][]int64{})
 	}
 	return b
@@ -52,12 +51,12 @@ func (b *bed) add(queue string, jobs int, spec schedule.Spec, change func(*job.S
 
 func (b *bed) build(change func(*Query)) *Load {
 	for k, s := range b.shards {
-		s.BeginDue(noon.UnixMilli())
+		s.Due = b.table.NewDueIndex(noon.UnixMilli())
 		for key, due := range b.due[k] {
 			slices.Sort(due)
-			s.AddDue(key, due)
+			s.Due.Add(key, due)
 		}
-		s.EndDue()
+		s.Due.Trim()
 	}
 	q := Query{NowMS: noon.UnixMilli(), StartMS: noon.Truncate(time.Minute).UnixMilli(), ResolutionMS: time.Hour.Milliseconds(), Buckets: 24, HerdJobs: 100}
 	if change != nil {

@@ -163,12 +163,12 @@ func simulateDay(t testing.TB, table *Table, begin time.Time, jobs int) *simulat
 			}
 		}
 	}
-	day.shard.BeginDue(day.readMS)
+	day.shard.Due = table.NewDueIndex(day.readMS)
 	for queue, ms := range due {
 		slices.Sort(ms)
-		day.shard.AddDue(job.QueueKey{Namespace: "ns", Queue: queue}, ms)
+		day.shard.Due.Add(job.QueueKey{Namespace: "ns", Queue: queue}, ms)
 	}
-	day.shard.EndDue()
+	day.shard.Due.Trim()
 	return day
 }
 

@@ -5,7 +5,7 @@
 //
 // A [Shard] has what one shard contributes, from two reads:
 //
-//   - planned runs: the entries of the due index ([Shard.AddDue]). Each job that waits has one. They are exact at the
+//   - planned runs: the entries of the due index ([DueIndex.Add]). Each job that waits has one. They are exact at the
 //     time of the read, whatever set the due time: a schedule, a retry, backoff, a hint.
 //   - later occurrences: the nominal times of recurring jobs after their planned run. They are counted by group: the
 //     jobs of a queue that have the same pattern of times ([Shard.AddJob]).

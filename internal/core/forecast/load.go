@@ -101,7 +101,7 @@ type builder struct {
 	load    *Load
 }
 
-// Build adds up shards whose definitions and due index were both read.
+// Build adds up shards, all of which have a due index.
 func (t *Table) Build(q Query, shards []*Shard) *Load {
 	minutes := int64(q.Buckets) * q.ResolutionMS / minuteMS
 	b := &builder{
@@ -129,7 +129,7 @@ func (b *builder) partition(shards []*Shard) []*queueParts {
 	for _, s := range shards {
 		for key, g := range s.groups {
 			if p := part(key.queue); p != nil {
-				read := readGroup{key.pattern, s.DueMS}
+				read := readGroup{key.pattern, s.Due.ReadMS}
 				p.groups[read] = p.groups[read].add(g)
 				p.jobs += uint64(g.jobs)
 				if room := SampledJobs - len(p.ids[key.pattern]); room > 0 {
@@ -144,7 +144,7 @@ func (b *builder) partition(shards []*Shard) []*queueParts {
 		for queue := range s.leftOut {
 			part(queue)
 		}
-		for _, row := range s.due {
+		for _, row := range s.Due.rows {
 			part(row.queue)
 		}
 	}
@@ -194,8 +194,8 @@ func (b *builder) downsample() *Series {
 // addPlanned adds the planned runs of a shard. What was overdue when the index was read is due now; what became due
 // since then has run.
 func (b *builder) addPlanned(s *Shard, queue uint32) {
-	base, now := s.DueMS/minuteMS, b.q.NowMS/minuteMS
-	for _, row := range s.due {
+	base, now := s.Due.ReadMS/minuteMS, b.q.NowMS/minuteMS
+	for _, row := range s.Due.rows {
 		if row.queue != queue {
 			continue
 		}

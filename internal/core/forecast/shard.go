@@ -1,7 +1,6 @@
 package forecast
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -47,10 +46,11 @@ type Shard struct {
 	groups  map[groupKey]group
 	samples map[groupKey][]string        // ids of some jobs of a group
 	rows    map[uint32]*[rowCells]uint32 // by queue: jobs without a group
-	due     []dueRow
 
-	// DefinitionsMS is when the definitions were read, DueMS when the due index was; 0: not yet.
-	DefinitionsMS, DueMS int64
+	// Due has the planned runs; nil: they were not read yet.
+	Due *DueIndex
+	// DefinitionsMS is when the read of the definitions began.
+	DefinitionsMS int64
 	Jobs                 int64            // that were read
 	leftOut              map[uint32]int64 // by queue: jobs that recur but are counted nowhere
 }
@@ -115,52 +115,3 @@ func (s *Shard) addToRow(queue uint32) {
 	})
 }
 
-// dueRow has the planned runs of a queue, or of a lane: their minutes, in order, with the numbers of runs. Minute 0 has
-// those that were overdue when the index was read, minute 1 is that of the read.
-type dueRow struct {
-	queue   uint32
-	minutes []uint16
-	counts  []uint32
-}
-
-// BeginDue forgets the planned runs: the due index will be read anew. nowMS is when that begins.
-func (s *Shard) BeginDue(nowMS int64) { s.due, s.DueMS = nil, nowMS }
-
-// TakeDue takes the planned runs of an older shard that this one replaces.
-func (s *Shard) TakeDue(from *Shard) { s.due, s.DueMS = from.due, from.DueMS }
-
-// AddDue adds planned runs of a queue: their due times in order, ms.
-func (s *Shard) AddDue(queue job.QueueKey, dueMS []int64) {
-	if len(dueMS) == 0 {
-		return
-	}
-	row := dueRow{queue: s.table.numberOf(queue)}
-	if k := len(s.due) - 1; k >= 0 && s.due[k].queue == row.queue {
-		row, s.due = s.due[k], s.due[:k]
-	}
-	base := s.DueMS / minuteMS
-	for _, ms := range dueMS {
-		minute := int64(0)
-		if ms > s.DueMS {
-			minute = ms/minuteMS - base + 1
-		}
-		if minute > reach.Milliseconds()/minuteMS {
-			continue
-		}
-		if k := len(row.minutes) - 1; k >= 0 && row.minutes[k] == uint16(minute) {
-			row.counts[k]++
-			continue
-		}
-		row.minutes, row.counts = append(row.minutes, uint16(minute)), append(row.counts, 1)
-	}
-	s.due = append(s.due, row)
-}
-
-// EndDue gives back memory after the last AddDue.
-func (s *Shard) EndDue() {
-	for i := range s.due {
-		s.due[i].minutes = slices.Clip(slices.Clone(s.due[i].minutes))
-		s.due[i].counts = slices.Clip(slices.Clone(s.due[i].counts))
-	}
-	s.due = slices.Clip(s.due)
-}

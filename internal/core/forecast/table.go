@@ -90,8 +90,10 @@ func (t *Table) Sweep(shards []*Shard) {
 		for queue := range s.leftOut {
 			queues[queue] = true
 		}
-		for _, row := range s.due {
-			queues[row.queue] = true
+		if s.Due != nil {
+			for _, row := range s.Due.rows {
+				queues[row.queue] = true
+			}
 		}
 		for _, ids := range s.samples {
 			t.samples += len(ids)

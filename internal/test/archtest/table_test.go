@@ -84,6 +84,7 @@ var table = []row{
 	{path: "internal/lib/secretfile", floor: parts},
 	{path: "internal/lib/filewatch", floor: parts, also: []string{"internal/lib/secretfile"}},
 	{path: "internal/engine/queuestats", floor: parts, foreign: []string{prometheus}},
+	{path: "internal/engine/forecast", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/engine/quota", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/engine/audittrail", floor: parts, foreign: []string{prometheus}, also: []string{"internal/lib/filewatch", "internal/lib/secretfile"}},
 	{path: "internal/engine/events", floor: parts, foreign: []string{prometheus}},

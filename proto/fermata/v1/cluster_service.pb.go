@@ -2056,7 +2056,7 @@ var File_fermata_v1_cluster_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\n" +
 	" fermata/v1/cluster_service.proto\x12\n" +
-	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x01\n" +
+	"fermata.v1\x1a\x19fermata/v1/forecast.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x01\n" +
 	"\x17ListAuditRecordsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -2224,14 +2224,15 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\n" +
 	"FAULT_RUNS\x10\n" +
 	"\x12\x13\n" +
-	"\x0fFAULT_OBJECTIVE\x10\v2\xf0\x06\n" +
+	"\x0fFAULT_OBJECTIVE\x10\v2\xc3\a\n" +
 	"\x0eClusterService\x12H\n" +
 	"\tListNodes\x12\x1c.fermata.v1.ListNodesRequest\x1a\x1d.fermata.v1.ListNodesResponse\x12K\n" +
 	"\n" +
 	"ListShards\x12\x1d.fermata.v1.ListShardsRequest\x1a\x1e.fermata.v1.ListShardsResponse\x12K\n" +
 	"\n" +
 	"ListQueues\x12\x1d.fermata.v1.ListQueuesRequest\x1a\x1e.fermata.v1.ListQueuesResponse\x12N\n" +
-	"\vListWorkers\x12\x1e.fermata.v1.ListWorkersRequest\x1a\x1f.fermata.v1.ListWorkersResponse\x12K\n" +
+	"\vListWorkers\x12\x1e.fermata.v1.ListWorkersRequest\x1a\x1f.fermata.v1.ListWorkersResponse\x12Q\n" +
+	"\fForecastLoad\x12\x1f.fermata.v1.ForecastLoadRequest\x1a .fermata.v1.ForecastLoadResponse\x12K\n" +
 	"\n" +
 	"CheckShard\x12\x1d.fermata.v1.CheckShardRequest\x1a\x1e.fermata.v1.CheckShardResponse\x12]\n" +
 	"\x10ListAuditRecords\x12#.fermata.v1.ListAuditRecordsRequest\x1a$.fermata.v1.ListAuditRecordsResponse\x12]\n" +
@@ -2286,6 +2287,8 @@ var file_fermata_v1_cluster_service_proto_goTypes = []any{
 	nil,                                    // 28: fermata.v1.Worker.LabelsEntry
 	(*timestamppb.Timestamp)(nil),          // 29: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),            // 30: google.protobuf.Duration
+	(*ForecastLoadRequest)(nil),            // 31: fermata.v1.ForecastLoadRequest
+	(*ForecastLoadResponse)(nil),           // 32: fermata.v1.ForecastLoadResponse
 }
 var file_fermata_v1_cluster_service_proto_depIdxs = []int32{
 	29, // 0: fermata.v1.ListAuditRecordsRequest.start_time:type_name -> google.protobuf.Timestamp
@@ -2316,24 +2319,26 @@ var file_fermata_v1_cluster_service_proto_depIdxs = []int32{
 	15, // 25: fermata.v1.ClusterService.ListShards:input_type -> fermata.v1.ListShardsRequest
 	18, // 26: fermata.v1.ClusterService.ListQueues:input_type -> fermata.v1.ListQueuesRequest
 	22, // 27: fermata.v1.ClusterService.ListWorkers:input_type -> fermata.v1.ListWorkersRequest
-	25, // 28: fermata.v1.ClusterService.CheckShard:input_type -> fermata.v1.CheckShardRequest
-	1,  // 29: fermata.v1.ClusterService.ListAuditRecords:input_type -> fermata.v1.ListAuditRecordsRequest
-	4,  // 30: fermata.v1.ClusterService.ReadAuditRecords:input_type -> fermata.v1.ReadAuditRecordsRequest
-	6,  // 31: fermata.v1.ClusterService.AcknowledgeAuditRecords:input_type -> fermata.v1.AcknowledgeAuditRecordsRequest
-	8,  // 32: fermata.v1.ClusterService.ListAuditExports:input_type -> fermata.v1.ListAuditExportsRequest
-	10, // 33: fermata.v1.ClusterService.DeleteAuditExport:input_type -> fermata.v1.DeleteAuditExportRequest
-	13, // 34: fermata.v1.ClusterService.ListNodes:output_type -> fermata.v1.ListNodesResponse
-	16, // 35: fermata.v1.ClusterService.ListShards:output_type -> fermata.v1.ListShardsResponse
-	19, // 36: fermata.v1.ClusterService.ListQueues:output_type -> fermata.v1.ListQueuesResponse
-	23, // 37: fermata.v1.ClusterService.ListWorkers:output_type -> fermata.v1.ListWorkersResponse
-	26, // 38: fermata.v1.ClusterService.CheckShard:output_type -> fermata.v1.CheckShardResponse
-	2,  // 39: fermata.v1.ClusterService.ListAuditRecords:output_type -> fermata.v1.ListAuditRecordsResponse
-	5,  // 40: fermata.v1.ClusterService.ReadAuditRecords:output_type -> fermata.v1.ReadAuditRecordsResponse
-	7,  // 41: fermata.v1.ClusterService.AcknowledgeAuditRecords:output_type -> fermata.v1.AuditExport
-	9,  // 42: fermata.v1.ClusterService.ListAuditExports:output_type -> fermata.v1.ListAuditExportsResponse
-	11, // 43: fermata.v1.ClusterService.DeleteAuditExport:output_type -> fermata.v1.DeleteAuditExportResponse
-	34, // [34:44] is the sub-list for method output_type
-	24, // [24:34] is the sub-list for method input_type
+	31, // 28: fermata.v1.ClusterService.ForecastLoad:input_type -> fermata.v1.ForecastLoadRequest
+	25, // 29: fermata.v1.ClusterService.CheckShard:input_type -> fermata.v1.CheckShardRequest
+	1,  // 30: fermata.v1.ClusterService.ListAuditRecords:input_type -> fermata.v1.ListAuditRecordsRequest
+	4,  // 31: fermata.v1.ClusterService.ReadAuditRecords:input_type -> fermata.v1.ReadAuditRecordsRequest
+	6,  // 32: fermata.v1.ClusterService.AcknowledgeAuditRecords:input_type -> fermata.v1.AcknowledgeAuditRecordsRequest
+	8,  // 33: fermata.v1.ClusterService.ListAuditExports:input_type -> fermata.v1.ListAuditExportsRequest
+	10, // 34: fermata.v1.ClusterService.DeleteAuditExport:input_type -> fermata.v1.DeleteAuditExportRequest
+	13, // 35: fermata.v1.ClusterService.ListNodes:output_type -> fermata.v1.ListNodesResponse
+	16, // 36: fermata.v1.ClusterService.ListShards:output_type -> fermata.v1.ListShardsResponse
+	19, // 37: fermata.v1.ClusterService.ListQueues:output_type -> fermata.v1.ListQueuesResponse
+	23, // 38: fermata.v1.ClusterService.ListWorkers:output_type -> fermata.v1.ListWorkersResponse
+	32, // 39: fermata.v1.ClusterService.ForecastLoad:output_type -> fermata.v1.ForecastLoadResponse
+	26, // 40: fermata.v1.ClusterService.CheckShard:output_type -> fermata.v1.CheckShardResponse
+	2,  // 41: fermata.v1.ClusterService.ListAuditRecords:output_type -> fermata.v1.ListAuditRecordsResponse
+	5,  // 42: fermata.v1.ClusterService.ReadAuditRecords:output_type -> fermata.v1.ReadAuditRecordsResponse
+	7,  // 43: fermata.v1.ClusterService.AcknowledgeAuditRecords:output_type -> fermata.v1.AuditExport
+	9,  // 44: fermata.v1.ClusterService.ListAuditExports:output_type -> fermata.v1.ListAuditExportsResponse
+	11, // 45: fermata.v1.ClusterService.DeleteAuditExport:output_type -> fermata.v1.DeleteAuditExportResponse
+	35, // [35:46] is the sub-list for method output_type
+	24, // [24:35] is the sub-list for method input_type
 	24, // [24:24] is the sub-list for extension type_name
 	24, // [24:24] is the sub-list for extension extendee
 	0,  // [0:24] is the sub-list for field type_name
@@ -2344,6 +2349,7 @@ func file_fermata_v1_cluster_service_proto_init() {
 	if File_fermata_v1_cluster_service_proto != nil {
 		return
 	}
+	file_fermata_v1_forecast_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
