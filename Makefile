@@ -172,6 +172,10 @@ bench-quick: deps ## the same, one round of smaller sizes, printed only: three m
 bench-micro: deps ## Go benchmarks of the hot paths
 	go test -run '^$$' -bench . -benchmem ./internal/...
 
+.PHONY: forecast-cost
+forecast-cost: deps ## cost of the forecast of JOBS jobs: processor time of node and Redis, memory
+	go test -count=1 -timeout 60m ./internal/engine/forecast -run '^TestCostOfManyJobs$$' -v -jobs $(or $(JOBS),1000000)
+
 .PHONY: bench-check
 bench-check: deps # the module bench: its checks, its tests, a few jobs of each peer
 	cd bench && go mod tidy -diff && go vet ./...

@@ -58,7 +58,8 @@ func (b *bed) build(change func(*Query)) *Load {
 		}
 		s.Due.Trim()
 	}
-	q := Query{NowMS: noon.UnixMilli(), StartMS: noon.Truncate(time.Minute).UnixMilli(), ResolutionMS: time.Hour.Milliseconds(), Buckets: 24, HerdJobs: 100}
+	q := Query{NowMS: noon.UnixMilli(), StartMS: noon.Truncate(time.Minute).UnixMilli(),
+		ResolutionMS: time.Hour.Milliseconds(), Buckets: 24, HerdJobs: 100}
 	if change != nil {
 		change(&q)
 	}
@@ -113,7 +114,8 @@ func TestHerdOfASchedule(t *testing.T) {
 	}
 	h := herds[0]
 	at := time.Date(2026, 6, 11, 0, 0, 0, 0, time.UTC)
-	if h.TimeMS != at.UnixMilli() || h.Times != 1 || h.WholeMinute || h.Schedule != "0 2 * * *" || len(h.IDs) != SampledJobs || h.Fix == "" {
+	if h.TimeMS != at.UnixMilli() || h.Times != 1 || h.WholeMinute || h.Schedule != "0 2 * * *" ||
+		len(h.IDs) != SampledJobs || h.Fix == "" {
 		t.Errorf("%+v", h)
 	}
 	// 3,000 jobs spread their minutes by H; those that have 0 are spread already.
@@ -138,7 +140,8 @@ func TestHerdOfJobsThatRunOnce(t *testing.T) {
 	b.add("q", 400, once, nil)
 	b.add("q", 600, every(time.Hour), nil)
 	herds := b.build(nil).Herds
-	if len(herds) != 1 || !herds[0].WholeMinute || herds[0].Jobs < 400 || herds[0].Movable != 0 || herds[0].TimeMS != once.At.UnixMilli() {
+	if len(herds) != 1 || !herds[0].WholeMinute || herds[0].Jobs < 400 || herds[0].Movable != 0 ||
+		herds[0].TimeMS != once.At.UnixMilli() {
 		t.Errorf("%+v", herds)
 	}
 }

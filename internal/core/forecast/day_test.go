@@ -107,7 +107,10 @@ var kinds = map[string]func(r *rand.Rand, at time.Time) schedule.Spec{
 		s.FixedDelay = true
 		return s
 	},
-	"failing":      func(r *rand.Rand, _ time.Time) schedule.Spec { return every(time.Duration(2+r.IntN(8)) * time.Minute) },
+	"failing": func(r *rand.Rand,
+		_ time.Time) schedule.Spec {
+		return every(time.Duration(2+r.IntN(8)) * time.Minute)
+	},
 	"failing cron": func(r *rand.Rand, _ time.Time) schedule.Spec { return cron("*/15 * * * *") },
 }
 
@@ -232,15 +235,18 @@ func TestComputedMinutesAreExact(t *testing.T) {
 		begin, _ := time.Parse(time.RFC3339, text)
 		table := NewTable(1)
 		day := simulateDay(t, table, begin, 20)
-		load := table.Build(Query{NowMS: day.readMS, StartMS: day.readMS, ResolutionMS: minuteMS, Buckets: dayMinutes, HerdJobs: 50},
+		load := table.Build(Query{NowMS: day.readMS, StartMS: day.readMS, ResolutionMS: minuteMS, Buckets: dayMinutes,
+			HerdJobs: 50},
 			[]*Shard{day.shard})
-		for _, queue := range []string{"hourly", "nightly", "hashed", "union", "both", "seconds", "daily", "aligned", "failing cron", "counted"} {
+		for _, queue := range []string{"hourly", "nightly", "hashed", "union", "both", "seconds", "daily", "aligned",
+			"failing cron", "counted"} {
 			series := load.Queues[job.QueueKey{Namespace: "ns", Queue: queue}]
 			if series == nil {
 				series = NewSeries(dayMinutes)
 			}
 			for m := range dayMinutes {
-				if series.Planned[m] != day.planned[queue][m] || series.Computed[m] != day.later[queue][m] || series.Estimated[m] != 0 {
+				if series.Planned[m] != day.planned[queue][m] || series.Computed[m] != day.later[queue][m] ||
+					series.Estimated[m] != 0 {
 					t.Errorf("%s, %s, minute %d: %d planned, %d computed, %d estimated, want %d and %d", name, queue, m,
 						series.Planned[m], series.Computed[m], series.Estimated[m], day.planned[queue][m], day.later[queue][m])
 					break

@@ -11,7 +11,9 @@
 //     jobs of a queue that have the same pattern of times ([Shard.AddJob]).
 //
 // A pattern is a schedule with H resolved, or an interval with a phase. The patterns of all shards are in one [Table].
-// Phases are rounded to a cell, a minute or a tenth of the interval; each group has the mean of what was rounded off.
+// Phases are rounded to a cell: a minute, or a part of the interval. Each group has the range and the mean of what
+// was rounded
+// off; the runs of jobs with different phases are spread evenly over the range.
 //
 // [Build] adds up the shards for a time that may be later than the reads. The first occurrence of a pattern after that
 // time is the planned run of its jobs, so it is left to the due index. All others are computed. That is why a read of

@@ -98,6 +98,7 @@ func (h *herdSums) find(queue job.QueueKey, q Query, minutes *Series) []Herd {
 		herd := known[t.groups]
 		if herd == nil {
 			herd = &Herd{Queue: queue, TimeMS: ms, Jobs: t.jobs, Movable: t.movable, Schedule: t.largest.text, IDs: t.ids}
+			slices.Sort(herd.IDs)
 			if t.movable > 0 {
 				herd.Fix = fixFor(t.largest)
 			}
@@ -177,7 +178,7 @@ func MergeHerds(herds []Herd, minJobs int64) []Herd {
 			sum.Schedule, sum.Fix = h.Schedule, cmp.Or(h.Fix, sum.Fix)
 		}
 		sum.Jobs, sum.Movable, sum.Times = sum.Jobs+h.Jobs, sum.Movable+h.Movable, max(sum.Times, h.Times)
-		sum.IDs = slices.Concat(sum.IDs, h.IDs)
+		sum.IDs = slices.Sorted(slices.Values(slices.Concat(sum.IDs, h.IDs)))
 		sum.IDs = sum.IDs[:min(len(sum.IDs), SampledJobs)]
 	}
 	merged := make([]Herd, 0, len(sums))

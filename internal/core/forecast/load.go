@@ -11,7 +11,9 @@ import (
 
 const (
 	// maxSteps bounds the work of one Build: a step is one occurrence of one expression, some 200 ns.
-	maxSteps = 1_000_000
+	maxSteps = 2_000_000
+	// stepWeight is what an occurrence of a cron expression weighs; that of an interval weighs 1.
+	stepWeight = 8
 	// skipSearches is how many searches' worth of excluded times one Build may pass over.
 	skipSearches = 100
 )
@@ -50,7 +52,8 @@ type Series struct {
 // NewSeries returns a series of zeros.
 func NewSeries(buckets int) *Series {
 	all := make([]int64, 3*buckets)
-	return &Series{Planned: all[:buckets:buckets], Computed: all[buckets : 2*buckets : 2*buckets], Estimated: all[2*buckets:]}
+	return &Series{Planned: all[:buckets:buckets], Computed: all[buckets : 2*buckets : 2*buckets],
+		Estimated: all[2*buckets:]}
 }
 
 // Add adds the runs of another series, as far as this one reaches.
@@ -76,11 +79,24 @@ func (s *Series) Total() (n int64) {
 // queueParts is what the shards have of a queue.
 type queueParts struct {
 	key    job.QueueKey
-	number uint32
 	jobs   uint64
 	groups map[readGroup]group
 	ids    map[uint32][]string // by pattern
-	shards []*Shard
+	due    []queueDue
+	rows   []queueRow
+	left   int64 // jobs that are counted nowhere
+}
+
+// queueDue are planned runs, and when they were read.
+type queueDue struct {
+	*dueRow
+	readMS int64
+}
+
+// queueRow are runs in cells of ten minutes, from a time on.
+type queueRow struct {
+	cells   *[rowCells]uint32
+	beginMS int64
 }
 
 // readGroup is the group of a pattern in the shards whose due index was read at one time.
@@ -121,7 +137,7 @@ func (b *builder) partition(shards []*Shard) []*queueParts {
 	part := func(queue uint32) *queueParts {
 		p := queues[queue]
 		if p == nil && b.q.Matches(b.table.names[queue]) {
-			p = &queueParts{key: b.table.names[queue], number: queue, groups: map[readGroup]group{}, ids: map[uint32][]string{}}
+			p = &queueParts{key: b.table.names[queue], groups: map[readGroup]group{}, ids: map[uint32][]string{}}
 			queues[queue] = p
 		}
 		return p
@@ -138,21 +154,25 @@ func (b *builder) partition(shards []*Shard) []*queueParts {
 				}
 			}
 		}
-		for queue := range s.rows {
-			part(queue)
+		for queue, row := range s.rows {
+			if p := part(queue); p != nil {
+				p.rows = append(p.rows, queueRow{row, s.DefinitionsMS})
+			}
 		}
-		for queue := range s.leftOut {
-			part(queue)
+		for queue, jobs := range s.leftOut {
+			if p := part(queue); p != nil {
+				p.left += jobs
+			}
 		}
-		for _, row := range s.Due.rows {
-			part(row.queue)
+		for i := range s.Due.rows {
+			if p := part(s.Due.rows[i].queue); p != nil {
+				p.due = append(p.due, queueDue{&s.Due.rows[i], s.Due.ReadMS})
+			}
 		}
-	}
-	for _, p := range queues {
-		p.shards = shards
 	}
 	return slices.SortedFunc(maps.Values(queues), func(a, o *queueParts) int {
-		return cmp.Or(cmp.Compare(o.jobs, a.jobs), cmp.Compare(a.key.Namespace, o.key.Namespace), cmp.Compare(a.key.Queue, o.key.Queue))
+		return cmp.Or(cmp.Compare(o.jobs, a.jobs), cmp.Compare(a.key.Namespace, o.key.Namespace),
+			cmp.Compare(a.key.Queue, o.key.Queue))
 	})
 }
 
@@ -161,14 +181,13 @@ func (b *builder) addQueue(parts *queueParts) {
 	clear(b.scratch.Planned)
 	clear(b.scratch.Computed)
 	clear(b.scratch.Estimated)
-	b.scratch.LeftOut = 0
+	b.scratch.LeftOut = parts.left
 	b.herds.reset(b.q.HerdJobs)
-	for _, s := range parts.shards {
-		b.scratch.LeftOut += s.leftOut[parts.number]
-		b.addPlanned(s, parts.number)
-		if row := s.rows[parts.number]; row != nil {
-			b.addRow(s, row)
-		}
+	for _, due := range parts.due {
+		b.addPlanned(due)
+	}
+	for _, row := range parts.rows {
+		b.addRow(row)
 	}
 	for read, g := range parts.groups {
 		b.addGroup(parts, read, g)
@@ -191,21 +210,16 @@ func (b *builder) downsample() *Series {
 	return out
 }
 
-// addPlanned adds the planned runs of a shard. What was overdue when the index was read is due now; what became due
+// addPlanned adds planned runs. What was overdue when the index was read is due now; what became due
 // since then has run.
-func (b *builder) addPlanned(s *Shard, queue uint32) {
-	base, now := s.Due.ReadMS/minuteMS, b.q.NowMS/minuteMS
-	for _, row := range s.Due.rows {
-		if row.queue != queue {
-			continue
+func (b *builder) addPlanned(due queueDue) {
+	base, now := due.readMS/minuteMS, b.q.NowMS/minuteMS
+	for i, minute := range due.minutes {
+		at := base + int64(minute) - 1
+		if minute == 0 {
+			at = now
 		}
-		for i, minute := range row.minutes {
-			at := base + int64(minute) - 1
-			if minute == 0 {
-				at = now
-			}
-			b.addTo(b.scratch.Planned, at*minuteMS, int64(row.counts[i]))
-		}
+		b.addTo(b.scratch.Planned, at*minuteMS, int64(due.counts[i]))
 	}
 }
 
@@ -217,10 +231,11 @@ func (b *builder) addTo(series []int64, ms, n int64) {
 }
 
 // addRow adds what is counted in cells of ten minutes, spread evenly.
-func (b *builder) addRow(s *Shard, row *[rowCells]uint32) {
-	for cell, n := range row {
-		begin := s.DefinitionsMS + int64(cell)*rowCellMS
-		b.spread(b.scratch.Estimated, begin, int64(n), rowCellMS)
+func (b *builder) addRow(row queueRow) {
+	for cell, n := range row.cells {
+		if n > 0 {
+			b.spread(b.scratch.Estimated, row.beginMS+int64(cell)*rowCellMS, int64(n), rowCellMS)
+		}
 	}
 }
 
@@ -242,7 +257,7 @@ func (b *builder) spread(series []int64, ms, n, window int64) {
 // addGroup adds the later occurrences of a group, counted from the read of its due index.
 func (b *builder) addGroup(parts *queueParts, read readGroup, g group) {
 	p := b.table.patterns[read.pattern]
-	if b.steps >= maxSteps || b.budget.Exhausted() {
+	if b.steps >= maxSteps*stepWeight || b.budget.Exhausted() {
 		b.scratch.LeftOut += int64(g.jobs)
 		return
 	}

@@ -77,17 +77,25 @@ func (p *pattern) collect(list []occurrence, now, upto, offset int64, b *schedul
 // time, the number, and over which window the due times are spread. Of the first occurrence, these are the runs of the
 // jobs whose planned run is another one.
 func (p *pattern) later(g group, list []occurrence, now int64, visit func(ms, n, window int64)) {
-	jobs, other := int64(g.jobs), int64(g.live)
+	jobs, other, passed := int64(g.jobs), int64(g.live), int64(0)
 	switch {
+	case len(list) == 0:
 	case p.unplanned && p.after > now:
 		other = jobs
-	case p.jitter > 0 && len(list) > 0:
+	case p.jitter > 0:
 		other = max(other, jobs*p.notYetDue(now, list[0].ms)/1000)
+	case p.every > 0 && p.after <= now:
+		waiting := int64(0)
+		passed, waiting = p.splitCell(g, now, list[0].ms)
+		other = min(jobs, other+waiting)
 	}
 	for i, o := range list {
 		n, window := o.n*jobs, p.jitter
-		if i == 0 {
+		switch i {
+		case 0:
 			n -= jobs - other
+		case 1:
+			n -= passed
 		}
 		if i+1 < len(list) {
 			window = min(window, list[i+1].ms-o.ms)
@@ -96,6 +104,23 @@ func (p *pattern) later(g group, list []occurrence, now int64, visit func(ms, n,
 			visit(o.ms, n, window)
 		}
 	}
+}
+
+// splitCell looks at a group whose phases differ, while some of its jobs have had their run of a cell and others
+// have not. next is the
+// first mean time after now. If it is in this cell, passed is how many have had that run: what is planned is their
+// second one.
+// Otherwise, waiting is how many have not had the run before: what is planned is that.
+func (p *pattern) splitCell(g group, now, next int64) (passed, waiting int64) {
+	width, jobs := int64(g.high-g.low), int64(g.jobs)
+	if width == 0 {
+		return 0, 0
+	}
+	begin := next - (g.offset() - int64(g.low))
+	if begin <= now {
+		return jobs * (now - begin) / width, 0
+	}
+	return 0, jobs * max(0, begin-p.every+width-now) / width
 }
 
 // notYetDue returns how many of a thousand jobs with jitter have not had their run of the last scheduled time yet.

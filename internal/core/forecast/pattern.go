@@ -50,6 +50,7 @@ type pattern struct {
 // patternReader reads the pattern of one job after the other.
 type patternReader struct {
 	key    []byte // identifies the pattern
+	zones  schedule.Zones
 	p      pattern
 	spec   schedule.Spec
 	anchor time.Time // with which the spec is compiled
@@ -58,7 +59,7 @@ type patternReader struct {
 
 // read returns false if no occurrence follows the planned run of the job.
 func (r *patternReader) read(d *job.Definition, s *job.State, nowMS int64) bool {
-	*r = patternReader{key: r.key[:0], spec: d.Schedule, anchor: time.UnixMilli(nowMS)}
+	*r = patternReader{key: r.key[:0], zones: r.zones, spec: d.Schedule, anchor: time.UnixMilli(nowMS)}
 	hashed := d.Schedule.UsesHash()
 	if hashed {
 		r.spec = d.Schedule.ResolveHash(d.ScheduleSeed())
@@ -144,7 +145,8 @@ func (r *patternReader) isDelayed(d *job.Definition, s *job.State) bool {
 	return d.Schedule.FixedDelay || s.Failures > 0 && d.Schedule.Kind == schedule.KindInterval && !d.Backoff.Disabled
 }
 
-// readDelay supposes that a job goes on with the interval that backoff gives it now, and with runs as long as the last one.
+// readDelay supposes that a job goes on with the interval that backoff gives it now, and with runs as long as the
+// last one.
 func (r *patternReader) readDelay(d *job.Definition, s *job.State, nowMS int64) {
 	if s.Failures > 0 && !d.Backoff.Disabled {
 		r.p.every = max(1, meanDelay(d, s).Milliseconds())
@@ -165,8 +167,9 @@ func (r *patternReader) setPhase(ms int64) {
 	r.offset = phase - r.p.cell
 }
 
-// cellOf returns to how much phases of an interval are rounded, ms.
-func cellOf(everyMS int64) int64 { return max(1, min(minuteMS, everyMS/10)) }
+// cellOf returns to how much phases of an interval are rounded, ms: there are at most 24 cells, but for short intervals
+// of less than 24 minutes, whose cells are a minute or a tenth.
+func cellOf(everyMS int64) int64 { return max(1, min(minuteMS, everyMS/10), everyMS/24) }
 
 // meanDelay returns the mean of the intervals that backoff gives a failing job.
 func meanDelay(d *job.Definition, s *job.State) time.Duration {
@@ -213,7 +216,8 @@ func (r *patternReader) endAfter(left, from, last int64) int64 {
 		return 0
 	}
 	end := int64(0)
-	p.times.CountByMinute(time.UnixMilli(from), time.UnixMilli(last), schedule.NewBudget(1), func(at time.Time, n int64) bool {
+	p.times.CountByMinute(time.UnixMilli(from), time.UnixMilli(last), schedule.NewBudget(1), func(at time.Time,
+		n int64) bool {
 		left -= n
 		if left <= 0 {
 			end = roundUpMS(at.UnixMilli() + 1)
@@ -258,8 +262,8 @@ func (r *patternReader) compile(p *pattern) error {
 	if p.every > 0 && r.spec.Exclude.Empty() {
 		return nil
 	}
-	times, err := schedule.Compile(r.spec, r.anchor, 0)
-	p.times, p.weight = times, int64(r.spec.Weight())
+	times, err := schedule.CompileSharing(r.spec, r.anchor, 0, r.zones)
+	p.times, p.weight = times, stepWeight*int64(r.spec.Weight())
 	return err
 }
 

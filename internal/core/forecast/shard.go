@@ -21,7 +21,7 @@ type group struct {
 	jobs, live uint32 // live: their current run is not the planned one of the schedule
 	// offsets is the sum of the phases within the cell, low and high are the least and the greatest, ms.
 	offsets   uint64
-	low, high uint16
+	low, high uint32
 }
 
 // offset returns the phase of the group within the cell.
@@ -51,13 +51,14 @@ type Shard struct {
 	Due *DueIndex
 	// DefinitionsMS is when the read of the definitions began.
 	DefinitionsMS int64
-	Jobs                 int64            // that were read
-	leftOut              map[uint32]int64 // by queue: jobs that recur but are counted nowhere
+	Jobs          int64            // that were read
+	leftOut       map[uint32]int64 // by queue: jobs that recur but are counted nowhere
 }
 
 // NewShard returns an empty shard. nowMS is when the read of its definitions begins.
 func (t *Table) NewShard(nowMS int64) *Shard {
-	return &Shard{table: t, DefinitionsMS: nowMS, groups: map[groupKey]group{}, samples: map[groupKey][]string{},
+	return &Shard{table: t, reader: patternReader{zones: t.zones}, DefinitionsMS: nowMS,
+		groups: map[groupKey]group{}, samples: map[groupKey][]string{},
 		rows: map[uint32]*[rowCells]uint32{}, leftOut: map[uint32]int64{}}
 }
 
@@ -72,21 +73,21 @@ func (s *Shard) AddJob(d *job.Definition, state *job.State) {
 	key := groupKey{queue, n}
 	g, known := s.groups[key]
 	if !ok || !known && len(s.groups) >= s.table.maxGroups {
-		s.addToRow(queue)
+		s.addToRow(queue, n, ok)
 		return
 	}
-	offset := uint16(s.reader.offset)
+	offset := uint32(s.reader.offset)
 	one := group{jobs: 1, offsets: uint64(offset), low: offset, high: offset}
 	if !isPlanned(state) && (state.Live() || state.Due <= s.DefinitionsMS) {
 		one.live = 1
 	}
 	s.groups[key] = g.add(one)
-	if known {
+	if known || s.table.samples < maxSamples/2 {
 		s.sample(key, d.ID)
 	}
 }
 
-// sample keeps the ids of some jobs of groups that have several.
+// sample keeps the ids of some jobs of a group, for herds.
 func (s *Shard) sample(key groupKey, id string) {
 	ids := s.samples[key]
 	if len(ids) < s.table.maxSampled && s.table.samples < maxSamples {
@@ -95,10 +96,13 @@ func (s *Shard) sample(key groupKey, id string) {
 	}
 }
 
-// addToRow counts the occurrences of a job that has no group.
-func (s *Shard) addToRow(queue uint32) {
+// addToRow counts the occurrences of a job that has no group, and perhaps no pattern in the table.
+func (s *Shard) addToRow(queue, number uint32, interned bool) {
 	p, row := s.reader.p, s.rows[queue]
-	if row == nil && len(s.rows) >= s.table.maxQueues || s.reader.compile(&p) != nil {
+	if interned {
+		p = *s.table.patterns[number]
+	}
+	if row == nil && len(s.rows) >= s.table.maxQueues || !interned && s.reader.compile(&p) != nil {
 		s.leftOut[queue]++
 		return
 	}
@@ -114,4 +118,3 @@ func (s *Shard) addToRow(queue uint32) {
 		}
 	})
 }
-

@@ -4,12 +4,13 @@ import (
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
 const (
 	maxPatterns = 8_000
 	maxGroups   = 80_000
-	maxSamples  = 20_000
+	maxSamples  = 10_000
 	// SampledJobs is how many jobs of a herd are named.
 	SampledJobs = 20
 )
@@ -20,6 +21,7 @@ type Table struct {
 	patterns []*pattern
 	index    map[string]uint32
 	free     []uint32 // numbers of no pattern
+	zones    schedule.Zones
 	queues   map[job.QueueKey]uint32
 	names    []job.QueueKey
 	unnamed  []uint32 // numbers of no queue
@@ -32,7 +34,8 @@ type Table struct {
 func NewTable(shards int) *Table {
 	shards = max(1, shards)
 	return &Table{
-		index: map[string]uint32{}, queues: map[job.QueueKey]uint32{}, maxSampled: SampledJobs/shards + 1,
+		index: map[string]uint32{}, zones: schedule.Zones{}, queues: map[job.QueueKey]uint32{},
+		maxSampled:  SampledJobs/shards + 1,
 		maxPatterns: maxPatterns, maxGroups: max(100, maxGroups/shards), maxQueues: max(16, maxRows/shards),
 	}
 }

@@ -4,7 +4,8 @@ package job
 type DueRead struct {
 	Shard int
 	Lane  Lane
-	// DueMS and Ties are the place of the page: a due time, and how many records with it were read already. Zero is the first page.
+	// DueMS and Ties are the place of the page: a due time, and how many records with it were read already. Zero is the
+	// first page.
 	DueMS int64
 	Ties  int
 }

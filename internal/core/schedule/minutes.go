@@ -9,7 +9,8 @@ const minuteMS = 60_000
 
 // CountByMinute calls visit for each minute that has nominal times in (after, upto], in order: with the first of them
 // and their number. It jumps from minute to minute: a schedule with a time in each second takes one step a minute. It
-// ends early, and returns false, when visit does, or when the budget is spent. For a fixed delay it supposes runs that take no time.
+// ends early, and returns false, when visit does, or when the budget is spent. For a fixed delay it supposes runs
+// that take no time.
 func (s *Schedule) CountByMinute(after, upto time.Time, b *Budget, visit func(first time.Time, n int64) bool) bool {
 	at, last := floorMillis(after), min(floorMillis(upto), s.end-1)
 	for {

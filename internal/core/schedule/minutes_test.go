@@ -39,18 +39,21 @@ func compareMinutes(t rapid.TB, s *Schedule, after, upto time.Time) {
 }
 
 func TestMinutesEqualStepping(t *testing.T) {
-	days := map[string]string{"plain": "2026-06-01T00:00:00Z", "gap": "2026-03-28T20:00:00Z", "repeat": "2026-10-24T20:00:00Z"}
+	days := map[string]string{"plain": "2026-06-01T00:00:00Z", "gap": "2026-03-28T20:00:00Z",
+		"repeat": "2026-10-24T20:00:00Z"}
 	specs := map[string]Spec{
-		"seconds":           {Kind: KindCron, Cron: []string{"*/7 * * * * *"}, Seconds: true},
-		"fixed hours":       {Kind: KindCron, Cron: []string{"10,20 */5 1-3 * * *"}, Seconds: true, Repeat: RepeatLast},
-		"both passes":       {Kind: KindCron, Cron: []string{"30 2 * * *"}, Repeat: RepeatBoth},
-		"skipped gap":       {Kind: KindCron, Cron: []string{"30 2 * * *"}, Gap: GapSkip},
-		"union":             {Kind: KindCron, Cron: []string{"*/10 * * * *", "*/15 2 * * *"}},
-		"short interval":    {Kind: KindInterval, Every: 700 * time.Millisecond},
-		"interval":          {Kind: KindInterval, Every: 90 * time.Second},
-		"excluded interval": {Kind: KindInterval, Every: 13 * time.Second, Exclude: Exclusions{Windows: []string{"01:00-03:00"}}},
-		"window":            {Kind: KindInterval, Every: time.Second, StartAt: utc("2026-06-01T01:00:30Z"), EndAt: utc("2026-12-01T00:00:00Z")},
-		"calendar":          {Kind: KindCalendar, Calendar: Calendar{Times: []string{"02:30", "02:30:30", "03:00"}}},
+		"seconds":        {Kind: KindCron, Cron: []string{"*/7 * * * * *"}, Seconds: true},
+		"fixed hours":    {Kind: KindCron, Cron: []string{"10,20 */5 1-3 * * *"}, Seconds: true, Repeat: RepeatLast},
+		"both passes":    {Kind: KindCron, Cron: []string{"30 2 * * *"}, Repeat: RepeatBoth},
+		"skipped gap":    {Kind: KindCron, Cron: []string{"30 2 * * *"}, Gap: GapSkip},
+		"union":          {Kind: KindCron, Cron: []string{"*/10 * * * *", "*/15 2 * * *"}},
+		"short interval": {Kind: KindInterval, Every: 700 * time.Millisecond},
+		"interval":       {Kind: KindInterval, Every: 90 * time.Second},
+		"excluded interval": {Kind: KindInterval, Every: 13 * time.Second,
+			Exclude: Exclusions{Windows: []string{"01:00-03:00"}}},
+		"window": {Kind: KindInterval, Every: time.Second, StartAt: utc("2026-06-01T01:00:30Z"),
+			EndAt: utc("2026-12-01T00:00:00Z")},
+		"calendar": {Kind: KindCalendar, Calendar: Calendar{Times: []string{"02:30", "02:30:30", "03:00"}}},
 	}
 	for name, spec := range specs {
 		if spec.Kind.Local() || !spec.Exclude.Empty() {

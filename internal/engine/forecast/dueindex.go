@@ -65,9 +65,11 @@ func (f *Forecaster) endDueRound() {
 	f.mu.Unlock()
 }
 
-// readDueIndex reads the due times of all lanes of shards. It stops when the allowance is in debt by all that it saves up: the
+// readDueIndex reads the due times of all lanes of shards. It stops when the allowance is in debt by all that it
+// saves up: the
 // cost of the round was not foreseen, and the next round will wait.
-func (f *Forecaster) readDueIndex(ctx context.Context, shards []int, nowMS int64) (map[int]*forecast.DueIndex, time.Duration, error) {
+func (f *Forecaster) readDueIndex(ctx context.Context, shards []int, nowMS int64) (map[int]*forecast.DueIndex,
+	time.Duration, error) {
 	began := time.Now()
 	reads, err := f.listLanes(ctx, shards, nowMS+dueReach.Milliseconds())
 	if err != nil {
@@ -95,7 +97,8 @@ func (f *Forecaster) readDueIndex(ctx context.Context, shards []int, nowMS int64
 }
 
 // addPages adds pages to the indexes, and returns the reads that follow them.
-func (f *Forecaster) addPages(indexes map[int]*forecast.DueIndex, reads []job.DueRead, pages []job.DuePage) (following []job.DueRead) {
+func (f *Forecaster) addPages(indexes map[int]*forecast.DueIndex, reads []job.DueRead,
+	pages []job.DuePage) (following []job.DueRead) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, page := range pages {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +37,13 @@ func (s *fakeStore) work() error {
 		return errors.New("no answer")
 	}
 	return nil
+}
+
+// walks returns how many pages of definitions were read.
+func (s *fakeStore) walks() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.walked
 }
 
 func (s *fakeStore) WalkShard(_ context.Context, shard int, at string) (jobs []job.Record, next string, err error) {
@@ -109,11 +117,12 @@ func startForecaster(t *testing.T, store Store, change func(*Options)) *Forecast
 
 func query() forecast.Query {
 	now := time.Now()
-	return forecast.Query{NowMS: now.UnixMilli(), StartMS: now.Truncate(time.Minute).UnixMilli(), ResolutionMS: time.Minute.Milliseconds(),
-		Buckets: 24 * 60, HerdJobs: 10}
+	return forecast.Query{NowMS: now.UnixMilli(), StartMS: now.Truncate(time.Minute).UnixMilli(),
+		ResolutionMS: time.Minute.Milliseconds(),
+		Buckets:      24 * 60, HerdJobs: 10}
 }
 
-func ask(t *testing.T, f *Forecaster) Answer {
+func ask(t *testing.T, f *Forecaster) forecast.Answer {
 	t.Helper()
 	a, err := f.Query(t.Context(), query())
 	if err != nil {
@@ -122,7 +131,7 @@ func ask(t *testing.T, f *Forecaster) Answer {
 	return a
 }
 
-func sums(a Answer) (planned, computed int64) {
+func sums(a forecast.Answer) (planned, computed int64) {
 	for _, s := range a.Queues {
 		for i := range s.Planned {
 			planned, computed = planned+s.Planned[i], computed+s.Computed[i]
@@ -134,8 +143,9 @@ func sums(a Answer) (planned, computed int64) {
 func TestQueryReadsWhatIsNotFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &fakeStore{pages: 3, takes: time.Millisecond}
-		held := []int{0, 1, 2, 3}
-		f := startForecaster(t, store, func(o *Options) { o.Held = func() []int { return held } })
+		var held atomic.Int64
+		held.Store(4)
+		f := startForecaster(t, store, func(o *Options) { o.Held = func() []int { return []int{0, 1, 2, 3}[:held.Load()] } })
 		answer := ask(t, f)
 		if planned, computed := sums(answer); planned != 120 || computed != 120*22 || len(answer.Shards) != 4 {
 			t.Errorf("%d planned, %d computed, shards %v", planned, computed, answer.Shards)
@@ -143,18 +153,18 @@ func TestQueryReadsWhatIsNotFresh(t *testing.T) {
 		if len(answer.Herds) != 1 || answer.Herds[0].Jobs != 120 {
 			t.Errorf("herds %+v", answer.Herds)
 		}
-		walked := store.walked
+		walked := store.walks()
 		ask(t, f)
-		if store.walked != walked {
+		if store.walks() != walked {
 			t.Error("what is fresh was read again")
 		}
-		held = held[:2]
+		held.Store(2)
 		if planned, _ := sums(ask(t, f)); planned != 60 {
 			t.Errorf("%d planned of two shards, want 60", planned)
 		}
 		time.Sleep(2 * fresh)
-		if planned, _ := sums(ask(t, f)); planned != 60 || store.walked != walked+6 {
-			t.Errorf("%d planned, %d pages were read", planned, store.walked-walked)
+		if planned, _ := sums(ask(t, f)); planned != 60 || store.walks() != walked+6 {
+			t.Errorf("%d planned, %d pages were read", planned, store.walks()-walked)
 		}
 	})
 }
@@ -196,8 +206,11 @@ func TestReadsTakeAShareOfACore(t *testing.T) {
 				// Each allowance begins with what it saves up, and one round of the due index may exceed it.
 				round := 400 * 10 * time.Millisecond
 				most := passes/100/time.Duration(nodes) + 2*savedTime + round
-				if store.busy > most || store.busy < passes/200/time.Duration(nodes) {
-					t.Errorf("reads took %v of %v, at most %v", store.busy, passes, most)
+				store.mu.Lock()
+				busy := store.busy
+				store.mu.Unlock()
+				if busy > most || busy < passes/200/time.Duration(nodes) {
+					t.Errorf("reads took %v of %v, at most %v", busy, passes, most)
 				}
 				if answer := ask(t, f); len(answer.Shards) != 4 {
 					t.Errorf("only shards %v were read", answer.Shards)

@@ -2,45 +2,39 @@ package forecast
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/forecast"
 )
 
-// ShardRead says when a shard was read, ms.
-type ShardRead struct {
-	Shard                int
-	DueMS, DefinitionsMS int64
-}
-
-// Answer is the forecast of the shards that a node holds.
-type Answer struct {
-	*forecast.Load
-	Shards []ShardRead
-}
-
-// Query returns the forecast of the held shards that were read. It waits for new reads if these cost little.
-func (f *Forecaster) Query(ctx context.Context, q forecast.Query) (Answer, error) {
+// Query returns the forecast of the held shards that were read. It waits for new reads if these cost little. Without
+// NowMS it is for now.
+func (f *Forecaster) Query(ctx context.Context, q forecast.Query) (forecast.Answer, error) {
 	wait, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()
 	f.refreshDefinitions(wait)
 	f.refreshDue(wait)
 	if err := ctx.Err(); err != nil {
-		return Answer{}, err
+		return forecast.Answer{}, err
 	}
 	held := f.o.Held()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var shards []*forecast.Shard
-	answer := Answer{}
-	for shard, s := range f.shards {
+	answer := forecast.Answer{}
+	for _, shard := range slices.Sorted(maps.Keys(f.shards)) {
+		s := f.shards[shard]
 		if s.Due != nil && slices.Contains(held, shard) {
 			shards = append(shards, s)
-			answer.Shards = append(answer.Shards, ShardRead{shard, s.Due.ReadMS, s.DefinitionsMS})
+			answer.Shards = append(answer.Shards,
+				forecast.ShardRead{Shard: shard, DueMS: s.Due.ReadMS, DefinitionsMS: s.DefinitionsMS})
 		}
 	}
-	slices.SortFunc(answer.Shards, func(a, b ShardRead) int { return a.Shard - b.Shard })
+	if q.NowMS == 0 {
+		q.NowMS = f.o.Now().UnixMilli()
+	}
 	answer.Load = f.table.Build(q, shards)
 	return answer, nil
 }

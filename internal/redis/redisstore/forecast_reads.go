@@ -39,7 +39,8 @@ func (s *Store) WalkShard(ctx context.Context, shard int, at string) (jobs []job
 	return jobs, next, nil
 }
 
-// DuePages reads pages of due times, ms: those up to a time, about 1,000 each. A record that is added or moved while the
+// DuePages reads pages of due times, ms: those up to a time, about 1,000 each. A record that is added or moved while
+// the
 // pages of a lane are read may be in none, or in two.
 func (s *Store) DuePages(ctx context.Context, reads []job.DueRead, uptoMS int64) ([]job.DuePage, error) {
 	ops := make([]*op, len(reads))

@@ -66,7 +66,8 @@ func TestForecastReadsEveryJobOnce(t *testing.T) {
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
-		t.Errorf("%d due times from %d to %d were read, want %d from %d to %d", len(got), got[0], got[len(got)-1], len(want), want[0], want[len(want)-1])
+		t.Errorf("%d due times from %d to %d were read, want %d from %d to %d", len(got), got[0], got[len(got)-1],
+			len(want), want[0], want[len(want)-1])
 	}
 	if _, _, err := s.WalkShard(t.Context(), 0, "x"); err == nil {
 		t.Error("an invalid cursor is accepted")
