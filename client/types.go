@@ -45,6 +45,7 @@ type (
 	ShardCheck       = fermatav1.CheckShardResponse
 	Finding          = fermatav1.Finding
 	Queue            = fermatav1.Queue
+	LoadForecast     = fermatav1.ForecastLoadResponse
 	QueueSettings    = fermatav1.QueueSettings
 	Worker           = fermatav1.Worker
 	AuditRecord      = fermatav1.AuditRecord
