@@ -176,6 +176,10 @@ bench-quick: deps ## run one round of bench with smaller sizes, print it only: t
 bench-micro: deps ## run the Go benchmarks of the hot paths
 	go test -run '^$$' -bench . -benchmem ./internal/...
 
+.PHONY: forecast-cost
+forecast-cost: deps ## cost of the forecast of JOBS jobs: processor time of node and Redis, memory
+	go test -count=1 -timeout 60m ./internal/engine/forecast -run '^TestCostOfManyJobs$$' -v -jobs $(or $(JOBS),1000000)
+
 .PHONY: bench-check
 bench-check: deps # the module bench: its checks, its tests, a few jobs of each peer
 	cd bench && go mod tidy -diff && go vet ./...

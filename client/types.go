@@ -48,6 +48,7 @@ type (
 	Finding          = fermatav1.Finding
 	Queue            = fermatav1.Queue
 	Namespace        = fermatav1.Namespace
+	LoadForecast     = fermatav1.ForecastLoadResponse
 	QueueSettings    = fermatav1.QueueSettings
 	Worker           = fermatav1.Worker
 	AuditRecord      = fermatav1.AuditRecord

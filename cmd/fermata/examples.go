@@ -20,6 +20,7 @@ var examples = map[string]string{
 	"fermata failing": "  fermata failing --all-namespaces\n  fermata failing -o name | xargs -n1 " +
 		"fermata jobs explain",
 	"fermata dead-letters": "  fermata dead-letters list\n  fermata dead-letters redrive report",
+	"fermata namespaces":   "  fermata namespaces list",
 	"fermata queues":       "  fermata queues list --all-namespaces\n  fermata queues set mail --rate 100",
 	"fermata queues list": "  fermata queues list --all-namespaces\n  fermata queues list --columns " +
 		"queue,backlog,free-slots",

@@ -29,7 +29,7 @@ func (n *Node) buildEngines(ctx context.Context) error {
 	for _, build := range []func(context.Context) error{
 		n.buildPeers, n.openTracing, n.buildEvents, n.openQuotas, n.buildLedger, n.buildAuditTrail, n.buildRegistry,
 		n.buildDispatcher, n.buildScheduler, n.buildSlotShare, n.buildAdmission, n.buildLocks, n.buildGossip,
-		n.buildReach,
+		n.buildReach, n.buildForecaster,
 	} {
 		if err := build(ctx); err != nil {
 			return err
@@ -42,7 +42,7 @@ func (n *Node) buildPeers(context.Context) (err error) {
 	c := n.cfg
 	n.peers, err = peer.New(peer.Options{
 		Self: c.Name, Version: c.Version, Keyspace: n.store.Identity, ClientAddr: n.grpcAddr, Handler: n,
-		Dial: c.Network.Dial, DialOptions: n.security.dialPeers(),
+		Forecast: n.forecastShards, Dial: c.Network.Dial, DialOptions: n.security.dialPeers(),
 		Logger: c.Logger, Registerer: c.Registerer,
 	})
 	return err

@@ -23,6 +23,7 @@ import (
 	"github.com/fermata-io/fermata/internal/engine/defaults"
 	"github.com/fermata-io/fermata/internal/engine/dispatch"
 	"github.com/fermata-io/fermata/internal/engine/events"
+	"github.com/fermata-io/fermata/internal/engine/forecast"
 	"github.com/fermata-io/fermata/internal/engine/ledger"
 	"github.com/fermata-io/fermata/internal/engine/queuestats"
 	"github.com/fermata-io/fermata/internal/engine/quota"
@@ -110,6 +111,7 @@ type parts struct {
 	peers      *peer.Peer
 	gossip     *membership.Cluster
 	reach      *reachability.Monitor
+	forecaster *forecast.Forecaster
 }
 
 // lifecycle ends the node.

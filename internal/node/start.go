@@ -282,7 +282,7 @@ func (n *Node) joinGossip(ctx context.Context) error {
 // run starts the engines. Its cleanup is the drain: cleanups that are registered here run first.
 func (n *Node) run(context.Context) error {
 	for _, loop := range []func(context.Context) error{n.dispatcher.Run, n.scheduler.Run, n.locks.Run, n.feed.Run,
-		n.quota.Run, n.byteQuota.Run, n.slotShare.Run, n.reach.Run} {
+		n.quota.Run, n.byteQuota.Run, n.slotShare.Run, n.reach.Run, n.forecaster.Run} {
 		n.engines.Go(func() {
 			if err := loop(n.ctx); err != nil && n.ctx.Err() == nil {
 				n.cfg.Logger.Error("engine failed", "error", err)

@@ -63,6 +63,18 @@ func ParseNamespaceOrAll(field, name string) (string, error) {
 	return ParseNamespace(field, name)
 }
 
+// ParseNamespaceOrDash is ParseNamespaceOrAll, where "namespaces/-" means all as well.
+func ParseNamespaceOrDash(field, name string) (string, error) {
+	if name == "namespaces/-" {
+		return authz.AllNamespaces, nil
+	}
+	namespace, err := ParseNamespaceOrAll(field, name)
+	if err == nil && namespace != authz.AllNamespaces {
+		err = ValidateKey(field, job.Key{Namespace: namespace, ID: "x"})
+	}
+	return namespace, err
+}
+
 func ParseJobName(field, name string) (job.Key, error) {
 	ids, err := parseName(field, name, "namespaces", "jobs")
 	if err != nil {

@@ -78,6 +78,7 @@ var methodPermissions = map[string]methodPermission{
 
 	fermatav1.ClusterService_ListQueues_FullMethodName:     {permission: authz.ReadJobs, namespaceOf: namespaceOfOptionalParent, queueRule: checkedQueues},
 	fermatav1.ClusterService_ListNamespaces_FullMethodName: {permission: authz.ReadJobs, namespaceOf: anyNamespace, spansNamespaces: true, queueRule: checkedQueues},
+	fermatav1.ClusterService_ForecastLoad_FullMethodName:   {permission: authz.ReadJobs, namespaceOf: namespaceOfDashParent, queueRule: checkedQueues},
 	fermatav1.ClusterService_ListNodes_FullMethodName:      {permission: authz.ReadCluster, queueRule: allQueues},
 	fermatav1.ClusterService_ListShards_FullMethodName:     {permission: authz.ReadCluster, queueRule: allQueues},
 	fermatav1.ClusterService_ListWorkers_FullMethodName:    {permission: authz.ReadCluster, queueRule: allQueues},
@@ -107,8 +108,9 @@ var methodPermissions = map[string]methodPermission{
 
 	fermatav1.WorkerService_Work_FullMethodName: {permission: authz.Work, decidedByHandler: true, queueRule: checkedQueues},
 
-	fermatav1.PeerService_Link_FullMethodName:         {permission: authz.Relay, queueRule: allQueues},
-	fermatav1.PeerService_DescribeNode_FullMethodName: {permission: authz.Relay, queueRule: allQueues},
+	fermatav1.PeerService_Link_FullMethodName:           {permission: authz.Relay, queueRule: allQueues},
+	fermatav1.PeerService_ForecastShards_FullMethodName: {permission: authz.Relay, queueRule: allQueues},
+	fermatav1.PeerService_DescribeNode_FullMethodName:   {permission: authz.Relay, queueRule: allQueues},
 
 	// Load balancers ask, who have no identity; they learn which services there are.
 	"/grpc.health.v1.Health/Check": {open: true, queueRule: allQueues},
@@ -192,6 +194,11 @@ func namespaceOfTrigger(q any) (string, error) {
 // namespaceOfParent scopes requests about the jobs of a namespace.
 func namespaceOfParent(q any) (string, error) {
 	return convert.ParseNamespace("parent", q.(interface{ GetParent() string }).GetParent())
+}
+
+// namespaceOfDashParent is namespaceOfOptionalParent, where "namespaces/-" means all as well.
+func namespaceOfDashParent(q any) (string, error) {
+	return convert.ParseNamespaceOrDash("parent", q.(interface{ GetParent() string }).GetParent())
 }
 
 // namespaceOfOptionalParent is namespaceOfParent, where no parent means all.

@@ -27,6 +27,8 @@ const (
 	searchedTimes workBound = "up to 1,000 times, found within 500,000 steps"
 	// countedTimes: the times of a range are counted before a job takes it.
 	countedTimes workBound = "one job, and a range of up to 10,000 times"
+	// forecastWork: what nodes have in memory, and reads that are paid from an allowance.
+	forecastWork workBound = "a million steps in the schedules of each node, and reads within a share of a core"
 	// scannedPage: a page that ends early.
 	scannedPage workBound = "a page: up to 1,000 entries, 5,000 looked at, 2 MiB, 50 ms"
 	// adminPage: what is kept is bounded, and the call reads no more of it than it may return, of each part.
@@ -102,6 +104,9 @@ var workBounds = map[string]workBound{
 	fermatav1.ClusterService_ListNodes_FullMethodName:      wholeCluster,
 	fermatav1.ClusterService_ListWorkers_FullMethodName:    wholeCluster,
 	fermatav1.ClusterService_CheckShard_FullMethodName:     oneShard,
+
+	fermatav1.ClusterService_ForecastLoad_FullMethodName: forecastWork,
+	fermatav1.PeerService_ForecastShards_FullMethodName:  forecastWork,
 
 	fermatav1.JobService_ListPresets_FullMethodName:            ownState,
 	fermatav1.AccessService_WhoAmI_FullMethodName:              ownState,

@@ -10,6 +10,7 @@ import (
 	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/core/forecast"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -25,6 +26,8 @@ type Cluster interface {
 	// caller may see all queues of a namespace.
 	Namespaces(ctx context.Context, scope job.QueueScope, whole func(namespace string) bool) ([]Namespace, error)
 	Workers(ctx context.Context) ([]Worker, error)
+	// ForecastLoad returns the forecast of the queues that are covered, or of all of them if covers is nil.
+	ForecastLoad(ctx context.Context, q forecast.Query, covers func(queue string) bool) (forecast.Gathered, error)
 	// CheckShard audits what is stored in a shard; job.InvalidError if there is none
 	// of this number.
 	CheckShard(ctx context.Context, shard int, repair bool) (job.ConsistencyReport, error)
@@ -106,6 +109,7 @@ type Worker struct {
 type clusterService struct {
 	fermatav1.UnimplementedClusterServiceServer
 	cluster Cluster
+	now     func() time.Time
 	trail   AuditTrail // nil: none is kept
 }
 

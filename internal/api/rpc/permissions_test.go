@@ -58,7 +58,7 @@ func expected(role authz.Role, method string) bool {
 		return people || role == authz.Scaler
 	case has("PreviewSchedule", "ListPresets", "WhoAmI"):
 		return true
-	case has("Get", "List", "Explain", "Plan", "Top", "WatchEvents"):
+	case has("Get", "List", "Forecast", "Explain", "Plan", "Top", "WatchEvents"):
 		return people
 	case has("Create", "BatchCreate", "Update", "Delete", "Apply"):
 		return role == authz.Editor || role == authz.Admin

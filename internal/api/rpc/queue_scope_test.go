@@ -346,6 +346,12 @@ var queueCases = map[string]queueCase{
 	"ClusterService/ListQueues": {
 		ok: []proto.Message{&fermatav1.ListQueuesRequest{Parent: nsA}}, refused: []proto.Message{&fermatav1.ListQueuesRequest{}}, holds: `"mail"`, lacks: `"web"`,
 	},
+	"ClusterService/ForecastLoad": {
+		ok: []proto.Message{&fermatav1.ForecastLoadRequest{Parent: nsA}, &fermatav1.ForecastLoadRequest{Parent: nsA, Queue: "mail"}},
+		refused: []proto.Message{&fermatav1.ForecastLoadRequest{}, &fermatav1.ForecastLoadRequest{Parent: "namespaces/-"},
+			&fermatav1.ForecastLoadRequest{Parent: nsA, Queue: "web"}},
+		holds: `"mail"`, lacks: `"web"`,
+	},
 	"ExternalScaler/IsActive": {
 		ok: []proto.Message{metadataOf("mail")}, refused: []proto.Message{metadataOf("web"), metadataOf("mail,web")},
 	},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/api/guard"
+	"github.com/fermata-io/fermata/internal/core/forecast"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -167,6 +168,9 @@ func (anyCluster) Queues(context.Context, string, func(string) bool) ([]Queue, e
 	return nil, nil
 }
 func (anyCluster) Workers(context.Context) ([]Worker, error) { return nil, nil }
+func (anyCluster) ForecastLoad(context.Context, forecast.Query, func(string) bool) (forecast.Gathered, error) {
+	return forecast.Gathered{Answer: forecast.Answer{Load: forecast.NewLoad()}}, nil
+}
 func (anyCluster) CheckShard(context.Context, int, bool) (job.ConsistencyReport, error) {
 	return job.ConsistencyReport{}, nil
 }
@@ -187,7 +191,7 @@ func unaries() []unary {
 	}{
 		{fermatav1.JobService_ServiceDesc, newJobService(jobs, func() time.Time { return time.Unix(1_800_000_000, 0) }, nil)},
 		{fermatav1.BackupService_ServiceDesc, &backupService{jobs: jobs}},
-		{fermatav1.ClusterService_ServiceDesc, &clusterService{cluster: anyCluster{}}},
+		{fermatav1.ClusterService_ServiceDesc, &clusterService{cluster: anyCluster{}, now: time.Now}},
 	} {
 		for _, m := range s.desc.Methods {
 			all = append(all, unary{s.service, m})

@@ -137,7 +137,7 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 	fermatav1.RegisterJobServiceServer(server, newJobService(queueScopedJobs{o.Jobs}, o.Now, o.Defaults))
 	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: queueScopedJobs{o.Jobs}, defaults: o.Defaults})
 	fermatav1.RegisterAccessServiceServer(server, &accessService{limits: o.Limits, jobLimit: o.JobLimit, bytesLimit: o.JobBytesLimit, node: o.Node})
-	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster, trail: o.AuditTrail})
+	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster, now: o.Now, trail: o.AuditTrail})
 	if o.Events == nil {
 		o.Events = noEvents{}
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/fermata-io/fermata/internal/core/forecast"
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
@@ -61,6 +62,8 @@ type Options struct {
 	DialOptions []grpc.DialOption
 	// Dial opens connections to other nodes. Default: TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Forecast returns the forecast of the shards that this node holds. Default: peers get none.
+	Forecast func(context.Context, forecast.Query) (forecast.Answer, error)
 	// Logger defaults to one that discards; Registerer nil registers nothing.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer

@@ -26,6 +26,19 @@ func Compile(s Spec, anchor time.Time, seed uint64) (*Schedule, error) {
 // CompileWithin is Compile with a budget: a schedule without a nominal time within the budget counts as one that
 // has none.
 func CompileWithin(s Spec, anchor time.Time, seed uint64, b *Budget) (*Schedule, error) {
+	return compileSpec(s, anchor, seed, b, nil)
+}
+
+// Zones are time zones that were loaded, by name. Loading one takes longer than all else of a compilation, and each loaded
+// one takes some kilobytes. They are not safe for concurrent use.
+type Zones map[string]*time.Location
+
+// CompileSharing is Compile for many schedules: those of one zone share it.
+func CompileSharing(s Spec, anchor time.Time, seed uint64, zones Zones) (*Schedule, error) {
+	return compileSpec(s, anchor, seed, nil, zones)
+}
+
+func compileSpec(s Spec, anchor time.Time, seed uint64, b *Budget, zones Zones) (*Schedule, error) {
 	var p problems
 	c := &Schedule{kind: s.Kind, start: minInstant, end: maxInstant + 1, jitter: s.Jitter, seed: seed}
 	c.compileWindow(s, &p)
@@ -37,11 +50,11 @@ func CompileWithin(s Spec, anchor time.Time, seed uint64, b *Budget) (*Schedule,
 		c.compileOnce(s, &p)
 	case KindInterval:
 		c.compileInterval("every", s.Every, s, anchor, &p)
-		c.exclude = compileExclusions(s, loadZone(s, &p), seed, &p)
+		c.exclude = compileExclusions(s, loadZone(s, zones, &p), seed, &p)
 	case KindCron:
-		c.compileCron(s, anchor, &p)
+		c.compileCron(s, anchor, zones, &p)
 	case KindCalendar:
-		c.compileCalendar(s, anchor, &p)
+		c.compileCalendar(s, anchor, zones, &p)
 	default:
 		p.addError("kind", "unknown kind %d", s.Kind)
 	}
@@ -157,8 +170,8 @@ func (s *Schedule) compileInterval(field string, every time.Duration, spec Spec,
 	}
 }
 
-func (s *Schedule) compileCron(spec Spec, anchor time.Time, p *problems) {
-	zone := loadZone(spec, p)
+func (s *Schedule) compileCron(spec Spec, anchor time.Time, zones Zones, p *problems) {
+	zone := loadZone(spec, zones, p)
 	s.exclude = compileExclusions(spec, zone, s.seed, p)
 	if len(spec.Cron) == 0 || len(spec.Cron) > maxExpressions {
 		p.addError("cron", "%d expressions, 1 to %d are allowed", len(spec.Cron), maxExpressions)
@@ -208,8 +221,8 @@ func (r *rule) checkNext(from int64) error {
 	return nil
 }
 
-func (s *Schedule) compileCalendar(spec Spec, anchor time.Time, p *problems) {
-	zone := loadZone(spec, p)
+func (s *Schedule) compileCalendar(spec Spec, anchor time.Time, zones Zones, p *problems) {
+	zone := loadZone(spec, zones, p)
 	s.exclude = compileExclusions(spec, zone, s.seed, p)
 	from := spec.firstInstant(anchor)
 	days := compileCalendar(spec.Calendar, timeFromMillis(from).In(zone), p)
@@ -225,7 +238,7 @@ func (s *Schedule) compileCalendar(spec Spec, anchor time.Time, p *problems) {
 }
 
 // loadZone returns UTC where it reports a problem.
-func loadZone(s Spec, p *problems) *time.Location {
+func loadZone(s Spec, zones Zones, p *problems) *time.Location {
 	if s.Gap > GapSkip {
 		p.addError("gap", "unknown policy %d", s.Gap)
 	}
@@ -235,7 +248,14 @@ func loadZone(s Spec, p *problems) *time.Location {
 	if s.TimeZone == "" || s.TimeZone == "UTC" {
 		return time.UTC
 	}
-	zone, ok := lookupZone(s.TimeZone)
+	zone, ok := zones[s.TimeZone]
+	if ok {
+		return zone
+	}
+	zone, ok = lookupZone(s.TimeZone)
+	if ok && zones != nil {
+		zones[s.TimeZone] = zone
+	}
 	if !ok {
 		p.addError("time_zone", "unknown IANA time zone %.64q", s.TimeZone)
 		return time.UTC

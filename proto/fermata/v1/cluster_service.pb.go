@@ -2319,7 +2319,7 @@ var File_fermata_v1_cluster_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\n" +
 	" fermata/v1/cluster_service.proto\x12\n" +
-	"fermata.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x01\n" +
+	"fermata.v1\x1a\x19fermata/v1/forecast.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x01\n" +
 	"\x17ListAuditRecordsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -2510,8 +2510,7 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"FAULT_RUNS\x10\n" +
 	"\x12\x13\n" +
 	"\x0fFAULT_OBJECTIVE\x10\v\x12\x13\n" +
-	"\x0fFAULT_OVERSIZED\x10\f2\xa4\n" +
-	"\n" +
+	"\x0fFAULT_OVERSIZED\x10\f2\xa8\v\n" +
 	"\x0eClusterService\x12[\n" +
 	"\tListNodes\x12\x1c.fermata.v1.ListNodesRequest\x1a\x1d.fermata.v1.ListNodesResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/nodes\x12_\n" +
 	"\n" +
@@ -2521,7 +2520,8 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"ListQueues\x12\x1d.fermata.v1.ListQueuesRequest\x1a\x1e.fermata.v1.ListQueuesResponse\"6\x82\xd3\xe4\x93\x020Z\"\x12 /v1/{parent=namespaces/*}/queues\x12\n" +
 	"/v1/queues\x12o\n" +
 	"\x0eListNamespaces\x12!.fermata.v1.ListNamespacesRequest\x1a\".fermata.v1.ListNamespacesResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/namespaces\x12c\n" +
-	"\vListWorkers\x12\x1e.fermata.v1.ListWorkersRequest\x1a\x1f.fermata.v1.ListWorkersResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/workers\x12p\n" +
+	"\vListWorkers\x12\x1e.fermata.v1.ListWorkersRequest\x1a\x1f.fermata.v1.ListWorkersResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/workers\x12\x81\x01\n" +
+	"\fForecastLoad\x12\x1f.fermata.v1.ForecastLoadRequest\x1a .fermata.v1.ForecastLoadResponse\".\x82\xd3\xe4\x93\x02(\x12&/v1/{parent=namespaces/*}/loadForecast\x12p\n" +
 	"\n" +
 	"CheckShard\x12\x1d.fermata.v1.CheckShardRequest\x1a\x1e.fermata.v1.CheckShardResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/shards/{shard}:check\x12w\n" +
 	"\x10ListAuditRecords\x12#.fermata.v1.ListAuditRecordsRequest\x1a$.fermata.v1.ListAuditRecordsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/auditRecords\x12}\n" +
@@ -2580,6 +2580,8 @@ var file_fermata_v1_cluster_service_proto_goTypes = []any{
 	nil,                                    // 32: fermata.v1.Worker.LabelsEntry
 	(*timestamppb.Timestamp)(nil),          // 33: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),            // 34: google.protobuf.Duration
+	(*ForecastLoadRequest)(nil),            // 35: fermata.v1.ForecastLoadRequest
+	(*ForecastLoadResponse)(nil),           // 36: fermata.v1.ForecastLoadResponse
 }
 var file_fermata_v1_cluster_service_proto_depIdxs = []int32{
 	33, // 0: fermata.v1.ListAuditRecordsRequest.start_time:type_name -> google.protobuf.Timestamp
@@ -2614,25 +2616,27 @@ var file_fermata_v1_cluster_service_proto_depIdxs = []int32{
 	18, // 29: fermata.v1.ClusterService.ListQueues:input_type -> fermata.v1.ListQueuesRequest
 	22, // 30: fermata.v1.ClusterService.ListNamespaces:input_type -> fermata.v1.ListNamespacesRequest
 	26, // 31: fermata.v1.ClusterService.ListWorkers:input_type -> fermata.v1.ListWorkersRequest
-	29, // 32: fermata.v1.ClusterService.CheckShard:input_type -> fermata.v1.CheckShardRequest
-	1,  // 33: fermata.v1.ClusterService.ListAuditRecords:input_type -> fermata.v1.ListAuditRecordsRequest
-	4,  // 34: fermata.v1.ClusterService.ReadAuditRecords:input_type -> fermata.v1.ReadAuditRecordsRequest
-	6,  // 35: fermata.v1.ClusterService.AcknowledgeAuditRecords:input_type -> fermata.v1.AcknowledgeAuditRecordsRequest
-	8,  // 36: fermata.v1.ClusterService.ListAuditExports:input_type -> fermata.v1.ListAuditExportsRequest
-	10, // 37: fermata.v1.ClusterService.DeleteAuditExport:input_type -> fermata.v1.DeleteAuditExportRequest
-	13, // 38: fermata.v1.ClusterService.ListNodes:output_type -> fermata.v1.ListNodesResponse
-	16, // 39: fermata.v1.ClusterService.ListShards:output_type -> fermata.v1.ListShardsResponse
-	19, // 40: fermata.v1.ClusterService.ListQueues:output_type -> fermata.v1.ListQueuesResponse
-	23, // 41: fermata.v1.ClusterService.ListNamespaces:output_type -> fermata.v1.ListNamespacesResponse
-	27, // 42: fermata.v1.ClusterService.ListWorkers:output_type -> fermata.v1.ListWorkersResponse
-	30, // 43: fermata.v1.ClusterService.CheckShard:output_type -> fermata.v1.CheckShardResponse
-	2,  // 44: fermata.v1.ClusterService.ListAuditRecords:output_type -> fermata.v1.ListAuditRecordsResponse
-	5,  // 45: fermata.v1.ClusterService.ReadAuditRecords:output_type -> fermata.v1.ReadAuditRecordsResponse
-	7,  // 46: fermata.v1.ClusterService.AcknowledgeAuditRecords:output_type -> fermata.v1.AuditExport
-	9,  // 47: fermata.v1.ClusterService.ListAuditExports:output_type -> fermata.v1.ListAuditExportsResponse
-	11, // 48: fermata.v1.ClusterService.DeleteAuditExport:output_type -> fermata.v1.DeleteAuditExportResponse
-	38, // [38:49] is the sub-list for method output_type
-	27, // [27:38] is the sub-list for method input_type
+	35, // 32: fermata.v1.ClusterService.ForecastLoad:input_type -> fermata.v1.ForecastLoadRequest
+	29, // 33: fermata.v1.ClusterService.CheckShard:input_type -> fermata.v1.CheckShardRequest
+	1,  // 34: fermata.v1.ClusterService.ListAuditRecords:input_type -> fermata.v1.ListAuditRecordsRequest
+	4,  // 35: fermata.v1.ClusterService.ReadAuditRecords:input_type -> fermata.v1.ReadAuditRecordsRequest
+	6,  // 36: fermata.v1.ClusterService.AcknowledgeAuditRecords:input_type -> fermata.v1.AcknowledgeAuditRecordsRequest
+	8,  // 37: fermata.v1.ClusterService.ListAuditExports:input_type -> fermata.v1.ListAuditExportsRequest
+	10, // 38: fermata.v1.ClusterService.DeleteAuditExport:input_type -> fermata.v1.DeleteAuditExportRequest
+	13, // 39: fermata.v1.ClusterService.ListNodes:output_type -> fermata.v1.ListNodesResponse
+	16, // 40: fermata.v1.ClusterService.ListShards:output_type -> fermata.v1.ListShardsResponse
+	19, // 41: fermata.v1.ClusterService.ListQueues:output_type -> fermata.v1.ListQueuesResponse
+	23, // 42: fermata.v1.ClusterService.ListNamespaces:output_type -> fermata.v1.ListNamespacesResponse
+	27, // 43: fermata.v1.ClusterService.ListWorkers:output_type -> fermata.v1.ListWorkersResponse
+	36, // 44: fermata.v1.ClusterService.ForecastLoad:output_type -> fermata.v1.ForecastLoadResponse
+	30, // 45: fermata.v1.ClusterService.CheckShard:output_type -> fermata.v1.CheckShardResponse
+	2,  // 46: fermata.v1.ClusterService.ListAuditRecords:output_type -> fermata.v1.ListAuditRecordsResponse
+	5,  // 47: fermata.v1.ClusterService.ReadAuditRecords:output_type -> fermata.v1.ReadAuditRecordsResponse
+	7,  // 48: fermata.v1.ClusterService.AcknowledgeAuditRecords:output_type -> fermata.v1.AuditExport
+	9,  // 49: fermata.v1.ClusterService.ListAuditExports:output_type -> fermata.v1.ListAuditExportsResponse
+	11, // 50: fermata.v1.ClusterService.DeleteAuditExport:output_type -> fermata.v1.DeleteAuditExportResponse
+	39, // [39:51] is the sub-list for method output_type
+	27, // [27:39] is the sub-list for method input_type
 	27, // [27:27] is the sub-list for extension type_name
 	27, // [27:27] is the sub-list for extension extendee
 	0,  // [0:27] is the sub-list for field type_name
@@ -2643,6 +2647,7 @@ func file_fermata_v1_cluster_service_proto_init() {
 	if File_fermata_v1_cluster_service_proto != nil {
 		return
 	}
+	file_fermata_v1_forecast_proto_init()
 	file_fermata_v1_cluster_service_proto_msgTypes[23].OneofWrappers = []any{}
 	file_fermata_v1_cluster_service_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}

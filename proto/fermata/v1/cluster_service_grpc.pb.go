@@ -24,6 +24,7 @@ const (
 	ClusterService_ListQueues_FullMethodName              = "/fermata.v1.ClusterService/ListQueues"
 	ClusterService_ListNamespaces_FullMethodName          = "/fermata.v1.ClusterService/ListNamespaces"
 	ClusterService_ListWorkers_FullMethodName             = "/fermata.v1.ClusterService/ListWorkers"
+	ClusterService_ForecastLoad_FullMethodName            = "/fermata.v1.ClusterService/ForecastLoad"
 	ClusterService_CheckShard_FullMethodName              = "/fermata.v1.ClusterService/CheckShard"
 	ClusterService_ListAuditRecords_FullMethodName        = "/fermata.v1.ClusterService/ListAuditRecords"
 	ClusterService_ReadAuditRecords_FullMethodName        = "/fermata.v1.ClusterService/ReadAuditRecords"
@@ -50,6 +51,9 @@ type ClusterServiceClient interface {
 	ListNamespaces(ctx context.Context, in *ListNamespacesRequest, opts ...grpc.CallOption) (*ListNamespacesResponse, error)
 	// Lists the connected workers.
 	ListWorkers(ctx context.Context, in *ListWorkersRequest, opts ...grpc.CallOption) (*ListWorkersResponse, error)
+	// Forecasts how many runs will be due in each bucket of the next hours, by queue, and finds jobs with the
+	// same scheduled time. The response may be some seconds old, and with very many jobs some minutes.
+	ForecastLoad(ctx context.Context, in *ForecastLoadRequest, opts ...grpc.CallOption) (*ForecastLoadResponse, error)
 	// Checks the stored data of a shard while the cluster works, and repairs what can be repaired
 	// without loss. It reads the whole shard.
 	CheckShard(ctx context.Context, in *CheckShardRequest, opts ...grpc.CallOption) (*CheckShardResponse, error)
@@ -119,6 +123,16 @@ func (c *clusterServiceClient) ListWorkers(ctx context.Context, in *ListWorkersR
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListWorkersResponse)
 	err := c.cc.Invoke(ctx, ClusterService_ListWorkers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ForecastLoad(ctx context.Context, in *ForecastLoadRequest, opts ...grpc.CallOption) (*ForecastLoadResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ForecastLoadResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ForecastLoad_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -203,6 +217,9 @@ type ClusterServiceServer interface {
 	ListNamespaces(context.Context, *ListNamespacesRequest) (*ListNamespacesResponse, error)
 	// Lists the connected workers.
 	ListWorkers(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error)
+	// Forecasts how many runs will be due in each bucket of the next hours, by queue, and finds jobs with the
+	// same scheduled time. The response may be some seconds old, and with very many jobs some minutes.
+	ForecastLoad(context.Context, *ForecastLoadRequest) (*ForecastLoadResponse, error)
 	// Checks the stored data of a shard while the cluster works, and repairs what can be repaired
 	// without loss. It reads the whole shard.
 	CheckShard(context.Context, *CheckShardRequest) (*CheckShardResponse, error)
@@ -242,6 +259,9 @@ func (UnimplementedClusterServiceServer) ListNamespaces(context.Context, *ListNa
 }
 func (UnimplementedClusterServiceServer) ListWorkers(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListWorkers not implemented")
+}
+func (UnimplementedClusterServiceServer) ForecastLoad(context.Context, *ForecastLoadRequest) (*ForecastLoadResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForecastLoad not implemented")
 }
 func (UnimplementedClusterServiceServer) CheckShard(context.Context, *CheckShardRequest) (*CheckShardResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckShard not implemented")
@@ -368,6 +388,24 @@ func _ClusterService_ListWorkers_Handler(srv interface{}, ctx context.Context, d
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServiceServer).ListWorkers(ctx, req.(*ListWorkersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ForecastLoad_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForecastLoadRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ForecastLoad(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ForecastLoad_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ForecastLoad(ctx, req.(*ForecastLoadRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -506,6 +544,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListWorkers",
 			Handler:    _ClusterService_ListWorkers_Handler,
+		},
+		{
+			MethodName: "ForecastLoad",
+			Handler:    _ClusterService_ForecastLoad_Handler,
 		},
 		{
 			MethodName: "CheckShard",

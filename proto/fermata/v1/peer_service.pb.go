@@ -859,12 +859,238 @@ func (x *DescribeNodeResponse) GetQueues() []*Queue {
 	return nil
 }
 
+type ForecastShardsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Begin of the first bucket, in milliseconds since 1970.
+	StartMs int64 `protobuf:"varint,1,opt,name=start_ms,json=startMs,proto3" json:"start_ms,omitempty"`
+	// Length of a bucket in minutes: 1 to 60.
+	ResolutionMinutes int32 `protobuf:"varint,2,opt,name=resolution_minutes,json=resolutionMinutes,proto3" json:"resolution_minutes,omitempty"`
+	// Number of buckets: 1 to 1440.
+	Buckets int32 `protobuf:"varint,3,opt,name=buckets,proto3" json:"buckets,omitempty"`
+	// Namespace of the queues. Empty: all.
+	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of a queue. Empty: all.
+	Queue string `protobuf:"bytes,5,opt,name=queue,proto3" json:"queue,omitempty"`
+	// How many jobs of this node with the same scheduled time are a herd.
+	HerdJobs      int64 `protobuf:"varint,6,opt,name=herd_jobs,json=herdJobs,proto3" json:"herd_jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastShardsRequest) Reset() {
+	*x = ForecastShardsRequest{}
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastShardsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastShardsRequest) ProtoMessage() {}
+
+func (x *ForecastShardsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastShardsRequest.ProtoReflect.Descriptor instead.
+func (*ForecastShardsRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ForecastShardsRequest) GetStartMs() int64 {
+	if x != nil {
+		return x.StartMs
+	}
+	return 0
+}
+
+func (x *ForecastShardsRequest) GetResolutionMinutes() int32 {
+	if x != nil {
+		return x.ResolutionMinutes
+	}
+	return 0
+}
+
+func (x *ForecastShardsRequest) GetBuckets() int32 {
+	if x != nil {
+		return x.Buckets
+	}
+	return 0
+}
+
+func (x *ForecastShardsRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ForecastShardsRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ForecastShardsRequest) GetHerdJobs() int64 {
+	if x != nil {
+		return x.HerdJobs
+	}
+	return 0
+}
+
+type ForecastShardsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Shards that are counted.
+	Shards []*ForecastShard `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"`
+	// Queues with runs: the 1,000 with the most.
+	Queues []*QueueLoad `protobuf:"bytes,2,rep,name=queues,proto3" json:"queues,omitempty"`
+	// Number of further queues with runs.
+	OmittedQueues int32 `protobuf:"varint,3,opt,name=omitted_queues,json=omittedQueues,proto3" json:"omitted_queues,omitempty"`
+	// Herds of these shards: at most 1,000.
+	Herds         []*LoadHerd `protobuf:"bytes,4,rep,name=herds,proto3" json:"herds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastShardsResponse) Reset() {
+	*x = ForecastShardsResponse{}
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastShardsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastShardsResponse) ProtoMessage() {}
+
+func (x *ForecastShardsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastShardsResponse.ProtoReflect.Descriptor instead.
+func (*ForecastShardsResponse) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ForecastShardsResponse) GetShards() []*ForecastShard {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
+func (x *ForecastShardsResponse) GetQueues() []*QueueLoad {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
+func (x *ForecastShardsResponse) GetOmittedQueues() int32 {
+	if x != nil {
+		return x.OmittedQueues
+	}
+	return 0
+}
+
+func (x *ForecastShardsResponse) GetHerds() []*LoadHerd {
+	if x != nil {
+		return x.Herds
+	}
+	return nil
+}
+
+// ForecastShard is a shard that is counted in a forecast.
+type ForecastShard struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of the shard.
+	Shard int32 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	// When its due index was read, in milliseconds since 1970.
+	PlannedMs int64 `protobuf:"varint,2,opt,name=planned_ms,json=plannedMs,proto3" json:"planned_ms,omitempty"`
+	// When its definitions were read, in milliseconds since 1970.
+	DefinitionsMs int64 `protobuf:"varint,3,opt,name=definitions_ms,json=definitionsMs,proto3" json:"definitions_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastShard) Reset() {
+	*x = ForecastShard{}
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastShard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastShard) ProtoMessage() {}
+
+func (x *ForecastShard) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastShard.ProtoReflect.Descriptor instead.
+func (*ForecastShard) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ForecastShard) GetShard() int32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *ForecastShard) GetPlannedMs() int64 {
+	if x != nil {
+		return x.PlannedMs
+	}
+	return 0
+}
+
+func (x *ForecastShard) GetDefinitionsMs() int64 {
+	if x != nil {
+		return x.DefinitionsMs
+	}
+	return 0
+}
+
 var File_fermata_v1_peer_service_proto protoreflect.FileDescriptor
 
 const file_fermata_v1_peer_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1dfermata/v1/peer_service.proto\x12\n" +
-	"fermata.v1\x1a fermata/v1/cluster_service.proto\x1a\x1egoogle/protobuf/duration.proto\"\xa5\x02\n" +
+	"fermata.v1\x1a fermata/v1/cluster_service.proto\x1a\x19fermata/v1/forecast.proto\x1a\x1egoogle/protobuf/duration.proto\"\xa5\x02\n" +
 	"\vLinkRequest\x12-\n" +
 	"\x05hello\x18\x01 \x01(\v2\x15.fermata.v1.LinkHelloH\x00R\x05hello\x12,\n" +
 	"\x06demand\x18\x02 \x01(\v2\x12.fermata.v1.DemandH\x00R\x06demand\x12)\n" +
@@ -915,10 +1141,28 @@ const file_fermata_v1_peer_service_proto_rawDesc = "" +
 	"\x14DescribeNodeResponse\x12$\n" +
 	"\x04node\x18\x01 \x01(\v2\x10.fermata.v1.NodeR\x04node\x12,\n" +
 	"\aworkers\x18\x02 \x03(\v2\x12.fermata.v1.WorkerR\aworkers\x12)\n" +
-	"\x06queues\x18A \x03(\v2\x11.fermata.v1.QueueR\x06queues2\x9f\x01\n" +
+	"\x06queues\x18A \x03(\v2\x11.fermata.v1.QueueR\x06queues\"\xcc\x01\n" +
+	"\x15ForecastShardsRequest\x12\x19\n" +
+	"\bstart_ms\x18\x01 \x01(\x03R\astartMs\x12-\n" +
+	"\x12resolution_minutes\x18\x02 \x01(\x05R\x11resolutionMinutes\x12\x18\n" +
+	"\abuckets\x18\x03 \x01(\x05R\abuckets\x12\x1c\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x14\n" +
+	"\x05queue\x18\x05 \x01(\tR\x05queue\x12\x1b\n" +
+	"\therd_jobs\x18\x06 \x01(\x03R\bherdJobs\"\xcd\x01\n" +
+	"\x16ForecastShardsResponse\x121\n" +
+	"\x06shards\x18\x01 \x03(\v2\x19.fermata.v1.ForecastShardR\x06shards\x12-\n" +
+	"\x06queues\x18\x02 \x03(\v2\x15.fermata.v1.QueueLoadR\x06queues\x12%\n" +
+	"\x0eomitted_queues\x18\x03 \x01(\x05R\romittedQueues\x12*\n" +
+	"\x05herds\x18\x04 \x03(\v2\x14.fermata.v1.LoadHerdR\x05herds\"k\n" +
+	"\rForecastShard\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\x05R\x05shard\x12\x1d\n" +
+	"\n" +
+	"planned_ms\x18\x02 \x01(\x03R\tplannedMs\x12%\n" +
+	"\x0edefinitions_ms\x18\x03 \x01(\x03R\rdefinitionsMs2\xf8\x01\n" +
 	"\vPeerService\x12=\n" +
 	"\x04Link\x12\x17.fermata.v1.LinkRequest\x1a\x18.fermata.v1.LinkResponse(\x010\x01\x12Q\n" +
-	"\fDescribeNode\x12\x1f.fermata.v1.DescribeNodeRequest\x1a .fermata.v1.DescribeNodeResponseB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
+	"\fDescribeNode\x12\x1f.fermata.v1.DescribeNodeRequest\x1a .fermata.v1.DescribeNodeResponse\x12W\n" +
+	"\x0eForecastShards\x12!.fermata.v1.ForecastShardsRequest\x1a\".fermata.v1.ForecastShardsResponseB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
 
 var (
 	file_fermata_v1_peer_service_proto_rawDescOnce sync.Once
@@ -932,24 +1176,29 @@ func file_fermata_v1_peer_service_proto_rawDescGZIP() []byte {
 	return file_fermata_v1_peer_service_proto_rawDescData
 }
 
-var file_fermata_v1_peer_service_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_fermata_v1_peer_service_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_fermata_v1_peer_service_proto_goTypes = []any{
-	(*LinkRequest)(nil),          // 0: fermata.v1.LinkRequest
-	(*LinkResponse)(nil),         // 1: fermata.v1.LinkResponse
-	(*LinkHello)(nil),            // 2: fermata.v1.LinkHello
-	(*Demand)(nil),               // 3: fermata.v1.Demand
-	(*QueueDemand)(nil),          // 4: fermata.v1.QueueDemand
-	(*Nudge)(nil),                // 5: fermata.v1.Nudge
-	(*Permit)(nil),               // 6: fermata.v1.Permit
-	(*PermitResult)(nil),         // 7: fermata.v1.PermitResult
-	(*HandOver)(nil),             // 8: fermata.v1.HandOver
-	(*CancelAttempt)(nil),        // 9: fermata.v1.CancelAttempt
-	(*DescribeNodeRequest)(nil),  // 10: fermata.v1.DescribeNodeRequest
-	(*DescribeNodeResponse)(nil), // 11: fermata.v1.DescribeNodeResponse
-	(*durationpb.Duration)(nil),  // 12: google.protobuf.Duration
-	(*Node)(nil),                 // 13: fermata.v1.Node
-	(*Worker)(nil),               // 14: fermata.v1.Worker
-	(*Queue)(nil),                // 15: fermata.v1.Queue
+	(*LinkRequest)(nil),            // 0: fermata.v1.LinkRequest
+	(*LinkResponse)(nil),           // 1: fermata.v1.LinkResponse
+	(*LinkHello)(nil),              // 2: fermata.v1.LinkHello
+	(*Demand)(nil),                 // 3: fermata.v1.Demand
+	(*QueueDemand)(nil),            // 4: fermata.v1.QueueDemand
+	(*Nudge)(nil),                  // 5: fermata.v1.Nudge
+	(*Permit)(nil),                 // 6: fermata.v1.Permit
+	(*PermitResult)(nil),           // 7: fermata.v1.PermitResult
+	(*HandOver)(nil),               // 8: fermata.v1.HandOver
+	(*CancelAttempt)(nil),          // 9: fermata.v1.CancelAttempt
+	(*DescribeNodeRequest)(nil),    // 10: fermata.v1.DescribeNodeRequest
+	(*DescribeNodeResponse)(nil),   // 11: fermata.v1.DescribeNodeResponse
+	(*ForecastShardsRequest)(nil),  // 12: fermata.v1.ForecastShardsRequest
+	(*ForecastShardsResponse)(nil), // 13: fermata.v1.ForecastShardsResponse
+	(*ForecastShard)(nil),          // 14: fermata.v1.ForecastShard
+	(*durationpb.Duration)(nil),    // 15: google.protobuf.Duration
+	(*Node)(nil),                   // 16: fermata.v1.Node
+	(*Worker)(nil),                 // 17: fermata.v1.Worker
+	(*Queue)(nil),                  // 18: fermata.v1.Queue
+	(*QueueLoad)(nil),              // 19: fermata.v1.QueueLoad
+	(*LoadHerd)(nil),               // 20: fermata.v1.LoadHerd
 }
 var file_fermata_v1_peer_service_proto_depIdxs = []int32{
 	2,  // 0: fermata.v1.LinkRequest.hello:type_name -> fermata.v1.LinkHello
@@ -960,19 +1209,24 @@ var file_fermata_v1_peer_service_proto_depIdxs = []int32{
 	6,  // 5: fermata.v1.LinkResponse.permit:type_name -> fermata.v1.Permit
 	8,  // 6: fermata.v1.LinkResponse.hand_over:type_name -> fermata.v1.HandOver
 	4,  // 7: fermata.v1.Demand.queues:type_name -> fermata.v1.QueueDemand
-	12, // 8: fermata.v1.Permit.valid_for:type_name -> google.protobuf.Duration
-	13, // 9: fermata.v1.DescribeNodeResponse.node:type_name -> fermata.v1.Node
-	14, // 10: fermata.v1.DescribeNodeResponse.workers:type_name -> fermata.v1.Worker
-	15, // 11: fermata.v1.DescribeNodeResponse.queues:type_name -> fermata.v1.Queue
-	0,  // 12: fermata.v1.PeerService.Link:input_type -> fermata.v1.LinkRequest
-	10, // 13: fermata.v1.PeerService.DescribeNode:input_type -> fermata.v1.DescribeNodeRequest
-	1,  // 14: fermata.v1.PeerService.Link:output_type -> fermata.v1.LinkResponse
-	11, // 15: fermata.v1.PeerService.DescribeNode:output_type -> fermata.v1.DescribeNodeResponse
-	14, // [14:16] is the sub-list for method output_type
-	12, // [12:14] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	15, // 8: fermata.v1.Permit.valid_for:type_name -> google.protobuf.Duration
+	16, // 9: fermata.v1.DescribeNodeResponse.node:type_name -> fermata.v1.Node
+	17, // 10: fermata.v1.DescribeNodeResponse.workers:type_name -> fermata.v1.Worker
+	18, // 11: fermata.v1.DescribeNodeResponse.queues:type_name -> fermata.v1.Queue
+	14, // 12: fermata.v1.ForecastShardsResponse.shards:type_name -> fermata.v1.ForecastShard
+	19, // 13: fermata.v1.ForecastShardsResponse.queues:type_name -> fermata.v1.QueueLoad
+	20, // 14: fermata.v1.ForecastShardsResponse.herds:type_name -> fermata.v1.LoadHerd
+	0,  // 15: fermata.v1.PeerService.Link:input_type -> fermata.v1.LinkRequest
+	10, // 16: fermata.v1.PeerService.DescribeNode:input_type -> fermata.v1.DescribeNodeRequest
+	12, // 17: fermata.v1.PeerService.ForecastShards:input_type -> fermata.v1.ForecastShardsRequest
+	1,  // 18: fermata.v1.PeerService.Link:output_type -> fermata.v1.LinkResponse
+	11, // 19: fermata.v1.PeerService.DescribeNode:output_type -> fermata.v1.DescribeNodeResponse
+	13, // 20: fermata.v1.PeerService.ForecastShards:output_type -> fermata.v1.ForecastShardsResponse
+	18, // [18:21] is the sub-list for method output_type
+	15, // [15:18] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_peer_service_proto_init() }
@@ -981,6 +1235,7 @@ func file_fermata_v1_peer_service_proto_init() {
 		return
 	}
 	file_fermata_v1_cluster_service_proto_init()
+	file_fermata_v1_forecast_proto_init()
 	file_fermata_v1_peer_service_proto_msgTypes[0].OneofWrappers = []any{
 		(*LinkRequest_Hello)(nil),
 		(*LinkRequest_Demand)(nil),
@@ -998,7 +1253,7 @@ func file_fermata_v1_peer_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_peer_service_proto_rawDesc), len(file_fermata_v1_peer_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

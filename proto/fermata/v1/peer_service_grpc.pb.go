@@ -19,8 +19,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PeerService_Link_FullMethodName         = "/fermata.v1.PeerService/Link"
-	PeerService_DescribeNode_FullMethodName = "/fermata.v1.PeerService/DescribeNode"
+	PeerService_Link_FullMethodName           = "/fermata.v1.PeerService/Link"
+	PeerService_DescribeNode_FullMethodName   = "/fermata.v1.PeerService/DescribeNode"
+	PeerService_ForecastShards_FullMethodName = "/fermata.v1.PeerService/ForecastShards"
 )
 
 // PeerServiceClient is the client API for PeerService service.
@@ -35,6 +36,8 @@ type PeerServiceClient interface {
 	Link(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[LinkRequest, LinkResponse], error)
 	// Returns what this node knows about itself, for ClusterService.
 	DescribeNode(ctx context.Context, in *DescribeNodeRequest, opts ...grpc.CallOption) (*DescribeNodeResponse, error)
+	// Returns the forecast of the shards that this node holds, for ClusterService.
+	ForecastShards(ctx context.Context, in *ForecastShardsRequest, opts ...grpc.CallOption) (*ForecastShardsResponse, error)
 }
 
 type peerServiceClient struct {
@@ -68,6 +71,16 @@ func (c *peerServiceClient) DescribeNode(ctx context.Context, in *DescribeNodeRe
 	return out, nil
 }
 
+func (c *peerServiceClient) ForecastShards(ctx context.Context, in *ForecastShardsRequest, opts ...grpc.CallOption) (*ForecastShardsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ForecastShardsResponse)
+	err := c.cc.Invoke(ctx, PeerService_ForecastShards_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PeerServiceServer is the server API for PeerService service.
 // All implementations must embed UnimplementedPeerServiceServer
 // for forward compatibility.
@@ -80,6 +93,8 @@ type PeerServiceServer interface {
 	Link(grpc.BidiStreamingServer[LinkRequest, LinkResponse]) error
 	// Returns what this node knows about itself, for ClusterService.
 	DescribeNode(context.Context, *DescribeNodeRequest) (*DescribeNodeResponse, error)
+	// Returns the forecast of the shards that this node holds, for ClusterService.
+	ForecastShards(context.Context, *ForecastShardsRequest) (*ForecastShardsResponse, error)
 	mustEmbedUnimplementedPeerServiceServer()
 }
 
@@ -95,6 +110,9 @@ func (UnimplementedPeerServiceServer) Link(grpc.BidiStreamingServer[LinkRequest,
 }
 func (UnimplementedPeerServiceServer) DescribeNode(context.Context, *DescribeNodeRequest) (*DescribeNodeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DescribeNode not implemented")
+}
+func (UnimplementedPeerServiceServer) ForecastShards(context.Context, *ForecastShardsRequest) (*ForecastShardsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForecastShards not implemented")
 }
 func (UnimplementedPeerServiceServer) mustEmbedUnimplementedPeerServiceServer() {}
 func (UnimplementedPeerServiceServer) testEmbeddedByValue()                     {}
@@ -142,6 +160,24 @@ func _PeerService_DescribeNode_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PeerService_ForecastShards_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForecastShardsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServiceServer).ForecastShards(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PeerService_ForecastShards_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServiceServer).ForecastShards(ctx, req.(*ForecastShardsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PeerService_ServiceDesc is the grpc.ServiceDesc for PeerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -152,6 +188,10 @@ var PeerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DescribeNode",
 			Handler:    _PeerService_DescribeNode_Handler,
+		},
+		{
+			MethodName: "ForecastShards",
+			Handler:    _PeerService_ForecastShards_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
