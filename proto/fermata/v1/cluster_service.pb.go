@@ -2510,7 +2510,7 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"FAULT_RUNS\x10\n" +
 	"\x12\x13\n" +
 	"\x0fFAULT_OBJECTIVE\x10\v\x12\x13\n" +
-	"\x0fFAULT_OVERSIZED\x10\f2\xa8\v\n" +
+	"\x0fFAULT_OVERSIZED\x10\f2\xb4\v\n" +
 	"\x0eClusterService\x12[\n" +
 	"\tListNodes\x12\x1c.fermata.v1.ListNodesRequest\x1a\x1d.fermata.v1.ListNodesResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/nodes\x12_\n" +
 	"\n" +
@@ -2520,8 +2520,8 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"ListQueues\x12\x1d.fermata.v1.ListQueuesRequest\x1a\x1e.fermata.v1.ListQueuesResponse\"6\x82\xd3\xe4\x93\x020Z\"\x12 /v1/{parent=namespaces/*}/queues\x12\n" +
 	"/v1/queues\x12o\n" +
 	"\x0eListNamespaces\x12!.fermata.v1.ListNamespacesRequest\x1a\".fermata.v1.ListNamespacesResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/namespaces\x12c\n" +
-	"\vListWorkers\x12\x1e.fermata.v1.ListWorkersRequest\x1a\x1f.fermata.v1.ListWorkersResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/workers\x12\x81\x01\n" +
-	"\fForecastLoad\x12\x1f.fermata.v1.ForecastLoadRequest\x1a .fermata.v1.ForecastLoadResponse\".\x82\xd3\xe4\x93\x02(\x12&/v1/{parent=namespaces/*}/loadForecast\x12p\n" +
+	"\vListWorkers\x12\x1e.fermata.v1.ListWorkersRequest\x1a\x1f.fermata.v1.ListWorkersResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/workers\x12\x8d\x01\n" +
+	"\fForecastLoad\x12\x1f.fermata.v1.ForecastLoadRequest\x1a .fermata.v1.ForecastLoadResponse\":\x82\xd3\xe4\x93\x024Z$\x12\"/v1/{parent=namespaces/*}/forecast\x12\f/v1/forecast\x12p\n" +
 	"\n" +
 	"CheckShard\x12\x1d.fermata.v1.CheckShardRequest\x1a\x1e.fermata.v1.CheckShardResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/shards/{shard}:check\x12w\n" +
 	"\x10ListAuditRecords\x12#.fermata.v1.ListAuditRecordsRequest\x1a$.fermata.v1.ListAuditRecordsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/auditRecords\x12}\n" +
