@@ -88,12 +88,16 @@ unit: ## run all tests without the race detector: faster, cached
 	go test -timeout $(TIMEOUT) ./...
 
 .PHONY: verify
-verify: fmt-check tidy-check lint proto-check licences-check commits-check files-check ## run all checks except tests
+verify: fmt-check tidy-check lint windows-check proto-check licences-check commits-check files-check ## run all checks except tests
 
 .PHONY: lint
 lint: fmt-check ## run gofmt, go vet and staticcheck
 	go vet ./...
 	$(TOOL) staticcheck ./...
+
+.PHONY: windows-check
+windows-check: ## clients, workers and the command line compile for Windows; nodes are for Linux and macOS
+	GOOS=windows CGO_ENABLED=0 go build ./client ./worker/... ./cmd/fermata ./cmd/worker
 
 .PHONY: fmt-check
 fmt-check:
