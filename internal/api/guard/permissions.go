@@ -36,8 +36,8 @@ type methodPermission struct {
 // methodPermissions has a row for each method that a server may register. NewServer refuses
 // one without a row, so that nothing is reachable that nobody has thought about.
 //
-// Batches name one namespace in parent; the handlers refuse items of another one. What holds
-// for roles that are limited to queues is in role_scope.go.
+// Batches name one namespace in parent; the handlers refuse items of another one. The queue rules are explained in
+// role_scope.go; package rpc applies checkedQueues in its queue_scope.go.
 var methodPermissions = map[string]methodPermission{
 	fermatav1.JobService_GetJob_FullMethodName:           {permission: authz.ReadJobs, namespaceOf: namespaceOfJob((*fermatav1.GetJobRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_ListJobs_FullMethodName:         {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, spansNamespaces: true, queueRule: checkedQueues},

@@ -20,8 +20,8 @@ const (
 	allQueues
 	// namedQueues: the request names queues, which the role has to cover.
 	namedQueues
-	// checkedQueues: the handler finds out which queues are concerned, by [scope],
-	// and leaves out of its answer what is of others.
+	// checkedQueues: the method needs the permission for any queue of the namespace. Package rpc (queue_scope.go)
+	// then checks the queue of each job by [RoleScope], and omits jobs of other queues from its answer.
 	checkedQueues
 )
 

@@ -16,12 +16,11 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// queueScopedJobs keeps callers whose roles are limited to queues to the jobs of these. To such
-// a caller a job of another queue is one that is not there. The queue of a job is that of
-// its definition. Every method of [Jobs] is here, so that a new one has to be decided on.
+// queueScopedJobs limits callers whose roles name queues to the jobs of these queues. To such a caller a job of
+// another queue does not exist. The queue of a job is that of its definition. Every method of [Jobs] is here, so that a new one has to be decided on.
 //
-// A job may move to another queue between the look here and the call. So what carries the
-// calls out has to ask [ReachableQueues] where it reads a job and where it stores a change.
+// A job may move to another queue between this check and the call. So the code that carries out the calls asks
+// [guard.ReachableQueues] where it reads a job and where it stores a change.
 type queueScopedJobs struct{ inner Jobs }
 
 // checkVisible denies access to a job of another queue.
@@ -383,7 +382,7 @@ func checkDesiredJob(
 	return nil
 }
 
-// Backups and Restore are for roles of all queues, see demands.
+// ExportJobs and Restore need a role for all queues: see allQueues in guard's table of permissions.
 
 func (j queueScopedJobs) ExportJobs(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error) {
 	return j.inner.ExportJobs(ctx, f, pageSize, token)

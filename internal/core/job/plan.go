@@ -42,14 +42,15 @@ type plannedRun struct {
 
 // planNext plans the scheduled run that follows s at now.
 //
-// While the job is paused, now is when that began. A hint in force sets the due
-// time. Otherwise, after f failed runs of an
-// interval job, it is now plus base * multiplier^min(f, max_exponent), capped and
-// jittered, and the run takes the last nominal time up to then, so that
-// Nominal <= Due holds. Cron jobs are exempt: they keep their slots, and a
-// worker's hint only skips those that come too early. Otherwise it is the first
-// nominal time after both now and the last one that ran, unless overlap and
-// misfire policy want one that has passed (see planMissed).
+// For a paused job, now is the start of the pause. The due time is, in this order:
+//
+//  1. that of a hint in force;
+//  2. after f failed runs of an interval job, now + base * multiplier^min(f, max_exponent), capped and jittered. The
+//     run takes the last nominal time up to then, so that Nominal <= Due holds;
+//  3. the first nominal time after both now and the last one that ran, unless overlap and misfire policy want one that
+//     has passed (see planMissed).
+//
+// Cron jobs are exempt from (2): they keep their nominal times. A hint of a worker only skips those that come too early.
 func (c *Compiled) planNext(s *State, now int64, p planInput) plannedRun {
 	if c.Schedule.Kind == schedule.KindOnce {
 		if s.LastNominal != 0 {

@@ -64,7 +64,9 @@ func (d *Dispatcher) returnUnsent(s *Session, unsent []job.WorkerMessage, fx *pe
 	}
 }
 
-// orphanAttempt handles an attempt whose stream was cut.
+// orphanAttempt handles an attempt whose stream was cut. A started attempt is renewed once more, so that its lease
+// lasts for the rest of the session. Whether the worker received an attempt that has not started is unknown: the worker
+// reports it, or the lease ends uncounted.
 func (d *Dispatcher) orphanAttempt(a *attempt, fx *pendingEffects) {
 	switch {
 	case a.over:
@@ -77,8 +79,6 @@ func (d *Dispatcher) orphanAttempt(a *attempt, fx *pendingEffects) {
 	default:
 		a.renewAt = time.Time{}
 	}
-	// Whether the worker received an attempt that has not started is unknown: the worker reports it, or the
-	// lease ends uncounted.
 	a.cancelled = false
 	if a.pendingEvent == nil {
 		// Its worker may continue it elsewhere, and end it there. The node that has it then is notified.

@@ -86,8 +86,8 @@ type Options struct {
 	// 1000 to 10,000,000. 0: none are recorded.
 	KeepEvents int
 
-	// OnLanesDueEarlier is called with lanes that a repair of the index has made due earlier, and with
-	// the lock value of the shard's holder. It must not block; nil: not called.
+	// OnLanesDueEarlier is called with lanes that repairs of the index, or the deletion of ended records, have made
+	// due earlier, and with the lock value of the shard's holder. It must not block; nil: not called.
 	OnLanesDueEarlier func(shard int, heads []job.LaneHead, holder string)
 
 	// Logger defaults to one that discards; Registerer nil registers nothing.
