@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -154,14 +155,16 @@ func (s *eventSource) check(n int) error {
 }
 
 // TestEventStreamSurvivesGatewayAndNodeCrash: a client reads server-sent events while the gateway, and then the node
-// that the gateway has its stream from, are killed. It receives every event once, and those of each run in order.
+// that the gateway has its stream from, are killed. It receives every event once, and those of each run in order. Only
+// starts that the killed node had not stored yet are missing (docs/events.md).
 func TestEventStreamSurvivesGatewayAndNodeCrash(t *testing.T) {
 	runBesideOthers(t)
 	c := newCluster(t, newRedis(t).URL(), "--events-keep", "100000")
 	a := c.startNode("a")
 	b := c.startNode("b")
 	c.awaitSettled()
-	c.startWorker("w1", 20, a.grpc, b.grpc)
+	const slots = 20
+	c.startWorker("w1", slots, a.grpc, b.grpc)
 	first := c.startGateway("1", freeAddress(t), a, b)
 	second := c.startGateway("2", freeAddress(t), b, a)
 
@@ -199,10 +202,19 @@ func TestEventStreamSurvivesGatewayAndNodeCrash(t *testing.T) {
 		}
 		seen[id] = true
 	}
+	unstarted := 0
 	for run, kinds := range source.order {
-		if kinds[0] != "run.started" || kinds[len(kinds)-1] != "run.succeeded" {
+		if !slices.Contains(kinds, "run.started") {
+			unstarted++ // its start waited at the node that was killed
+		} else if kinds[0] != "run.started" {
 			t.Errorf("%s: %v", run, kinds)
 		}
+		if kinds[len(kinds)-1] != "run.succeeded" {
+			t.Errorf("%s: %v", run, kinds)
+		}
+	}
+	if unstarted > slots {
+		t.Errorf("%d runs have no start, more than the killed node could have had at once", unstarted)
 	}
 }
 
