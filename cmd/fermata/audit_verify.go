@@ -15,6 +15,7 @@ import (
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
@@ -162,7 +163,7 @@ func (v *chainVerification) printSummary() error {
 	if c.Records > 0 && c.Last.Seq > 0 {
 		text := fmt.Sprintf("%d records: sequences %d to %d, %s to %s, last hash %x", c.Records, c.First.Seq,
 			c.Last.Seq,
-			timeText(c.First.AtMS), timeText(c.Last.AtMS), c.Last.Hash)
+			timeText(int64(c.First.AtMS)), timeText(int64(c.Last.AtMS)), c.Last.Hash)
 		if c.Unchained > 0 {
 			text += fmt.Sprintf("; %d records are not part of the chain", c.Unchained)
 		}
@@ -187,7 +188,7 @@ func timeText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC
 // auditRecordOf returns a record in its hashed form. Its time is that of its id.
 func auditRecordOf(r *client.AuditRecord) job.TrailRecord {
 	return job.TrailRecord{
-		ID: r.GetId(), AtMS: r.GetTime().AsTime().UnixMilli(), Identity: r.GetIdentity(), Peer: r.GetPeer(),
+		ID: r.GetId(), AtMS: unixtime.MilliOf(r.GetTime().AsTime()), Identity: r.GetIdentity(), Peer: r.GetPeer(),
 		Node:   r.GetNode(),
 		Method: r.GetMethod(), Resource: r.GetResource(), Names: r.GetNames(), Fields: r.GetChangedFields(),
 		RequestID: r.GetRequestId(),

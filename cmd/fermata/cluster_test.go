@@ -15,6 +15,7 @@ import (
 	"github.com/fermata-io/fermata/internal/api/rpc"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/engine/audittrail"
 	"github.com/fermata-io/fermata/internal/engine/events"
 	"github.com/fermata-io/fermata/internal/engine/ledger"
@@ -63,7 +64,7 @@ func startCluster(t *testing.T, change ...func(*registry.Options)) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.redis.Close() })
-	c.store, err = redisstore.Open(t.Context(), redisstore.Options{Client: c.redis, Shards: 4, AllowUnsafe: true, Virtual: c.clock.Load, KeepEvents: 1000})
+	c.store, err = redisstore.Open(t.Context(), redisstore.Options{Client: c.redis, Shards: 4, AllowUnsafe: true, Virtual: func() unixtime.Milli { return unixtime.Milli(c.clock.Load()) }, KeepEvents: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func (c *cluster) attempt(id string, outcome job.Outcome, text string) {
 	if err != nil || records[0] == nil {
 		c.t.Fatalf("job %s: %v %v", id, records, err)
 	}
-	if wait := records[0].State.Due - c.clock.Load(); wait > 0 {
+	if wait := int64(records[0].State.Due - unixtime.Milli(c.clock.Load())); wait > 0 {
 		c.pass(time.Duration(wait) * time.Millisecond)
 	}
 	shard := c.store.ShardOf(key)
@@ -168,7 +169,7 @@ func (c *cluster) attempt(id string, outcome job.Outcome, text string) {
 	started := c.clock.Load()
 	c.pass(1500 * time.Millisecond)
 	result := c.ledger.SubmitAndWait(c.t.Context(), job.Change{Record: key.Record(), Input: job.FinishAttempt{
-		Token: reply.Leased[0].Known.State.Token, Outcome: outcome, Error: text, Output: []byte("status 503"), StartedMS: started, Worker: "w1",
+		Token: reply.Leased[0].Known.State.Token, Outcome: outcome, Error: text, Output: []byte("status 503"), StartedMS: unixtime.Milli(started), Worker: "w1",
 	}})[0]
 	if result.Err != nil || result.Answer != job.Applied {
 		c.t.Fatalf("settle %s: %+v", id, result)

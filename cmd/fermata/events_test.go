@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // hooks are webhooks that are not there.
@@ -50,8 +51,8 @@ func TestEvents(t *testing.T) {
 	text += c.script("events", "events --kind run.dead,job.paused --job nightly", "events --label team=dev", "events --since 1s -A --kind run.*",
 		"events --kind run.dade", "events -o yaml", "events --resume nonsense")
 	c.hooks.letters = []job.UndeliveredEvent{{
-		Webhook: "ops", Attempts: 12, AtMS: epoch.UnixMilli(), Reason: "status 503",
-		Event: job.Event{Shard: 3, Place: job.Place{MS: epoch.UnixMilli(), Seq: 7}, Kind: job.KindRunDead, Key: job.Key{Namespace: "default", ID: "nightly"}},
+		Webhook: "ops", Attempts: 12, AtMS: unixtime.MilliOf(epoch), Reason: "status 503",
+		Event: job.Event{Shard: 3, Place: job.Place{MS: unixtime.MilliOf(epoch), Seq: 7}, Kind: job.KindRunDead, Key: job.Key{Namespace: "default", ID: "nightly"}},
 	}}
 	text += c.script("webhooks list", "webhooks undelivered", "webhooks redeliver ops --event 3-1772366400000-7", "webhooks redeliver ops --event 3-1772366400000-8",
 		"webhooks redeliver ops", "webhooks redeliver ops --drop-refused", "webhooks redeliver other")

@@ -18,7 +18,7 @@ func (v view) ForecastLoad(ctx context.Context, q core.Query, covers func(queue 
 	}
 	f, err := forecast.New(forecast.Options{
 		Store: v.store, Shards: len(held), Held: func() []int { return held },
-		Now: func() time.Time { return time.UnixMilli(q.NowMS) },
+		Now: func() time.Time { return q.NowMS.Time() },
 	})
 	if err != nil {
 		return core.Gathered{}, err

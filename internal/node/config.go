@@ -17,6 +17,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/engine/audittrail"
 	"github.com/fermata-io/fermata/internal/engine/dispatch"
 	"github.com/fermata-io/fermata/internal/observe/tracing"
@@ -87,7 +88,7 @@ type Config struct {
 	AllowUnsafeRedis bool
 	// Virtual creates a keyspace whose clock is Now. Only for tests: a keyspace that is not virtual refuses it.
 	Virtual bool
-	Now     func() int64
+	Now     func() unixtime.Milli
 
 	// AccessFile lists callers and their roles: see docs/security/access.md. Empty: every caller may do
 	// anything.

@@ -45,7 +45,7 @@ func (n *Node) JobFacts(ctx context.Context, shard int, q job.QueueKey) job.Fact
 // currentTime is the time of a keyspace with a virtual clock, or this node's.
 func (n *Node) currentTime() time.Time {
 	if n.cfg.Virtual {
-		return time.UnixMilli(n.cfg.Now())
+		return n.cfg.Now().Time()
 	}
 	return time.Now()
 }

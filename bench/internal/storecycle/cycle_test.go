@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/storetest"
@@ -74,7 +75,7 @@ func fill(ctx context.Context, b *testing.B, w *storetest.World, jobs, history i
 		for _, i := range order[from:min(jobs, from+batch)] {
 			d := storetest.Definition(fmt.Sprintf("bench-%018d", i))
 			d.HistoryLimit, d.Payload = history, make([]byte, 200)
-			d.AnchorMS += rand.Int64N(every.Milliseconds())
+			d.AnchorMS += unixtime.Milli(rand.Int64N(every.Milliseconds()))
 			d.Schedule.Every = every
 			records = append(records, w.Record(d))
 		}

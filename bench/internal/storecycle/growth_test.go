@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/storetest"
@@ -76,7 +77,7 @@ func spread(ctx context.Context, b *testing.B, w *storetest.World, active, waiti
 		for _, i := range order[from:min(all, from+batch)] {
 			d := storetest.Definition(fmt.Sprintf("bench-%018d", i))
 			d.HistoryLimit, d.Payload, d.Schedule.Every = 0, make([]byte, 200), every
-			d.AnchorMS += rand.Int64N(every.Milliseconds())
+			d.AnchorMS += unixtime.Milli(rand.Int64N(every.Milliseconds()))
 			if i >= active {
 				d.Schedule.StartAt = time.UnixMilli(storetest.Start).Add(365 * 24 * time.Hour).UTC()
 			}

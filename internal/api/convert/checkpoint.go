@@ -9,6 +9,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -216,12 +217,12 @@ func (r *Reader) keptLetter(field string, p *fermatav1.DeadLetter) job.Checkpoin
 func LastSegment(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
 // Millis reads an instant as Unix milliseconds, 0 where it is unset.
-func (r *Reader) Millis(field string, t *timestamppb.Timestamp) int64 {
+func (r *Reader) Millis(field string, t *timestamppb.Timestamp) unixtime.Milli {
 	at := r.End(field, "", t)
 	if at.IsZero() {
 		return 0
 	}
-	return at.UnixMilli()
+	return unixtime.MilliOf(at)
 }
 
 // uint32Counter reads a number that is stored in 32 bits.

@@ -8,10 +8,11 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-const at = int64(1_800_000_000_000)
+const at = unixtime.Milli(1_800_000_000_000)
 
 // fullCheckpoint has every field set that a checkpoint can have.
 func fullCheckpoint() *job.Checkpoint {

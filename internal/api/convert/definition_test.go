@@ -14,6 +14,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -25,7 +26,7 @@ func duration(t *rapid.T, label string, low, high time.Duration) time.Duration {
 }
 
 func instant(t *rapid.T, label string) time.Time {
-	return time.UnixMilli(rapid.Int64Range(1, job.NeverMS-1).Draw(t, label)).UTC()
+	return time.UnixMilli(rapid.Int64Range(1, int64(job.NeverMS-1)).Draw(t, label)).UTC()
 }
 
 func drawJitter(t *rapid.T) backoff.Jitter {
@@ -292,7 +293,7 @@ func TestOutOfRangeValuesReachValidation(t *testing.T) {
 		p.Handler = "http"
 		var r Reader
 		d := r.Definition(key, p)
-		d.AnchorMS = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+		d.AnchorMS = unixtime.MilliOf(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
 		found := false
 		for _, v := range job.Validate(&d, job.DefaultLimits()) {
 			found = found || v.Field == field

@@ -33,8 +33,8 @@ func TestGivenInstantsAreRoundedToTheirSafeSide(t *testing.T) {
 		"end_time":              {bounded.EndAt, down.Add(time.Hour)},
 		"periods.start_time":    {bounded.Exclude.Periods[0].From, up},
 		"periods.end_time":      {bounded.Exclude.Periods[0].To, up.Add(time.Hour)},
-		"hint.next_run_time":    {time.UnixMilli(hint.AtMS), up},
-		"hint.expire_time":      {time.UnixMilli(hint.UntilMS), up},
+		"hint.next_run_time":    {hint.AtMS.Time(), up},
+		"hint.expire_time":      {hint.UntilMS.Time(), up},
 		"hint.interval, from 0": {time.UnixMilli(hint.IntervalMS), time.UnixMilli(1001)},
 	} {
 		if !c.got.Equal(c.want) {

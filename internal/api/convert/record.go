@@ -6,12 +6,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // RecordToPB writes a job with its state. nowMS, the clock of this node, decides only
 // what has expired.
-func RecordToPB(r job.Record, nowMS int64) *fermatav1.Job {
+func RecordToPB(r job.Record, nowMS unixtime.Milli) *fermatav1.Job {
 	d := r.Definition
 	j := DefinitionToPB(d)
 	if j.PayloadSealed {
@@ -24,7 +25,7 @@ func RecordToPB(r job.Record, nowMS int64) *fermatav1.Job {
 	return j
 }
 
-func statusToPB(d *job.Definition, s job.State, nowMS int64) *fermatav1.JobStatus {
+func statusToPB(d *job.Definition, s job.State, nowMS unixtime.Milli) *fermatav1.JobStatus {
 	// What is asked of it depends on nothing that compiling adds.
 	c := &job.Compiled{Definition: d}
 	effective := c.EffectiveInterval(int64(s.Failures))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -42,10 +43,10 @@ func (r *Reader) Hint(field string, h *fermatav1.Hint) job.Hint {
 		Reason:     h.GetReason(),
 	}
 	if t := r.Begin(field, ".next_run_time", h.GetNextRunTime()); !t.IsZero() {
-		out.AtMS = t.UnixMilli()
+		out.AtMS = unixtime.MilliOf(t)
 	}
 	if t := r.Begin(field, ".expire_time", h.GetExpireTime()); !t.IsZero() {
-		out.UntilMS = t.UnixMilli()
+		out.UntilMS = unixtime.MilliOf(t)
 	}
 	return out
 }

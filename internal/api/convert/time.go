@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // TimeToPB writes an instant, zero as unset.
@@ -18,11 +19,11 @@ func TimeToPB(t time.Time) *timestamppb.Timestamp {
 }
 
 // MillisToPB writes Unix milliseconds, zero and never as unset.
-func MillisToPB(ms int64) *timestamppb.Timestamp {
+func MillisToPB(ms unixtime.Milli) *timestamppb.Timestamp {
 	if ms == 0 || ms >= job.NeverMS {
 		return nil
 	}
-	return timestamppb.New(time.UnixMilli(ms))
+	return timestamppb.New(ms.Time())
 }
 
 // nonZeroDurationToPB writes a duration, zero as unset.

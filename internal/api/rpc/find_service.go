@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -21,7 +22,7 @@ func spanNamespaces(f *job.Filter) {
 func (s *jobService) addCondition(f *job.Filter, text string) error {
 	condition, err := convert.ParseFilter("filter", text)
 	if err == nil && condition != nil {
-		f.Condition, f.NowMS = condition, s.now().UnixMilli()
+		f.Condition, f.NowMS = condition, unixtime.MilliOf(s.now())
 	}
 	return err
 }

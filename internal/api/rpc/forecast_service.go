@@ -12,6 +12,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/forecast"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -48,7 +49,7 @@ func forecastQuery(r *fermatav1.ForecastLoadRequest, now time.Time) (forecast.Qu
 	if err != nil {
 		return forecast.Query{}, err
 	}
-	q := forecast.Query{NowMS: now.UnixMilli(), Queue: r.GetQueue(), HerdJobs: cmp.Or(r.GetHerdJobs(),
+	q := forecast.Query{NowMS: unixtime.MilliOf(now), Queue: r.GetQueue(), HerdJobs: cmp.Or(r.GetHerdJobs(),
 		forecast.DefaultHerdJobs)}
 	if namespace != authz.AllNamespaces {
 		q.Namespace = namespace
@@ -70,7 +71,7 @@ func forecastQuery(r *fermatav1.ForecastLoadRequest, now time.Time) (forecast.Qu
 		return q, job.Invalid("resolution", "is %v, want whole minutes, 1m to 1h", resolution)
 	}
 	q.ResolutionMS = resolution.Milliseconds()
-	q.StartMS = q.NowMS / q.ResolutionMS * q.ResolutionMS
+	q.StartMS = unixtime.Milli(int64(q.NowMS) / q.ResolutionMS * q.ResolutionMS)
 	q.Buckets = int((horizon + resolution - 1) / resolution)
 	return q, nil
 }

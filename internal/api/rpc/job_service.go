@@ -10,6 +10,7 @@ import (
 	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -42,7 +43,7 @@ func newJobService(jobs Jobs, now func() time.Time, defaults *backoff.Defaults) 
 func (s *jobService) newReader() convert.Reader { return convert.Reader{Defaults: s.defaults} }
 
 func (s *jobService) jobToPB(r job.Record) *fermatav1.Job {
-	return convert.RecordToPB(r, s.now().UnixMilli())
+	return convert.RecordToPB(r, unixtime.MilliOf(s.now()))
 }
 
 func (s *jobService) CreateJob(ctx context.Context, q *fermatav1.CreateJobRequest) (*fermatav1.Job, error) {

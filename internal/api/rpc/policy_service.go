@@ -5,6 +5,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -35,10 +36,10 @@ func (s *jobService) BackfillJob(ctx context.Context, q *fermatav1.BackfillJobRe
 		request.Overlap = convert.OverlapPolicies.FromPB(p)
 	}
 	if t := r.Begin("start_time", "", q.GetStartTime()); !t.IsZero() {
-		request.FromMS = t.UnixMilli()
+		request.FromMS = unixtime.MilliOf(t)
 	}
 	if t := r.End("end_time", "", q.GetEndTime()); !t.IsZero() {
-		request.ToMS = t.UnixMilli()
+		request.ToMS = unixtime.MilliOf(t)
 	}
 	if err := r.Err(); err != nil {
 		return nil, err

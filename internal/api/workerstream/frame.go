@@ -10,6 +10,7 @@ import (
 	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/api/wirefield"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/lib/protofield"
 )
 
@@ -101,11 +102,11 @@ func (f *leaseFrame) appendTrace(b []byte, r *job.Record) []byte {
 }
 
 // appendMillis appends an instant, if it is one.
-func appendMillis(b []byte, n protowire.Number, ms int64) []byte {
+func appendMillis(b []byte, n protowire.Number, ms unixtime.Milli) []byte {
 	if ms == 0 || ms >= job.NeverMS {
 		return b
 	}
-	return protofield.AppendTime(b, n, time.UnixMilli(ms))
+	return protofield.AppendTime(b, n, ms.Time())
 }
 
 // appendLeaseID appends the id of a lease as its worker has to name it.

@@ -16,13 +16,14 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 func drawAssignment(t *rapid.T) job.Assignment {
 	text := rapid.StringMatching(`[a-z0-9é]{0,20}`)
 	key := job.Key{Namespace: rapid.StringMatching(`[a-z]{1,9}`).Draw(t, "ns"), ID: rapid.StringMatching(`[a-zA-Z0-9._-]{1,128}`).Draw(t, "id")}
-	ms := rapid.OneOf(rapid.SampledFrom([]int64{0, 1, 999, 1000, job.NeverMS - 1, job.NeverMS}), rapid.Int64Range(0, job.NeverMS))
+	ms := rapid.OneOf(rapid.SampledFrom([]int64{0, 1, 999, 1000, int64(job.NeverMS - 1), int64(job.NeverMS)}), rapid.Int64Range(0, int64(job.NeverMS)))
 	d := job.Definition{
 		Key: key, Queue: text.Draw(t, "queue"), Handler: text.Draw(t, "handler"),
 		Payload: rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "payload"), Labels: rapid.MapOfN(text, text, 0, 5).Draw(t, "labels"),
@@ -32,7 +33,7 @@ func drawAssignment(t *rapid.T) job.Assignment {
 	s := job.State{
 		Lane: job.Lane{Namespace: key.Namespace, Queue: d.Queue}, Generation: rapid.Uint32().Draw(t, "generation"),
 		Trigger: rapid.SampledFrom([]job.Trigger{job.TriggerSchedule, job.TriggerManual, job.TriggerBackfill}).Draw(t, "trigger"),
-		Nominal: ms.Draw(t, "nominal"), Due: ms.Draw(t, "due"), ManualID: text.Draw(t, "manual"),
+		Nominal: unixtime.Milli(ms.Draw(t, "nominal")), Due: unixtime.Milli(ms.Draw(t, "due")), ManualID: text.Draw(t, "manual"),
 		Attempt: rapid.Uint32Range(0, 1000).Draw(t, "attempt"), Token: rapid.Uint64Range(0, 1<<53).Draw(t, "token"),
 	}
 	return job.Assignment{
@@ -44,11 +45,11 @@ func drawAssignment(t *rapid.T) job.Assignment {
 // plainLease is what the .proto file says a lease is.
 func plainLease(a *job.Assignment, seal *leaseSigner, parent, traceState string) *fermatav1.Lease {
 	d, s := a.Definition, &a.State
-	at := func(ms int64) *timestamppb.Timestamp {
+	at := func(ms unixtime.Milli) *timestamppb.Timestamp {
 		if ms == 0 || ms >= job.NeverMS {
 			return nil
 		}
-		return timestamppb.New(time.UnixMilli(ms))
+		return timestamppb.New(ms.Time())
 	}
 	l := &fermatav1.Lease{
 		LeaseId: a.LeaseID, Run: fmt.Sprintf("namespaces/%s/jobs/%s/runs/%s", d.Namespace, d.ID, s.RunID()), Queue: s.Lane.Queue,

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -48,12 +49,12 @@ func nudgeToPB(n nudgeKey, due int64) *fermatav1.LinkRequest {
 
 func permitResultToPB(r job.PermitResult) *fermatav1.LinkRequest {
 	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_PermitResult{
-		PermitResult: &fermatav1.PermitResult{PermitId: r.ID, Leased: int32(r.Leased), NextDueMs: r.DueMS},
+		PermitResult: &fermatav1.PermitResult{PermitId: r.ID, Leased: int32(r.Leased), NextDueMs: int64(r.DueMS)},
 	}}
 }
 
 func permitResultFromPB(r *fermatav1.PermitResult) job.PermitResult {
-	return job.PermitResult{ID: r.GetPermitId(), Leased: max(0, int(r.GetLeased())), DueMS: r.GetNextDueMs()}
+	return job.PermitResult{ID: r.GetPermitId(), Leased: max(0, int(r.GetLeased())), DueMS: unixtime.Milli(r.GetNextDueMs())}
 }
 
 func cancelToPB(record job.RecordID, token uint64) *fermatav1.LinkRequest {

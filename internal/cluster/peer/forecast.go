@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/forecast"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -56,7 +57,7 @@ func (l *link) forecastPeer(ctx context.Context, q forecast.Query) *forecast.Ans
 	ctx, cancel := context.WithTimeout(ctx, forecastTimeout)
 	defer cancel()
 	response, err := l.client.ForecastShards(ctx, &fermatav1.ForecastShardsRequest{
-		StartMs: q.StartMS, ResolutionMinutes: int32(q.ResolutionMS / time.Minute.Milliseconds()), Buckets: int32(q.Buckets),
+		StartMs: int64(q.StartMS), ResolutionMinutes: int32(q.ResolutionMS / time.Minute.Milliseconds()), Buckets: int32(q.Buckets),
 		Namespace: q.Namespace, Queue: q.Queue, HerdJobs: q.HerdJobs,
 	}, grpc.MaxCallRecvMsgSize(forecastBytes))
 	if err != nil {
@@ -80,7 +81,7 @@ func (s *peerService) ForecastShards(ctx context.Context,
 		return nil, status.Error(codes.InvalidArgument, "invalid buckets")
 	}
 	answer, err := s.p.o.Forecast(ctx, forecast.Query{
-		StartMS: r.GetStartMs(), ResolutionMS: int64(minutes) * time.Minute.Milliseconds(), Buckets: int(buckets),
+		StartMS: unixtime.Milli(r.GetStartMs()), ResolutionMS: int64(minutes) * time.Minute.Milliseconds(), Buckets: int(buckets),
 		Namespace: r.GetNamespace(), Queue: r.GetQueue(), HerdJobs: max(2, r.GetHerdJobs()),
 	})
 	if err != nil {
@@ -92,8 +93,8 @@ func (s *peerService) ForecastShards(ctx context.Context,
 func answerToPB(a forecast.Answer) *fermatav1.ForecastShardsResponse {
 	p := &fermatav1.ForecastShardsResponse{}
 	for _, s := range a.Shards {
-		p.Shards = append(p.Shards, &fermatav1.ForecastShard{Shard: int32(s.Shard), PlannedMs: s.DueMS,
-			DefinitionsMs: s.DefinitionsMS})
+		p.Shards = append(p.Shards, &fermatav1.ForecastShard{Shard: int32(s.Shard), PlannedMs: int64(s.DueMS),
+			DefinitionsMs: int64(s.DefinitionsMS)})
 	}
 	queues, omitted := a.Load.Largest(forecastQueues)
 	p.OmittedQueues = int32(omitted + a.OmittedQueues)
@@ -104,7 +105,7 @@ func answerToPB(a forecast.Answer) *fermatav1.ForecastShardsResponse {
 	}
 	for _, h := range a.Load.Herds[:min(len(a.Load.Herds), forecastHerds)] {
 		p.Herds = append(p.Herds, &fermatav1.LoadHerd{Namespace: h.Queue.Namespace, Queue: h.Queue.Queue,
-			Time: instantToPB(time.UnixMilli(h.TimeMS)), WholeMinute: h.WholeMinute, Jobs: h.Jobs, MovableJobs: h.Movable,
+			Time: instantToPB(h.TimeMS.Time()), WholeMinute: h.WholeMinute, Jobs: h.Jobs, MovableJobs: h.Movable,
 			Times: h.Times, Schedule: h.Schedule, JobIds: h.IDs, Fix: h.Fix})
 	}
 	return p
@@ -114,8 +115,8 @@ func answerToPB(a forecast.Answer) *fermatav1.ForecastShardsResponse {
 func answerFromPB(p *fermatav1.ForecastShardsResponse, q forecast.Query) *forecast.Answer {
 	a := &forecast.Answer{Load: forecast.NewLoad(), OmittedQueues: int(max(0, p.GetOmittedQueues()))}
 	for _, s := range p.GetShards() {
-		a.Shards = append(a.Shards, forecast.ShardRead{Shard: int(s.GetShard()), DueMS: s.GetPlannedMs(),
-			DefinitionsMS: s.GetDefinitionsMs()})
+		a.Shards = append(a.Shards, forecast.ShardRead{Shard: int(s.GetShard()), DueMS: unixtime.Milli(s.GetPlannedMs()),
+			DefinitionsMS: unixtime.Milli(s.GetDefinitionsMs())})
 	}
 	for _, s := range p.GetQueues() {
 		key := job.QueueKey{Namespace: s.GetNamespace(), Queue: s.GetQueue()}
@@ -127,7 +128,7 @@ func answerFromPB(p *fermatav1.ForecastShardsResponse, q forecast.Query) *foreca
 	}
 	for _, h := range p.GetHerds() {
 		herd := forecast.Herd{Queue: job.QueueKey{Namespace: h.GetNamespace(), Queue: h.GetQueue()},
-			TimeMS: instantFromPB(h.GetTime()).UnixMilli(), WholeMinute: h.GetWholeMinute(), Jobs: h.GetJobs(),
+			TimeMS: unixtime.MilliOf(instantFromPB(h.GetTime())), WholeMinute: h.GetWholeMinute(), Jobs: h.GetJobs(),
 			Movable: h.GetMovableJobs(), Times: h.GetTimes(), Schedule: h.GetSchedule(), IDs: h.GetJobIds(), Fix: h.GetFix()}
 		if q.Matches(herd.Queue) {
 			a.Load.Herds = append(a.Load.Herds, herd)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -411,7 +412,7 @@ func TestQueueKeepsLatestDemandAndEarliestNudge(t *testing.T) {
 		t.Errorf("took %v, wait %v", m, wait)
 	}
 	for _, due := range []int64{50, 30, 40} {
-		if !q.addNudge(1, job.LaneHead{Lane: lane, DueMS: due}) {
+		if !q.addNudge(1, job.LaneHead{Lane: lane, DueMS: unixtime.Milli(due)}) {
 			t.Error("dropped a nudge")
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -46,12 +47,12 @@ func (q *sendQueue) addNudge(shard int, head job.LaneHead) bool {
 	key := nudgeKey{shard, head.Lane}
 	due, known := q.pendingNudges[key]
 	switch {
-	case known && due <= head.DueMS:
+	case known && unixtime.Milli(due) <= head.DueMS:
 		return true
 	case !known && len(q.pendingNudges) >= queueLimit:
 		return false
 	}
-	q.pendingNudges[key] = head.DueMS
+	q.pendingNudges[key] = int64(head.DueMS)
 	q.wakeWriter()
 	return true
 }

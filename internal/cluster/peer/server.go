@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -173,7 +174,7 @@ func (p *Peer) handleRequest(node string, m *fermatav1.LinkRequest) {
 			p.metrics.refused.Inc()
 			return
 		}
-		h.OnNudge(int(m.Nudge.GetShard()), job.LaneHead{Lane: lane, DueMS: m.Nudge.GetDueMs()})
+		h.OnNudge(int(m.Nudge.GetShard()), job.LaneHead{Lane: lane, DueMS: unixtime.Milli(m.Nudge.GetDueMs())})
 	case *fermatav1.LinkRequest_PermitResult:
 		h.OnPermitResult(node, permitResultFromPB(m.PermitResult))
 	case *fermatav1.LinkRequest_CancelAttempt:

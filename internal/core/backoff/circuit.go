@@ -3,6 +3,8 @@ package backoff
 import (
 	"math"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Circuit is a circuit breaker: the backoff that all jobs with the same target share. Its instants
@@ -25,12 +27,12 @@ type Circuit struct {
 	// Failures is the number of failures in a row; each made the wait longer. 0: closed.
 	Failures int64 `json:"n"`
 	// SinceMS is when the first of them came.
-	SinceMS int64 `json:"s"`
+	SinceMS unixtime.Milli `json:"s"`
 	// OpenUntilMS: nothing passes before.
-	OpenUntilMS int64 `json:"u"`
+	OpenUntilMS unixtime.Milli `json:"u"`
 	// Probe is the holder that probes the target. Its result is awaited until ProbeUntilMS.
-	Probe        string `json:"p,omitempty"`
-	ProbeUntilMS int64  `json:"q,omitempty"`
+	Probe        string         `json:"p,omitempty"`
+	ProbeUntilMS unixtime.Milli `json:"q,omitempty"`
 	// FailedJob is the job whose failure set the wait, Error the text of that failure; at most 128 and 256 bytes.
 	FailedJob string `json:"b,omitempty"`
 	Error     string `json:"e,omitempty"`
@@ -42,7 +44,7 @@ type CircuitVerdict struct {
 	// Probe: the run starts before all others, to probe the target.
 	Probe bool
 	// UntilMS is when to ask again, if not OK.
-	UntilMS int64
+	UntilMS unixtime.Milli
 }
 
 const (
@@ -50,7 +52,7 @@ const (
 	MaxRetryAfter = 24 * time.Hour
 
 	// maxInstant keeps instants exact in every encoding.
-	maxInstant = int64(1) << 52
+	maxInstant = 1 << 52
 )
 
 // DefaultCircuit returns the curve of a circuit's waits: 1 s, doubling up to 5
@@ -68,7 +70,7 @@ func (c Circuit) Open() bool { return c.Failures > 0 }
 // empty, and is never used again for another run. probeTTL, above zero, is how
 // long a probe is waited for before another one is sent. Asking again as the same
 // holder gives the same answer.
-func (c Circuit) Admit(nowMS int64, holder string, probeTTL time.Duration) (next Circuit, v CircuitVerdict) {
+func (c Circuit) Admit(nowMS unixtime.Milli, holder string, probeTTL time.Duration) (next Circuit, v CircuitVerdict) {
 	switch {
 	case !c.Open():
 		return c, CircuitVerdict{OK: true}
@@ -82,7 +84,7 @@ func (c Circuit) Admit(nowMS int64, holder string, probeTTL time.Duration) (next
 }
 
 // RenewProbe extends the wait for a probe that is alive, unless another one has replaced it.
-func (c Circuit) RenewProbe(holder string, nowMS int64, probeTTL time.Duration) Circuit {
+func (c Circuit) RenewProbe(holder string, nowMS unixtime.Milli, probeTTL time.Duration) Circuit {
 	if c.isProbedBy(holder) {
 		c.ProbeUntilMS = max(c.ProbeUntilMS, addDelay(nowMS, probeTTL))
 	}
@@ -91,7 +93,7 @@ func (c Circuit) RenewProbe(holder string, nowMS int64, probeTTL time.Duration) 
 
 // Succeeded takes the success of a run. Only that of the probe closes an open
 // circuit: others began before it opened.
-func (c Circuit) Succeeded(_ int64, holder string) Circuit {
+func (c Circuit) Succeeded(_ unixtime.Milli, holder string) Circuit {
 	if c.isProbedBy(holder) {
 		return Circuit{}
 	}
@@ -104,7 +106,7 @@ func (c Circuit) Succeeded(_ int64, holder string) Circuit {
 //
 // While the circuit is open, the failure of a run that is not the probe is that of a run which
 // began before it opened: it counts only if it requests a wait that ends later.
-func (c Circuit) Failed(nowMS int64, holder, by, reason string, retryAfter time.Duration, policy Retry,
+func (c Circuit) Failed(nowMS unixtime.Milli, holder, by, reason string, retryAfter time.Duration, policy Retry,
 	seed uint64) Circuit {
 	asked := addDelay(nowMS, min(retryAfter, MaxRetryAfter))
 	if c.Open() && !c.isProbedBy(holder) {
@@ -144,11 +146,11 @@ func (c Circuit) withFailure(by, reason string) Circuit {
 }
 
 // addDelay returns an instant, saturating, rounded up to the millisecond.
-func addDelay(nowMS int64, d time.Duration) int64 {
+func addDelay(nowMS unixtime.Milli, d time.Duration) unixtime.Milli {
 	d = max(d, 0)
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {
 		ms++
 	}
-	return min(min(max(nowMS, 0), maxInstant)+ms, maxInstant)
+	return min(min(max(nowMS, 0), maxInstant)+unixtime.Milli(ms), maxInstant)
 }

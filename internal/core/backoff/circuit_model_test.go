@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // phase is what the model knows a circuit to be in.
@@ -22,13 +24,13 @@ const (
 // only the curve with Circuit.
 type model struct {
 	phase phase
-	steps int   // failures that made the wait longer
-	until int64 // nothing starts before
-	lives int64 // the probe is believed to live until then
+	steps int            // failures that made the wait longer
+	until unixtime.Milli // nothing starts before
+	lives unixtime.Milli // the probe is believed to live until then
 	probe string
 }
 
-func (m *model) start(now int64, run string) (ok, probe bool) {
+func (m *model) start(now unixtime.Milli, run string) (ok, probe bool) {
 	switch m.phase {
 	case closed:
 		return true, false
@@ -43,11 +45,11 @@ func (m *model) start(now int64, run string) (ok, probe bool) {
 	if now < m.until {
 		return false, false
 	}
-	m.phase, m.probe, m.lives = probing, run, now+probeTTL.Milliseconds()
+	m.phase, m.probe, m.lives = probing, run, now.Add(probeTTL)
 	return true, true
 }
 
-func (m *model) end(now int64, run string, failed bool, retryAfter, wait time.Duration) {
+func (m *model) end(now unixtime.Milli, run string, failed bool, retryAfter, wait time.Duration) {
 	mine := m.phase == probing && run == m.probe
 	switch {
 	case !failed && mine:
@@ -57,9 +59,9 @@ func (m *model) end(now int64, run string, failed bool, retryAfter, wait time.Du
 		if retryAfter == 0 {
 			retryAfter = wait
 		}
-		*m = model{phase: waiting, steps: m.steps + 1, until: max(m.until, now+retryAfter.Milliseconds())}
+		*m = model{phase: waiting, steps: m.steps + 1, until: max(m.until, now.Add(retryAfter))}
 	case retryAfter > 0:
-		m.until = max(m.until, now+retryAfter.Milliseconds())
+		m.until = max(m.until, now.Add(retryAfter))
 	}
 }
 
@@ -77,13 +79,13 @@ func TestCircuitAgainstModel(t *testing.T) {
 		policy := plainCircuit()
 		policy.MaxDelay = 8 * time.Second
 		m, c := model{phase: closed}, Circuit{}
-		now, born := int64(1_000_000), 0
+		now, born := unixtime.Milli(1_000_000), 0
 		var runs []string
-		aliveUntil := map[string]int64{} // of the holders that became the probe
+		aliveUntil := map[string]unixtime.Milli{} // of the holders that became the probe
 		pick := func() int { return rapid.IntRange(0, len(runs)-1).Draw(r, "run") }
 		remove := func(i int) { runs = append(runs[:i:i], runs[i+1:]...) }
 		for range rapid.IntRange(1, 120).Draw(r, "steps") {
-			now += rapid.SampledFrom([]int64{0, 1, 400, 2000, 4999, 5000, 9000}).Draw(r, "pass")
+			now += unixtime.Milli(rapid.SampledFrom([]int64{0, 1, 400, 2000, 4999, 5000, 9000}).Draw(r, "pass"))
 			before := c
 			act := rapid.SampledFrom([]string{"start", "start", "start", "again", "fail", "fail", "succeed", "vanish", "keep", "lose"}).Draw(r, "act")
 			if act != "start" && len(runs) == 0 {
@@ -145,7 +147,7 @@ func TestCircuitAgainstModel(t *testing.T) {
 			case "keep":
 				run := runs[pick()]
 				if c = c.RenewProbe(run, now, probeTTL); m.phase == probing && run == m.probe {
-					m.lives = max(m.lives, now+probeTTL.Milliseconds())
+					m.lives = max(m.lives, now.Add(probeTTL))
 					aliveUntil[run] = c.ProbeUntilMS
 				}
 			case "lose":

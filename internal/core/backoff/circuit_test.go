@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func plainCircuit() Retry {
@@ -17,7 +19,7 @@ func plainCircuit() Retry {
 func TestCircuitOpensProbesAndCloses(t *testing.T) {
 	policy := plainCircuit()
 	var c Circuit
-	now := int64(1_000_000)
+	now := unixtime.Milli(1_000_000)
 	for wait := time.Second; wait <= 512*time.Second; wait *= 2 {
 		if wait > time.Second {
 			// The probe of the step before failed.
@@ -28,9 +30,9 @@ func TestCircuitOpensProbesAndCloses(t *testing.T) {
 			c = next
 		}
 		c = c.Failed(now, "probe", "ns/a", "HTTP 503", 0, policy, 0)
-		want := now + min(wait, 5*time.Minute).Milliseconds()
+		want := now.Add(min(wait, 5*time.Minute))
 		if c.OpenUntilMS != want {
-			t.Fatalf("failure %d: open until %d, want %d", c.Failures, c.OpenUntilMS-now, want-now)
+			t.Fatalf("failure %d: open until %d, want %d", c.Failures, int64(c.OpenUntilMS-now), int64(want-now))
 		}
 		if _, v := c.Admit(want-1, "x", time.Minute); v.OK || v.UntilMS != want {
 			t.Fatalf("while open: %+v", v)
@@ -66,7 +68,7 @@ func TestCircuitAndRetryAfter(t *testing.T) {
 	if got := c.Failed(10, "b", "ns/b", "429", time.Second, policy, 0); got.OpenUntilMS != 120_000 || got.Failures != 1 {
 		t.Errorf("a shorter RetryAfter: %+v", got)
 	}
-	if got := c.Failed(0, "b", "ns/b", "429", 48*time.Hour, policy, 0); got.OpenUntilMS != MaxRetryAfter.Milliseconds() || got.Failures != 1 {
+	if got := c.Failed(0, "b", "ns/b", "429", 48*time.Hour, policy, 0); got.OpenUntilMS != unixtime.Milli(MaxRetryAfter.Milliseconds()) || got.Failures != 1 {
 		t.Errorf("a long RetryAfter: %+v", got)
 	}
 }
@@ -133,7 +135,7 @@ func TestCircuitSteps(t *testing.T) {
 func TestCircuitCountsConcurrentFailuresOnce(t *testing.T) {
 	var c Circuit
 	for i := range 100 {
-		c = c.Failed(int64(i), fmt.Sprint("h", i), "job", "boom", 0, plainCircuit(), 0)
+		c = c.Failed(unixtime.Milli(i), fmt.Sprint("h", i), "job", "boom", 0, plainCircuit(), 0)
 	}
 	if c.Failures != 1 || c.OpenUntilMS != 1000 {
 		t.Errorf("%+v", c)
@@ -145,14 +147,14 @@ func TestCircuitSaturates(t *testing.T) {
 	for _, now := range []int64{math.MinInt64, -1, 0, maxInstant - 1, maxInstant, math.MaxInt64} {
 		for _, d := range []time.Duration{math.MinInt64, 0, 1, math.MaxInt64} {
 			c := Circuit{Failures: maxInstant}
-			c, _ = c.Admit(now, "p", d)
-			c = c.RenewProbe("p", now, d).Failed(now, "p", "job", "boom", d, Retry{Base: max(d, 0)}, 1)
-			c, _ = c.Admit(now, "p", d)
+			c, _ = c.Admit(unixtime.Milli(now), "p", d)
+			c = c.RenewProbe("p", unixtime.Milli(now), d).Failed(unixtime.Milli(now), "p", "job", "boom", d, Retry{Base: max(d, 0)}, 1)
+			c, _ = c.Admit(unixtime.Milli(now), "p", d)
 			if back, err := ParseCircuit(c.Encode()); err != nil || back != c {
 				t.Errorf("now %d, %v: %+v came back as %+v, %v", now, d, c, back, err)
 			}
-			c = Circuit{}.Failed(now, "p", "job", "boom", d, Retry{Base: max(d, 0)}, 1)
-			if c.OpenUntilMS < max(now, 0) && c.OpenUntilMS != maxInstant || c.SinceMS < 0 {
+			c = Circuit{}.Failed(unixtime.Milli(now), "p", "job", "boom", d, Retry{Base: max(d, 0)}, 1)
+			if c.OpenUntilMS < unixtime.Milli(max(now, 0)) && c.OpenUntilMS != maxInstant || c.SinceMS < 0 {
 				t.Errorf("now %d, %v: %+v", now, d, c)
 			}
 		}

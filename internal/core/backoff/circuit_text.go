@@ -39,7 +39,7 @@ func ParseCircuit(text string) (Circuit, error) {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return Circuit{}, fmt.Errorf("circuit: %w", err)
 	}
-	for _, n := range []int64{c.Failures, c.SinceMS, c.OpenUntilMS, c.ProbeUntilMS} {
+	for _, n := range []int64{c.Failures, int64(c.SinceMS), int64(c.OpenUntilMS), int64(c.ProbeUntilMS)} {
 		if n < 0 || n > maxInstant {
 			return Circuit{}, fmt.Errorf("circuit: %d is out of range", n)
 		}

@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // ShardRead says when a shard was read, ms.
 type ShardRead struct {
 	Shard                int
-	DueMS, DefinitionsMS int64
+	DueMS, DefinitionsMS unixtime.Milli
 }
 
 // Answer is the forecast of some shards.
@@ -60,7 +61,7 @@ type Gathered struct {
 	// MissingShards are those that no node has answered for.
 	MissingShards []int
 	// DueMS and DefinitionsMS are when the oldest reads were; 0: there is none.
-	DueMS, DefinitionsMS int64
+	DueMS, DefinitionsMS unixtime.Milli
 }
 
 // Gather adds up the answers of nodes. covers selects queues; nil: all.

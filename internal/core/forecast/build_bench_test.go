@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // fillTable reads jobs of a hundred queues in 64 shards: most share schedules, the others have their own.
@@ -17,8 +18,8 @@ func fillTable(t testing.TB, jobs int) (*Table, []*Shard) {
 	table := NewTable(64)
 	shards := make([]*Shard, 64)
 	for i := range shards {
-		shards[i] = table.NewShard(noon.UnixMilli())
-		shards[i].Due = table.NewDueIndex(noon.UnixMilli())
+		shards[i] = table.NewShard(unixtime.MilliOf(noon))
+		shards[i].Due = table.NewDueIndex(unixtime.MilliOf(noon))
 	}
 	zones := []string{"", "Europe/Berlin", "America/New_York", "Asia/Tokyo"}
 	for i := range jobs {
@@ -34,10 +35,10 @@ func fillTable(t testing.TB, jobs int) (*Table, []*Shard) {
 		}
 		d := definition(fmt.Sprint("queue-", r.IntN(100)), fmt.Sprintf("job-%07d", i), spec,
 			noon.Add(-time.Duration(r.IntN(86400))*time.Second))
-		due := noon.UnixMilli() + r.Int64N(24*3600*1000)
+		due := unixtime.MilliOf(noon) + unixtime.Milli(r.Int64N(24*3600*1000))
 		shard := shards[r.IntN(64)]
 		shard.AddJob(&d, &job.State{Nominal: due, Due: due})
-		shard.Due.Add(job.QueueKey{Namespace: "ns", Queue: d.Queue}, []int64{due})
+		shard.Due.Add(job.QueueKey{Namespace: "ns", Queue: d.Queue}, []unixtime.Milli{due})
 	}
 	for _, s := range shards {
 		s.Due.Trim()
@@ -47,8 +48,8 @@ func fillTable(t testing.TB, jobs int) (*Table, []*Shard) {
 
 func BenchmarkBuild(b *testing.B) {
 	table, shards := fillTable(b, 200_000)
-	q := Query{NowMS: noon.UnixMilli(), StartMS: noon.Truncate(time.Minute).UnixMilli(), ResolutionMS: minuteMS,
-		Buckets: 24 * 60, HerdJobs: 100}
+	q := Query{NowMS: unixtime.MilliOf(noon), StartMS: unixtime.MilliOf(noon.Truncate(time.Minute)),
+		ResolutionMS: minuteMS, Buckets: 24 * 60, HerdJobs: 100}
 	for b.Loop() {
 		table.Build(q, shards)
 	}
@@ -62,9 +63,9 @@ func BenchmarkBuild(b *testing.B) {
 
 func BenchmarkAddJob(b *testing.B) {
 	table := NewTable(64)
-	shard := table.NewShard(noon.UnixMilli())
+	shard := table.NewShard(unixtime.MilliOf(noon))
 	d := definition("q", "job", cron("0 * * * *"), noon)
-	state := &job.State{Nominal: noon.UnixMilli(), Due: noon.UnixMilli()}
+	state := &job.State{Nominal: unixtime.MilliOf(noon), Due: unixtime.MilliOf(noon)}
 	b.ReportAllocs()
 	for b.Loop() {
 		shard.AddJob(&d, state)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 var noon = time.Date(2026, 6, 10, 12, 0, 30, 0, time.UTC)
@@ -17,15 +18,15 @@ type bed struct {
 	t      testing.TB
 	table  *Table
 	shards []*Shard
-	due    []map[job.QueueKey][]int64
+	due    []map[job.QueueKey][]unixtime.Milli
 	n      int
 }
 
 func newBed(t testing.TB, shards int) *bed {
 	b := &bed{t: t, table: NewTable(shards)}
 	for range shards {
-		s := b.table.NewShard(noon.UnixMilli())
-		b.shards, b.due = append(b.shards, s), append(b.due, map[job.QueueKey][]int64{})
+		s := b.table.NewShard(unixtime.MilliOf(noon))
+		b.shards, b.due = append(b.shards, s), append(b.due, map[job.QueueKey][]unixtime.Milli{})
 	}
 	return b
 }
@@ -36,7 +37,7 @@ func (b *bed) add(queue string, jobs int, spec schedule.Spec, change func(*job.S
 		b.n++
 		d := definition(queue, fmt.Sprintf("job-%06d", b.n), spec, noon.Add(-time.Duration(b.n%3600)*time.Second))
 		p := newPlanner(b.t, d)
-		p.runUpTo(noon.UnixMilli())
+		p.runUpTo(unixtime.MilliOf(noon))
 		if change != nil {
 			change(&p.state)
 		}
@@ -51,14 +52,14 @@ func (b *bed) add(queue string, jobs int, spec schedule.Spec, change func(*job.S
 
 func (b *bed) build(change func(*Query)) *Load {
 	for k, s := range b.shards {
-		s.Due = b.table.NewDueIndex(noon.UnixMilli())
+		s.Due = b.table.NewDueIndex(unixtime.MilliOf(noon))
 		for key, due := range b.due[k] {
 			slices.Sort(due)
 			s.Due.Add(key, due)
 		}
 		s.Due.Trim()
 	}
-	q := Query{NowMS: noon.UnixMilli(), StartMS: noon.Truncate(time.Minute).UnixMilli(),
+	q := Query{NowMS: unixtime.MilliOf(noon), StartMS: unixtime.MilliOf(noon.Truncate(time.Minute)),
 		ResolutionMS: time.Hour.Milliseconds(), Buckets: 24, HerdJobs: 100}
 	if change != nil {
 		change(&q)
@@ -114,7 +115,7 @@ func TestHerdOfASchedule(t *testing.T) {
 	}
 	h := herds[0]
 	at := time.Date(2026, 6, 11, 0, 0, 0, 0, time.UTC)
-	if h.TimeMS != at.UnixMilli() || h.Times != 1 || h.WholeMinute || h.Schedule != "0 2 * * *" ||
+	if h.TimeMS != unixtime.MilliOf(at) || h.Times != 1 || h.WholeMinute || h.Schedule != "0 2 * * *" ||
 		len(h.IDs) != SampledJobs || h.Fix == "" {
 		t.Errorf("%+v", h)
 	}
@@ -141,7 +142,7 @@ func TestHerdOfJobsThatRunOnce(t *testing.T) {
 	b.add("q", 600, every(time.Hour), nil)
 	herds := b.build(nil).Herds
 	if len(herds) != 1 || !herds[0].WholeMinute || herds[0].Jobs < 400 || herds[0].Movable != 0 ||
-		herds[0].TimeMS != once.At.UnixMilli() {
+		herds[0].TimeMS != unixtime.MilliOf(once.At) {
 		t.Errorf("%+v", herds)
 	}
 }
@@ -174,7 +175,7 @@ func TestJobsThatDoNotRun(t *testing.T) {
 
 // The run that follows a live run, a retry or a hint is not planned yet.
 func TestRunsThatFollowOthers(t *testing.T) {
-	in := func(d time.Duration) int64 { return noon.Add(d).UnixMilli() }
+	in := func(d time.Duration) unixtime.Milli { return unixtime.MilliOf(noon.Add(d)) }
 	cases := map[string]struct {
 		change        func(*job.State)
 		planned, runs int64
@@ -230,7 +231,7 @@ func TestSweepForgetsWhatIsNotUsed(t *testing.T) {
 	b := newBed(t, 1)
 	b.add("old", 10, cron("0 1 * * *"), nil)
 	before := b.shards[0]
-	b.shards[0] = b.table.NewShard(noon.UnixMilli())
+	b.shards[0] = b.table.NewShard(unixtime.MilliOf(noon))
 	clear(b.due[0])
 	b.add("new", 10, cron("0 3 * * *"), nil)
 	b.table.Sweep(b.shards)

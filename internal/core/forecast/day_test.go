@@ -10,6 +10,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // planner runs one job by the real planner: each run starts when it is due.
@@ -31,7 +32,7 @@ func newPlanner(t testing.TB, d job.Definition) *planner {
 }
 
 // runUpTo runs the job up to a time, and returns the due times.
-func (p *planner) runUpTo(endMS int64) (due []int64) {
+func (p *planner) runUpTo(endMS unixtime.Milli) (due []unixtime.Milli) {
 	for p.state.Region == job.RegionDue && p.state.Due <= endMS {
 		at := p.state.Due
 		due = append(due, at)
@@ -41,7 +42,7 @@ func (p *planner) runUpTo(endMS int64) (due []int64) {
 			outcome = job.OutcomeFailed
 		}
 		p.state = job.Decide(p.c, p.state.Leased(token),
-			job.FinishAttempt{Token: token, StartedMS: at, Outcome: outcome}, at+p.takesMS).State
+			job.FinishAttempt{Token: token, StartedMS: at, Outcome: outcome}, at+unixtime.Milli(p.takesMS)).State
 	}
 	return due
 }
@@ -50,7 +51,7 @@ func definition(queue, id string, spec schedule.Spec, anchor time.Time) job.Defi
 	d := job.Definition{
 		Key: job.Key{Namespace: "ns", ID: id}, Queue: queue, Handler: "h", Schedule: spec, Retry: backoff.DefaultRetry(),
 		Backoff: backoff.DefaultRecurring(), Timeout: time.Minute, Generation: 1, Revision: 1,
-		AnchorMS: anchor.UnixMilli(), CreatedMS: anchor.UnixMilli(),
+		AnchorMS: unixtime.MilliOf(anchor), CreatedMS: unixtime.MilliOf(anchor),
 	}
 	d.Retry.MaxAttempts = 1
 	return d
@@ -124,7 +125,7 @@ func every(d time.Duration) schedule.Spec {
 
 // simulatedDay is a day of the real planner, and the shard that was read at its begin.
 type simulatedDay struct {
-	readMS         int64
+	readMS         unixtime.Milli
 	shard          *Shard
 	planned, later map[string][]int64 // runs by minute after the read
 }
@@ -141,9 +142,9 @@ func jobsOf(queue string, jobs int) int {
 
 func simulateDay(t testing.TB, table *Table, begin time.Time, jobs int) *simulatedDay {
 	r := rand.New(rand.NewPCG(1, uint64(begin.Unix())))
-	day := &simulatedDay{readMS: begin.UnixMilli(), planned: map[string][]int64{}, later: map[string][]int64{}}
+	day := &simulatedDay{readMS: unixtime.MilliOf(begin), planned: map[string][]int64{}, later: map[string][]int64{}}
 	day.shard = table.NewShard(day.readMS)
-	due := map[string][]int64{}
+	due := map[string][]unixtime.Milli{}
 	for queue, spec := range kinds {
 		day.planned[queue], day.later[queue] = make([]int64, dayMinutes), make([]int64, dayMinutes)
 		for i := range jobsOf(queue, jobs) {
@@ -156,7 +157,7 @@ func simulateDay(t testing.TB, table *Table, begin time.Time, jobs int) *simulat
 			p.runUpTo(day.readMS)
 			day.shard.AddJob(p.c.Definition, &p.state)
 			for k, ms := range p.runUpTo(day.readMS + dayMinutes*minuteMS - 1) {
-				minute := (ms - day.readMS) / minuteMS
+				minute := int64(ms-day.readMS) / minuteMS
 				if k == 0 {
 					day.planned[queue][minute]++
 					due[queue] = append(due[queue], ms)
@@ -217,7 +218,7 @@ func TestForecastOfASimulatedDay(t *testing.T) {
 		table := NewTable(1)
 		day := simulateDay(t, table, begin, jobs)
 		for _, age := range []int{0, 50} {
-			now := day.readMS + int64(age)*minuteMS
+			now := day.readMS + unixtime.Milli(int64(age)*minuteMS)
 			load := table.Build(Query{NowMS: now, StartMS: now, ResolutionMS: minuteMS, Buckets: dayMinutes, HerdJobs: 50},
 				[]*Shard{day.shard})
 			for queue := range kinds {

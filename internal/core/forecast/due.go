@@ -4,12 +4,13 @@ import (
 	"slices"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // DueIndex has the planned runs of a shard.
 type DueIndex struct {
 	// ReadMS is when the read of the index began.
-	ReadMS int64
+	ReadMS unixtime.Milli
 	table  *Table
 	rows   []dueRow
 }
@@ -23,10 +24,12 @@ type dueRow struct {
 }
 
 // NewDueIndex returns an empty index. nowMS is when its read begins.
-func (t *Table) NewDueIndex(nowMS int64) *DueIndex { return &DueIndex{table: t, ReadMS: nowMS} }
+func (t *Table) NewDueIndex(nowMS unixtime.Milli) *DueIndex {
+	return &DueIndex{table: t, ReadMS: nowMS}
+}
 
 // Add adds planned runs of a queue: their due times in order, ms. Pages of a lane follow each other.
-func (x *DueIndex) Add(queue job.QueueKey, dueMS []int64) {
+func (x *DueIndex) Add(queue job.QueueKey, dueMS []unixtime.Milli) {
 	if len(dueMS) == 0 {
 		return
 	}
@@ -38,7 +41,7 @@ func (x *DueIndex) Add(queue job.QueueKey, dueMS []int64) {
 	for _, ms := range dueMS {
 		minute := int64(0)
 		if ms > x.ReadMS {
-			minute = ms/minuteMS - base + 1
+			minute = int64(ms/minuteMS-base) + 1
 		}
 		if minute > reach.Milliseconds()/minuteMS {
 			continue

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 // Herd is a number of jobs of one queue with the same scheduled time.
 type Herd struct {
 	Queue  job.QueueKey
-	TimeMS int64
+	TimeMS unixtime.Milli
 	// WholeMinute: the runs are due within one minute; otherwise their scheduled time is the same.
 	WholeMinute bool
 	// Jobs of the herd. Movable is how many of them have schedules that can spread their times.
@@ -97,7 +98,8 @@ func (h *herdSums) find(queue job.QueueKey, q Query, minutes *Series) []Herd {
 		}
 		herd := known[t.groups]
 		if herd == nil {
-			herd = &Herd{Queue: queue, TimeMS: ms, Jobs: t.jobs, Movable: t.movable, Schedule: t.largest.text, IDs: t.ids}
+			herd = &Herd{Queue: queue, TimeMS: unixtime.Milli(ms), Jobs: t.jobs, Movable: t.movable,
+				Schedule: t.largest.text, IDs: t.ids}
 			slices.Sort(herd.IDs)
 			if t.movable > 0 {
 				herd.Fix = fixFor(t.largest)
@@ -105,7 +107,7 @@ func (h *herdSums) find(queue job.QueueKey, q Query, minutes *Series) []Herd {
 			known[t.groups] = herd
 		}
 		herd.Times++
-		herd.TimeMS = min(herd.TimeMS, ms)
+		herd.TimeMS = min(herd.TimeMS, unixtime.Milli(ms))
 	}
 	herds := h.findMinutes(queue, q, minutes, explained)
 	for _, herd := range known {
@@ -125,10 +127,11 @@ func (h *herdSums) findMinutes(queue job.QueueKey, q Query, minutes *Series, exp
 			sum += count(i)
 		}
 		for i := begin; i < end; i++ {
-			ms, n := q.StartMS+int64(i)*minuteMS, count(i)
+			ms, n := int64(q.StartMS)+int64(i)*minuteMS, count(i)
 			rest := n - explained[ms/minuteMS]
-			if ms > q.NowMS && rest >= h.minJobs && rest*2 > n && n*int64(end-begin) >= herdFactor*sum {
-				herds = append(herds, Herd{Queue: queue, TimeMS: ms, WholeMinute: true, Jobs: n, Times: 1, Fix: fixMinute})
+			if ms > int64(q.NowMS) && rest >= h.minJobs && rest*2 > n && n*int64(end-begin) >= herdFactor*sum {
+				herds = append(herds, Herd{Queue: queue, TimeMS: unixtime.Milli(ms), WholeMinute: true, Jobs: n,
+					Times: 1, Fix: fixMinute})
 			}
 		}
 	}
@@ -163,7 +166,7 @@ func SortHerds(herds []Herd) {
 func MergeHerds(herds []Herd, minJobs int64) []Herd {
 	type place struct {
 		queue  job.QueueKey
-		ms     int64
+		ms     unixtime.Milli
 		minute bool
 	}
 	sums := map[place]*Herd{}

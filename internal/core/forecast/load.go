@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 // Query selects what a forecast has.
 type Query struct {
 	// NowMS is the time of the query. The first bucket begins at StartMS: a whole minute, at most one bucket before NowMS.
-	NowMS, StartMS int64
+	NowMS, StartMS unixtime.Milli
 	// ResolutionMS is the length of a bucket: whole minutes.
 	ResolutionMS int64
 	Buckets      int
@@ -145,7 +146,7 @@ func (b *builder) partition(shards []*Shard) []*queueParts {
 	for _, s := range shards {
 		for key, g := range s.groups {
 			if p := part(key.queue); p != nil {
-				read := readGroup{key.pattern, s.Due.ReadMS}
+				read := readGroup{key.pattern, int64(s.Due.ReadMS)}
 				p.groups[read] = p.groups[read].add(g)
 				p.jobs += uint64(g.jobs)
 				if room := SampledJobs - len(p.ids[key.pattern]); room > 0 {
@@ -156,7 +157,7 @@ func (b *builder) partition(shards []*Shard) []*queueParts {
 		}
 		for queue, row := range s.rows {
 			if p := part(queue); p != nil {
-				p.rows = append(p.rows, queueRow{row, s.DefinitionsMS})
+				p.rows = append(p.rows, queueRow{row, int64(s.DefinitionsMS)})
 			}
 		}
 		for queue, jobs := range s.leftOut {
@@ -166,7 +167,7 @@ func (b *builder) partition(shards []*Shard) []*queueParts {
 		}
 		for i := range s.Due.rows {
 			if p := part(s.Due.rows[i].queue); p != nil {
-				p.due = append(p.due, queueDue{&s.Due.rows[i], s.Due.ReadMS})
+				p.due = append(p.due, queueDue{&s.Due.rows[i], int64(s.Due.ReadMS)})
 			}
 		}
 	}
@@ -217,7 +218,7 @@ func (b *builder) addPlanned(due queueDue) {
 	for i, minute := range due.minutes {
 		at := base + int64(minute) - 1
 		if minute == 0 {
-			at = now
+			at = int64(now)
 		}
 		b.addTo(b.scratch.Planned, at*minuteMS, int64(due.counts[i]))
 	}
@@ -225,7 +226,8 @@ func (b *builder) addPlanned(due queueDue) {
 
 // addTo adds runs at a time to a series of minutes, if it reaches from now to there.
 func (b *builder) addTo(series []int64, ms, n int64) {
-	if i := (ms - b.q.StartMS) / minuteMS; ms/minuteMS >= b.q.NowMS/minuteMS && i < int64(len(series)) {
+	i := (ms - int64(b.q.StartMS)) / minuteMS
+	if ms/minuteMS >= int64(b.q.NowMS)/minuteMS && i < int64(len(series)) {
 		series[i] += n
 	}
 }
@@ -261,7 +263,7 @@ func (b *builder) addGroup(parts *queueParts, read readGroup, g group) {
 		b.scratch.LeftOut += int64(g.jobs)
 		return
 	}
-	end := b.q.StartMS + int64(b.q.Buckets)*b.q.ResolutionMS - 1
+	end := int64(b.q.StartMS) + int64(b.q.Buckets)*b.q.ResolutionMS - 1
 	b.list = p.collect(b.list[:0], read.dueMS, end, g.offset(), b.budget)
 	b.steps += int64(len(b.list)+1) * p.weight
 	series := b.scratch.Computed
@@ -273,6 +275,6 @@ func (b *builder) addGroup(parts *queueParts, read readGroup, g group) {
 		b.spread(series, ms-early, n, window+phases)
 	})
 	if p.jitter == 0 && g.low == g.high {
-		b.herds.add(p, g, b.list, b.q.NowMS, parts.ids[read.pattern])
+		b.herds.add(p, g, b.list, int64(b.q.NowMS), parts.ids[read.pattern])
 	}
 }

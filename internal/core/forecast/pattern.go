@@ -102,7 +102,7 @@ func (r *patternReader) readTimes(d *job.Definition, s *job.State, nowMS int64) 
 		return r.readInterval(d, s, nowMS)
 	}
 	if r.spec.Kind == schedule.KindCalendar {
-		r.spec.Calendar.From = r.spec.FirstDay(time.UnixMilli(d.AnchorMS))
+		r.spec.Calendar.From = r.spec.FirstDay(d.AnchorMS.Time())
 	}
 	if !r.spec.StartAt.After(time.UnixMilli(nowMS)) {
 		r.spec.StartAt = time.Time{}
@@ -118,7 +118,7 @@ func (r *patternReader) readInterval(d *job.Definition, s *job.State, nowMS int6
 	if grid.Kind == schedule.KindInterval {
 		grid.TimeZone = "" // of the exclusions
 	}
-	compiled, err := schedule.Compile(grid, time.UnixMilli(d.AnchorMS), 0)
+	compiled, err := schedule.Compile(grid, d.AnchorMS.Time(), 0)
 	if err != nil {
 		return false
 	}
@@ -151,12 +151,13 @@ func (r *patternReader) readDelay(d *job.Definition, s *job.State, nowMS int64) 
 	if s.Failures > 0 && !d.Backoff.Disabled {
 		r.p.every = max(1, meanDelay(d, s).Milliseconds())
 	}
-	r.p.every += max(0, s.LastFinished-s.LastStarted)
+	r.p.every += max(0, int64(s.LastFinished-s.LastStarted))
 	r.p.estimated, r.p.advice = true, adviseNothing
 	r.p.jitter, r.spec.Jitter = 0, 0
-	r.setPhase(max(s.Due, nowMS))
-	if s.Due > nowMS+r.p.every {
-		r.p.after = roundUpMS(s.Due) - minuteMS
+	due := int64(s.Due)
+	r.setPhase(max(due, nowMS))
+	if due > nowMS+r.p.every {
+		r.p.after = roundUpMS(due) - minuteMS
 	}
 }
 
@@ -188,13 +189,14 @@ func (r *patternReader) setBounds(d *job.Definition, s *job.State, nowMS int64) 
 		r.p.until = schedule.RoundDown(end).UnixMilli()
 	}
 	r.spec.EndAt = time.Time{}
-	if !isPlanned(s) && !s.Live() && s.Due > nowMS {
-		r.p.after, r.p.unplanned = max(r.p.after, roundUpMS(s.Due)), true
+	if !isPlanned(s) && !s.Live() && int64(s.Due) > nowMS {
+		r.p.after, r.p.unplanned = max(r.p.after, roundUpMS(int64(s.Due))), true
 	}
 	if d.Schedule.MaxRuns > 0 {
 		left := int64(d.Schedule.MaxRuns) - int64(s.Fired) - 1
 		r.spec.MaxRuns = 0
-		if end := r.endAfter(left, max(nowMS, s.Nominal), last); end != 0 && (r.p.until == 0 || end < r.p.until) {
+		end := r.endAfter(left, max(nowMS, int64(s.Nominal)), last)
+		if end != 0 && (r.p.until == 0 || end < r.p.until) {
 			r.p.until = end
 		}
 	}

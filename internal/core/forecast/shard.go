@@ -5,6 +5,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 const (
@@ -50,13 +51,13 @@ type Shard struct {
 	// Due has the planned runs; nil: they were not read yet.
 	Due *DueIndex
 	// DefinitionsMS is when the read of the definitions began.
-	DefinitionsMS int64
+	DefinitionsMS unixtime.Milli
 	Jobs          int64            // that were read
 	leftOut       map[uint32]int64 // by queue: jobs that recur but are counted nowhere
 }
 
 // NewShard returns an empty shard. nowMS is when the read of its definitions begins.
-func (t *Table) NewShard(nowMS int64) *Shard {
+func (t *Table) NewShard(nowMS unixtime.Milli) *Shard {
 	return &Shard{table: t, reader: patternReader{zones: t.zones}, DefinitionsMS: nowMS,
 		groups: map[groupKey]group{}, samples: map[groupKey][]string{},
 		rows: map[uint32]*[rowCells]uint32{}, leftOut: map[uint32]int64{}}
@@ -65,7 +66,8 @@ func (t *Table) NewShard(nowMS int64) *Shard {
 // AddJob adds the occurrences of a job after its planned run.
 func (s *Shard) AddJob(d *job.Definition, state *job.State) {
 	s.Jobs++
-	if state.Paused || state.Deleting || state.Region > job.RegionLeased || !s.reader.read(d, state, s.DefinitionsMS) {
+	if state.Paused || state.Deleting || state.Region > job.RegionLeased ||
+		!s.reader.read(d, state, int64(s.DefinitionsMS)) {
 		return
 	}
 	queue := s.table.numberOf(job.QueueKey{Namespace: d.Namespace, Queue: d.Queue})
@@ -110,7 +112,7 @@ func (s *Shard) addToRow(queue, number uint32, interned bool) {
 		row = new([rowCells]uint32)
 		s.rows[queue] = row
 	}
-	now := s.DefinitionsMS
+	now := int64(s.DefinitionsMS)
 	list := p.collect(nil, now, now+reach.Milliseconds(), s.reader.offset, schedule.NewBudget(1))
 	p.later(group{jobs: 1}, list, now, func(ms, n, _ int64) {
 		if cell := (ms - now) / rowCellMS; cell < rowCells {

@@ -91,7 +91,7 @@ func (t *transition) handleFailedRun(run Run, outcome Outcome, n Notice, hint ti
 	stops := false
 	if t.countsForSchedule() {
 		// Neither the delay by the backoff itself nor the duration of the run counts as staleness.
-		age := time.Duration(max(0, cmp.Or(run.StartedMS, t.now)-t.Due)) * time.Millisecond
+		age := max(0, cmp.Or(run.StartedMS, t.now).Sub(t.Due))
 		trusted, _ := t.c.Backoff.Trusted(int64(t.Failures), age)
 		t.Failures = uint32(min(trusted+1, 1<<31))
 		if limit := t.c.PauseAfter; limit > 0 && t.Failures >= uint32(limit) && !t.Paused {

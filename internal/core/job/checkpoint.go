@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Checkpoint is the state of a job in a backup. It has no leases and no tokens: they are not valid in another
@@ -12,14 +14,14 @@ import (
 type Checkpoint struct {
 	// Bookkeeping of the definition.
 	Generation, Revision           uint32
-	AnchorMS, CreatedMS, UpdatedMS int64
+	AnchorMS, CreatedMS, UpdatedMS unixtime.Milli
 	CreateRequestID                string
 	UpdateRequestIDs               RequestIDs
 
 	// State is at rest: see WithoutLeases. Its lane, token and revision do not count.
 	State State
 	// ExpireMS is when a dead or done job is deleted; NeverMS keeps it.
-	ExpireMS int64
+	ExpireMS unixtime.Milli
 	// Children are the runs that are records of their own.
 	Children    []Child
 	DeadLetters []CheckpointDeadLetter
@@ -30,7 +32,7 @@ type CheckpointDeadLetter struct {
 	// Slot is that of the dead letter, or LetterOfJob.
 	Slot     int
 	Run      Run
-	ExpireMS int64
+	ExpireMS unixtime.Milli
 }
 
 // LetterOfJob stands for the slot of a dead one-time job, whose dead letter is the
@@ -58,7 +60,7 @@ type Snapshot struct {
 
 // Checkpoint returns what a backup keeps of a snapshot; ok is false for a job that is
 // deleted.
-func (c *Compiled) Checkpoint(s Snapshot, now int64) (cp Checkpoint, ok bool) {
+func (c *Compiled) Checkpoint(s Snapshot, now unixtime.Milli) (cp Checkpoint, ok bool) {
 	state, children, ok := WithoutLeases(c, s.Record.State, s.Children, now)
 	if !ok {
 		return Checkpoint{}, false
@@ -82,7 +84,7 @@ func (c *Compiled) Checkpoint(s Snapshot, now int64) (cp Checkpoint, ok bool) {
 // WithoutLeases returns the job without live runs: a live run is due again, as if no worker had started it, which uses
 // no attempt and counts as no loss. A run that was requested to end has ended. ok is false for a job that is
 // deleted.
-func WithoutLeases(c *Compiled, s State, children []Child, now int64) (State, []Child, bool) {
+func WithoutLeases(c *Compiled, s State, children []Child, now unixtime.Milli) (State, []Child, bool) {
 	if s.Deleting {
 		return State{}, nil, false
 	}
@@ -125,7 +127,7 @@ func WithoutLeases(c *Compiled, s State, children []Child, now int64) (State, []
 
 // splitOffManual moves the manual run that waits behind the job's own run into a child record. Only in this form
 // can a checkpoint keep it.
-func splitOffManual(c *Compiled, s State, now int64) Decision {
+func splitOffManual(c *Compiled, s State, now unixtime.Milli) Decision {
 	d := Decision{State: s}
 	t := d.beginTransition(c, At(now))
 	if t.findFreeSlot() >= 0 {
@@ -166,7 +168,7 @@ func parseRunID(r Run) (generation uint32, manualID string, ok bool) {
 	case TriggerManual:
 		manualID = strings.TrimPrefix(r.ID, "m-")
 	case TriggerBackfill:
-		manualID = strings.TrimSuffix(strings.TrimPrefix(r.ID, "b-"), "-"+strconv.FormatInt(r.NominalMS, 10))
+		manualID = strings.TrimSuffix(strings.TrimPrefix(r.ID, "b-"), "-"+strconv.FormatInt(int64(r.NominalMS), 10))
 	default:
 		text, _, _ := strings.Cut(r.ID, "-")
 		n, err := strconv.ParseUint(text, 10, 32)

@@ -3,6 +3,8 @@ package job
 import (
 	"math/bits"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // A run that is live while time goes on for its job's schedule is a child record
@@ -15,7 +17,7 @@ type Spawned struct {
 	Slot  int
 	State State
 	// WatchMS is as in Decision.
-	WatchMS int64
+	WatchMS unixtime.Milli
 }
 
 // ParentChildPair is a decision on a child and its parent. Both are stored, or neither; a
@@ -106,7 +108,7 @@ func replaceRun(s, run State) State {
 
 // DecideChild moves a child record and its parent. Redrive is decided on a dead
 // letter, every other event on the record of a run.
-func DecideChild(c *Compiled, parent, child State, ev Input, now int64) ParentChildPair {
+func DecideChild(c *Compiled, parent, child State, ev Input, now unixtime.Milli) ParentChildPair {
 	return DecideChildBy(c, parent, child, ev, At(now))
 }
 
@@ -230,7 +232,7 @@ func (t *transition) applyChildOutcome(bit uint64, ended, failuresChanged bool, 
 	late := t.Region == RegionDue && (t.Due <= t.now || t.Held.Reason != HeldNone)
 	if failuresChanged && !late { // one that is late stays as it is
 		if t.Hint.Source == HintWorker && t.Hint.AtMS == t.Due && t.Failures > 0 {
-			hint = max(hint, time.Duration(t.Due-t.now)*time.Millisecond) // another hint, still in force
+			hint = max(hint, t.Due.Sub(t.now)) // another hint, still in force
 		}
 		t.replanRun(hint)
 		t.noteWorkerHint(t.LastError)
@@ -251,7 +253,7 @@ func (t *transition) dropChild(bit uint64) {
 }
 
 // redriveLetter makes a dead letter a run again.
-func redriveLetter(c *Compiled, parent, letter State, ev Redrive, now int64) ParentChildPair {
+func redriveLetter(c *Compiled, parent, letter State, ev Redrive, now unixtime.Milli) ParentChildPair {
 	refuse := func(a Answer) ParentChildPair {
 		return ParentChildPair{Child: Decision{Answer: a, State: letter}, Parent: Decision{Answer: a, State: parent}}
 	}

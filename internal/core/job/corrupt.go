@@ -3,13 +3,15 @@ package job
 import (
 	"fmt"
 	"slices"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // DecideCorrupt replaces [Decide] where the stored definition does not compile; fault is the error. Update and
 // Delete work as usual, so that users can repair the job. The end of a lease, of any kind, makes the record dead
 // permanently, so that it is neither leased nor reaped again.
 // Every other change answers [ErrCorrupt]; a decision that comes with it must be stored nevertheless.
-func DecideCorrupt(d *Definition, s State, fault error, ev Input, now int64) (Decision, error) {
+func DecideCorrupt(d *Definition, s State, fault error, ev Input, now unixtime.Milli) (Decision, error) {
 	s.Recent = slices.Clone(s.Recent)
 	made := Decision{State: s}
 	t := transition{State: &made.State, result: &made, c: &Compiled{Definition: d}, now: now}
@@ -39,7 +41,7 @@ func DecideCorrupt(d *Definition, s State, fault error, ev Input, now int64) (De
 // DecideCorruptChild replaces [DecideChild] in the same case. The end of a lease, of any kind, ends the run:
 // its record is deleted, and the parent, which stays as it is, counts a dead run. Terminate and CancelRun do the
 // same.
-func DecideCorruptChild(d *Definition, parent, child State, fault error, ev Input, now int64) (ParentChildPair, error) {
+func DecideCorruptChild(d *Definition, parent, child State, fault error, ev Input, now unixtime.Milli) (ParentChildPair, error) {
 	corrupt := fmt.Errorf("%w: %w", ErrCorrupt, fault)
 	refuse := func(a Answer, err error) (ParentChildPair, error) {
 		return ParentChildPair{Child: Decision{Answer: a, State: child}, Parent: Decision{Answer: a, State: parent}}, err

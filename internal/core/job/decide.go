@@ -5,17 +5,18 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // New returns the first state of a job, with its notices.
-func New(c *Compiled, now int64) Decision {
+func New(c *Compiled, now unixtime.Milli) Decision {
 	var d Decision
 	NewInto(&d, c, now)
 	return d
 }
 
 // NewInto is [New] in memory of the caller's, see [DecideInto]. The notices are new.
-func NewInto(d *Decision, c *Compiled, now int64) {
+func NewInto(d *Decision, c *Compiled, now unixtime.Milli) {
 	*d = Decision{State: State{Revision: firstRevision(c.Definition), Lane: c.Lane(), Generation: c.Generation}}
 	t := transition{State: &d.State, result: d, c: c, now: now, latest: lease.ClockBound{MS: now}}
 	t.planNextRun(planInput{}, "")
@@ -28,13 +29,13 @@ func NewInto(d *Decision, c *Compiled, now int64) {
 // as they were.
 func firstRevision(d *Definition) uint32 {
 	const room = 33 // leaves as many revisions to come as have been left out
-	return 1 + uint32(backoff.SeedOf(d.CreatedMS, 0, d.Namespace, "/", d.ID, " ", d.CreateRequestID)>>room)
+	return 1 + uint32(backoff.SeedOf(int64(d.CreatedMS), 0, d.Namespace, "/", d.ID, " ", d.CreateRequestID)>>room)
 }
 
 // Decide moves a record. It is the only way a stored state changes, except for
 // [State.Leased]. The state is a parent's; [DecideChild] is for the records of
 // single runs.
-func Decide(c *Compiled, s State, ev Input, now int64) Decision {
+func Decide(c *Compiled, s State, ev Input, now unixtime.Milli) Decision {
 	var d Decision
 	DecideInto(&d, c, &s, ev, now)
 	return d
@@ -42,7 +43,7 @@ func Decide(c *Compiled, s State, ev Input, now int64) Decision {
 
 // DecideInto is [Decide] into memory of the caller, which includes the slice of earlier notices: a decision is
 // large, and callers on the hot path reuse it.
-func DecideInto(d *Decision, c *Compiled, s *State, ev Input, now int64) {
+func DecideInto(d *Decision, c *Compiled, s *State, ev Input, now unixtime.Milli) {
 	DecideBy(d, c, s, ev, At(now))
 }
 
@@ -56,12 +57,14 @@ func DecideBy(d *Decision, c *Compiled, s *State, ev Input, clock Reading) {
 // Reading is a bound on the shard's clock: the clock shows an instant between the two. Due runs are judged by
 // the earlier one, and waits count from the later one, so that no wait is shorter than it should be.
 type Reading struct {
-	NowMS  int64            // it shows this at least
+	NowMS  unixtime.Milli   // it shows this at least
 	Latest lease.ClockBound // it shows this at most
 }
 
 // At returns the reading of a clock that is known exactly.
-func At(nowMS int64) Reading { return Reading{NowMS: nowMS, Latest: lease.ClockBound{MS: nowMS}} }
+func At(nowMS unixtime.Milli) Reading {
+	return Reading{NowMS: nowMS, Latest: lease.ClockBound{MS: nowMS}}
+}
 
 // beginTransition makes the transition of the decision's state.
 func (d *Decision) beginTransition(c *Compiled, clock Reading) transition {
@@ -127,7 +130,7 @@ type transition struct {
 
 	result      *Decision
 	c           *Compiled
-	now         int64
+	now         unixtime.Milli
 	latest      lease.ClockBound // waits count from it
 	ranksBefore Ranks            // before the decision
 	lagBefore   lagSnapshot

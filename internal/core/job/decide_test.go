@@ -6,9 +6,10 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
-const t0 = int64(1_800_000_000_000)
+const t0 = unixtime.Milli(1_800_000_000_000)
 
 // def is a job every minute whose backoff has no jitter.
 func def() Definition {
@@ -41,7 +42,7 @@ type walker struct {
 	t     testing.TB
 	c     *Compiled
 	s     State
-	now   int64
+	now   unixtime.Milli
 	token uint64
 	last  Decision
 }
@@ -78,7 +79,7 @@ func (w *walker) lease() *walker {
 
 func (w *walker) ack() *walker { w.s.Acked = true; return w }
 
-func (w *walker) after(d time.Duration) *walker { w.now += d.Milliseconds(); return w }
+func (w *walker) after(d time.Duration) *walker { w.now = w.now.Add(d); return w }
 
 func (w *walker) on(ev Input) Decision {
 	w.t.Helper()
@@ -113,7 +114,7 @@ func (w *walker) fail() Decision {
 	return w.on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeFailed, Error: "boom", StartedMS: w.now})
 }
 
-func (w *walker) wait() time.Duration { return time.Duration(w.s.Due-w.now) * time.Millisecond }
+func (w *walker) wait() time.Duration { return w.s.Due.Sub(w.now) }
 
 // Seed 000: 60 s base gives 60, 120, 240, 480, 960, 1920, 1920 ... seconds.
 func TestFailingIntervalBacksOffAsSeed000(t *testing.T) {
@@ -134,14 +135,14 @@ func TestFailingIntervalBacksOffAsSeed000(t *testing.T) {
 	if w.s.Failures != 0 || w.wait() > time.Minute || w.wait() <= 0 {
 		t.Errorf("after success: failures %d, wait %v; want 0 and at most 1m", w.s.Failures, w.wait())
 	}
-	if (w.s.Due-t0)%60_000 != 0 {
-		t.Errorf("the phase was lost: due %d ms after the anchor", w.s.Due-t0)
+	if (int64(w.s.Due-t0))%60_000 != 0 {
+		t.Errorf("the phase was lost: due %d ms after the anchor", int64(w.s.Due-t0))
 	}
 }
 
 func TestRetriesOfOneRun(t *testing.T) {
 	d := def()
-	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}
+	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: (t0 + 1000).Time()}
 	d.Retry = backoff.Retry{Strategy: backoff.Exponential, Base: time.Second, Multiplier: 2, MaxDelay: time.Minute,
 		MaxAttempts: 4, Jitter: backoff.Jitter{Kind: backoff.JitterNone}}
 	w := walk(t, d)
@@ -159,7 +160,7 @@ func TestRetriesOfOneRun(t *testing.T) {
 	if last.DeadLetter {
 		t.Error("a one-time job is its own dead letter")
 	}
-	if last.IndexMS != w.now+d.DeadLetterTTL.Milliseconds() {
+	if last.IndexMS != w.now.Add(d.DeadLetterTTL) {
 		t.Errorf("kept until %d", last.IndexMS)
 	}
 	if w.on(RequestManualRun{RequestID: "again"}); w.s.Region != RegionDue || w.s.RunID() != "m-again" {
@@ -316,7 +317,7 @@ func TestManualRuns(t *testing.T) {
 		t.Fatalf("the waiting one runs next: %+v", w.s)
 	}
 	w.lease().succeed()
-	if w.s.Trigger != TriggerSchedule || w.s.Due <= w.now || (w.s.Due-t0)%60_000 != 0 {
+	if w.s.Trigger != TriggerSchedule || w.s.Due <= w.now || (int64(w.s.Due-t0))%60_000 != 0 {
 		t.Errorf("then the schedule goes on: %+v", w.s)
 	}
 	if d := w.on(RequestManualRun{RequestID: "m3"}); d.Answer != Duplicate {
@@ -373,7 +374,7 @@ func TestRetryingManualRunIsSuperseded(t *testing.T) {
 
 func TestManualRunReplacesADueRun(t *testing.T) {
 	once := def()
-	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}
+	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: (t0 + 1000).Time()}
 	once.Retry.MaxAttempts = 3
 	w := walk(t, once)
 	w.lease().fail()
@@ -435,7 +436,7 @@ func TestPauseAndResume(t *testing.T) {
 
 func TestPausedOneTimeJobRunsOnResume(t *testing.T) {
 	d := def()
-	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}
+	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: (t0 + 1000).Time()}
 	w := walk(t, d)
 	w.on(Pause{})
 	w.after(time.Hour).on(Resume{})
@@ -443,7 +444,7 @@ func TestPausedOneTimeJobRunsOnResume(t *testing.T) {
 		t.Errorf("%+v", w.s)
 	}
 	w.lease().succeed()
-	if w.s.Region != RegionDone || w.last.IndexMS != w.now+d.Retention.Milliseconds() {
+	if w.s.Region != RegionDone || w.last.IndexMS != w.now.Add(d.Retention) {
 		t.Errorf("done and kept for its retention: %+v", w.last)
 	}
 }
@@ -528,7 +529,7 @@ func TestLongDowntimeIsDecidedInOneStep(t *testing.T) {
 	d := def()
 	d.Schedule.Every = time.Second
 	w := walk(t, d)
-	w.now += (365 * 24 * time.Hour).Milliseconds()
+	w.now = w.now.Add((365 * 24 * time.Hour))
 	w.lease()
 	w.succeed()
 	if w.wait() != time.Second {
@@ -541,7 +542,7 @@ func TestLongDowntimeIsDecidedInOneStep(t *testing.T) {
 
 func TestEndOfSchedule(t *testing.T) {
 	d := def()
-	d.Schedule.EndAt = time.UnixMilli(t0 + 100_000)
+	d.Schedule.EndAt = (t0 + 100_000).Time()
 	w := walk(t, d)
 	w.lease().succeed()
 	if w.s.Region != RegionDone || w.s.HasRun() {
@@ -588,7 +589,7 @@ func TestFixedDelayEndsBeforeTheEndOfItsSchedule(t *testing.T) {
 	for offset, region := range map[int64]Region{0: RegionDone, 1: RegionDue} {
 		d := def()
 		d.Schedule.FixedDelay = true
-		d.Schedule.EndAt = time.UnixMilli(t0 + 120_000 + offset)
+		d.Schedule.EndAt = (t0 + 120_000 + unixtime.Milli(offset)).Time()
 		w := walk(t, d)
 		w.lease().succeed()
 		if w.s.Region != region {
@@ -634,7 +635,7 @@ func TestRetryAfterIsBoundedByThePolicy(t *testing.T) {
 	}
 	once := func(change func(*Definition)) Definition {
 		d := def()
-		d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1_000)}
+		d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: (t0 + 1_000).Time()}
 		d.Backoff, d.Retry = backoff.DefaultRecurring(), backoff.DefaultRetry()
 		change(&d)
 		return d

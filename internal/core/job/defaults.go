@@ -72,7 +72,7 @@ func orDefault(d, byDefault time.Duration) time.Duration {
 }
 
 // FirstDay returns the local day that the periods of a calendar schedule are counted from, "" for other kinds.
-func (d *Definition) FirstDay() string { return d.Schedule.FirstDay(time.UnixMilli(d.AnchorMS)) }
+func (d *Definition) FirstDay() string { return d.Schedule.FirstDay(d.AnchorMS.Time()) }
 
 // KeepFirstDay removes the first day of a calendar from a definition that differs from the stored one only by
 // naming its default day: responses include that day, and a client that sends one back has changed nothing.

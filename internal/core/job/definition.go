@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Key names a job inside a cluster.
@@ -89,11 +90,11 @@ type Definition struct {
 	Retention     time.Duration // of a finished one-time job
 	DeadLetterTTL time.Duration
 
-	Generation      uint32 // grows when the schedule changes
-	Revision        uint32 // grows with each edit
-	AnchorMS        int64  // when this generation began
-	CreatedMS       int64
-	UpdatedMS       int64
+	Generation      uint32         // grows when the schedule changes
+	Revision        uint32         // grows with each edit
+	AnchorMS        unixtime.Milli // when this generation began
+	CreatedMS       unixtime.Milli
+	UpdatedMS       unixtime.Milli
 	CreateRequestID string
 	// UpdateRequestIDs are of the last edits that had one.
 	UpdateRequestIDs RequestIDs
@@ -133,7 +134,7 @@ func Compile(d *Definition) (*Compiled, error) {
 	if d.Schedule.Seeded() { // most one-time jobs are not, and are compiled at each step
 		seed = d.jitterSeed(0, 0)
 	}
-	s, err := schedule.Compile(d.Schedule, time.UnixMilli(d.AnchorMS), seed)
+	s, err := schedule.Compile(d.Schedule, d.AnchorMS.Time(), seed)
 	if err != nil {
 		return nil, err
 	}

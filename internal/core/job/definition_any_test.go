@@ -38,7 +38,7 @@ func anyDefinition(t *rapid.T) Definition {
 	}
 	instant := func(label string) time.Time {
 		return rapid.SampledFrom([]time.Time{
-			{}, {}, time.UnixMilli(t0 - 3_600_000), time.UnixMilli(t0 + 45_000), time.UnixMilli(t0 + 86_400_000),
+			{}, {}, (t0 - 3_600_000).Time(), (t0 + 45_000).Time(), (t0 + 86_400_000).Time(),
 		}).Draw(t, label)
 	}
 	jitter := func(label string) backoff.Jitter {
@@ -172,7 +172,7 @@ func mend(d *Definition, field string) {
 	case "job.schedule.cron.expressions", "job.schedule.cron.expressions[0]", "job.schedule.cron.expressions[1]":
 		d.Schedule.Cron = []string{"*/2 * * * *"}
 	case "job.schedule.once":
-		d.Schedule.At = time.UnixMilli(t0 + 1000)
+		d.Schedule.At = (t0 + 1000).Time()
 	case "job.backoff_policy.within_period":
 		d.Backoff.WithinSlot = false
 	case "job.backoff_policy.stale_halve":

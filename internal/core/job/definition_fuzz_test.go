@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // walkAnyDefinition: whatever passes validation compiles, and no sequence of
@@ -45,7 +46,7 @@ func walkAnyDefinition(t *rapid.T) {
 		}
 		late := c.Schedule.Kind == schedule.KindOnce && onTime // after a manual run
 		if ended := a.name == "fail" || a.name == "succeed"; ended && s.HasRun() && s.Due < since && !late {
-			t.Fatalf("after %q: due %d, %d ms before\n%+v\n%+v", a.name, s.Due, f.now-s.Due, s, d)
+			t.Fatalf("after %q: due %d, %d ms before\n%+v\n%+v", a.name, s.Due, int64(f.now-s.Due), s, d)
 		}
 		f.explained(t)
 	}
@@ -67,13 +68,13 @@ func (f *family) explained(t *rapid.T) {
 	if s.Source == DelayHeld {
 		s.Held.Reason = HoldReason(rapid.IntRange(int(HeldOverlap), int(HeldQueue)).Draw(t, "gate"))
 	}
-	for _, now := range []int64{f.now, max(f.now, s.Due)} {
-		e := Explain(f.c, s, children, facts, now)
+	for _, now := range []int64{int64(f.now), int64(max(f.now, s.Due))} {
+		e := Explain(f.c, s, children, facts, unixtime.Milli(now))
 		if len(e.Reasons) == 0 || e.Summary == "" {
 			t.Fatalf("not explained: %+v", s)
 		}
 		for _, r := range e.Reasons {
-			if r.Message == "" || strings.Contains(r.Message, "%!") || r.SinceMS > now || r.UntilMS != 0 && r.UntilMS <= now {
+			if r.Message == "" || strings.Contains(r.Message, "%!") || r.SinceMS > unixtime.Milli(now) || r.UntilMS != 0 && r.UntilMS <= unixtime.Milli(now) {
 				t.Fatalf("at %d: %+v\n%+v", now, r, s)
 			}
 		}

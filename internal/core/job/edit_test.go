@@ -10,7 +10,7 @@ import (
 // A run whose nominal time has come, and which jitter holds back, is not skipped by an edit that leaves that
 // nominal time in place.
 func TestEditKeepsAReachedNominalTime(t *testing.T) {
-	at := time.UnixMilli(t0).UTC()
+	at := t0.Time().UTC()
 	cron := schedule.Spec{Kind: schedule.KindCron, Cron: []string{"0 * * * *"}, Jitter: 50 * time.Minute}
 	every := schedule.Spec{Kind: schedule.KindInterval, Every: time.Hour, Jitter: 50 * time.Minute}
 	for _, c := range []struct {
@@ -42,7 +42,7 @@ func TestEditKeepsAReachedNominalTime(t *testing.T) {
 			d := def()
 			d.Schedule = c.before
 			w := walk(t, d)
-			for w.s.Due-w.s.Nominal < 2 { // one that jitter holds back
+			for int64(w.s.Due-w.s.Nominal) < 2 { // one that jitter holds back
 				w.lease().succeed()
 			}
 			nominal := w.s.Nominal
@@ -51,7 +51,7 @@ func TestEditKeepsAReachedNominalTime(t *testing.T) {
 			skipped := w.s.Skipped
 			w.on(Update{New: compile(t, d)})
 			if got := w.s.Nominal == nominal; got != c.kept {
-				t.Fatalf("nominal time %v, was %v; skipped %d", time.UnixMilli(w.s.Nominal).UTC(), time.UnixMilli(nominal).UTC(), w.s.Skipped-skipped)
+				t.Fatalf("nominal time %v, was %v; skipped %d", w.s.Nominal.Time().UTC(), nominal.Time().UTC(), w.s.Skipped-skipped)
 			}
 			if w.c.Generation != c.generation || w.s.Generation != c.generation && w.s.Region == RegionDue {
 				t.Errorf("generation %d of the job and %d of its run, want %d", w.c.Generation, w.s.Generation, c.generation)
@@ -60,11 +60,11 @@ func TestEditKeepsAReachedNominalTime(t *testing.T) {
 				return
 			}
 			if want := w.c.planJittered(nominal, true).due; w.s.Due != want || w.s.Skipped != skipped {
-				t.Errorf("due %d after the nominal time, want %d; skipped %d", w.s.Due-nominal, want-nominal, w.s.Skipped-skipped)
+				t.Errorf("due %d after the nominal time, want %d; skipped %d", int64(w.s.Due-nominal), int64(want-nominal), w.s.Skipped-skipped)
 			}
 			w.lease().succeed()
-			if w.s.Nominal != nominal+time.Hour.Milliseconds() || w.s.Skipped != skipped {
-				t.Errorf("next comes %v, skipped %d", time.UnixMilli(w.s.Nominal).UTC(), w.s.Skipped-skipped)
+			if w.s.Nominal != nominal.Add(time.Hour) || w.s.Skipped != skipped {
+				t.Errorf("next comes %v, skipped %d", w.s.Nominal.Time().UTC(), w.s.Skipped-skipped)
 			}
 		})
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Kinds of events, as subscribers name them. Later versions may add some; none
@@ -68,7 +70,7 @@ func Kinds() []string {
 // Place is the position of an event in the stream of its shard: an instant by the shard's clock, which never
 // steps back, and a number that grows by one.
 type Place struct {
-	MS  int64
+	MS  unixtime.Milli
 	Seq uint64
 }
 
@@ -76,7 +78,7 @@ type Place struct {
 func (p Place) Before(o Place) bool { return p.MS < o.MS || p.MS == o.MS && p.Seq < o.Seq }
 
 // PlaceBefore returns the place before all that is of an instant or later.
-func PlaceBefore(ms int64) Place { return Place{MS: max(0, ms-1), Seq: math.MaxUint64} }
+func PlaceBefore(ms unixtime.Milli) Place { return Place{MS: max(0, ms-1), Seq: math.MaxUint64} }
 
 // Exact reports whether p is the place of an event, or the beginning of the stream, so that the number of the
 // next event is known.
@@ -89,14 +91,14 @@ type Event struct {
 	Place Place
 
 	Kind     string
-	AtMS     int64
+	AtMS     unixtime.Milli
 	Key      Key
 	Queue    string
 	RunID    string
 	Attempt  uint32
 	Trigger  Trigger
-	DueMS    int64 // when the run was due, or the next one, or the next attempt, is
-	StartMS  int64 // of the attempt that ended
+	DueMS    unixtime.Milli // when the run was due, or the next one, or the next attempt, is
+	StartMS  unixtime.Milli // of the attempt that ended
 	Failures uint32
 	Count    int64
 	Reason   string
@@ -121,7 +123,7 @@ func NewEvent(n *Notice, labels map[string]string) (Event, bool) {
 
 // ID is unique in the cluster.
 func (h *Event) ID() string {
-	return strconv.Itoa(h.Shard) + "-" + strconv.FormatInt(h.Place.MS, 10) + "-" + strconv.FormatUint(h.Place.Seq, 10)
+	return strconv.Itoa(h.Shard) + "-" + strconv.FormatInt(int64(h.Place.MS), 10) + "-" + strconv.FormatUint(h.Place.Seq, 10)
 }
 
 // Correlation returns that of the run that the event is about; "" if it is about none.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/lib/fairshare"
 )
 
@@ -42,7 +43,7 @@ type EventQuery struct {
 	Filter EventFilter
 	// Token is the place where it continues; "" begins with the next event, or at FromMS.
 	Token  string
-	FromMS int64
+	FromMS unixtime.Milli
 	// StopAtEnd ends the watch when it has delivered the events that existed at its start.
 	StopAtEnd bool
 	// Watcher is the holder for whom the watch counts in the fair share of watchers.
@@ -64,10 +65,10 @@ type WebhookProgress struct {
 	After Place
 	// Attempts are those in a row of the event after that; none is made before RetryMS.
 	Attempts uint32
-	FirstMS  int64 // of these tries
-	RetryMS  int64
+	FirstMS  unixtime.Milli // of these tries
+	RetryMS  unixtime.Milli
 	// UpdatedMS is when this was written.
-	UpdatedMS int64
+	UpdatedMS unixtime.Milli
 }
 
 // UndeliveredEvent is an event that a webhook was not able to deliver.
@@ -76,7 +77,7 @@ type UndeliveredEvent struct {
 	Webhook  string
 	Event    Event
 	Attempts uint32
-	AtMS     int64
+	AtMS     unixtime.Milli
 	Reason   string
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // TestTokensOfPlaces: what was encoded is decoded, at about ten bytes a shard, and
@@ -14,7 +16,7 @@ import (
 func TestTokensOfPlaces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		places := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Place {
-			return Place{MS: rapid.Int64Range(0, NeverMS).Draw(t, "ms"), Seq: rapid.Uint64().Draw(t, "seq")}
+			return Place{MS: unixtime.Milli(rapid.Int64Range(0, int64(NeverMS)).Draw(t, "ms")), Seq: rapid.Uint64().Draw(t, "seq")}
 		}), 1, 100).Draw(t, "places")
 		token := EncodePlaces(places)
 		got, ok := DecodePlaces(token)

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"hash/crc32"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // tokenVersion begins a resume token: version (1 byte) | shards | for each shard the
@@ -18,9 +20,9 @@ func EncodePlaces(places []Place) string {
 	b := make([]byte, 0, 8*len(places)+16)
 	b = append(b, tokenVersion)
 	b = binary.AppendUvarint(b, uint64(len(places)))
-	before := int64(0)
+	before := unixtime.Milli(0)
 	for _, p := range places {
-		b = binary.AppendVarint(b, p.MS-before)
+		b = binary.AppendVarint(b, int64(p.MS-before))
 		b = binary.AppendUvarint(b, p.Seq)
 		before = p.MS
 	}
@@ -45,7 +47,7 @@ func DecodePlaces(token string) ([]Place, bool) {
 	}
 	rest = rest[n:]
 	places := make([]Place, count)
-	before := int64(0)
+	before := unixtime.Milli(0)
 	for i := range places {
 		distance, n := binary.Varint(rest)
 		if n <= 0 {
@@ -57,7 +59,7 @@ func DecodePlaces(token string) ([]Place, bool) {
 			return nil, false
 		}
 		rest = rest[n:]
-		before += distance
+		before += unixtime.Milli(distance)
 		places[i] = Place{MS: before, Seq: seq}
 		if before < 0 {
 			return nil, false

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // This file holds the values that engines and the store pass to one another.
@@ -42,14 +44,14 @@ type Record struct {
 	Definition *Definition
 	State      State
 	// IndexMS is the instant its score carries: see Region.
-	IndexMS int64
+	IndexMS unixtime.Milli
 }
 
 // LaneHead is the first due time of a lane; NeverMS when nothing in it is due
 // at any time.
 type LaneHead struct {
 	Lane  Lane
-	DueMS int64
+	DueMS unixtime.Milli
 }
 
 // ShardLane is a lane of a shard.
@@ -63,8 +65,8 @@ const LanesPerRead = 10_000
 
 // LaneCursor is a place in the index of a shard's lanes, which is ordered by due time. The zero value is its start.
 type LaneCursor struct {
-	DueMS int64 // due time of the last lane that was listed
-	Ties  int   // how many lanes with this due time were listed
+	DueMS unixtime.Milli // due time of the last lane that was listed
+	Ties  int            // how many lanes with this due time were listed
 }
 
 // LanePage is a part of the index of a shard's lanes.
@@ -106,13 +108,13 @@ type Objective struct {
 	Record     RecordID
 	Known      *Record
 	Unreadable bool
-	AtMS       int64
+	AtMS       unixtime.Milli
 }
 
 // ObjectiveMove moves an entry to ToMS, as its record was decided on; 0 takes it off.
 type ObjectiveMove struct {
 	Objective
-	ToMS int64
+	ToMS unixtime.Milli
 }
 
 // LaneQuota asks for up to N leases from a lane.
@@ -149,7 +151,7 @@ type LeaseRequest struct {
 type LeaseReply struct {
 	Leased []Leased
 	Heads  []LaneHead
-	NowUS  int64 // shard clock, microseconds
+	NowUS  unixtime.Micro // shard clock, microseconds
 	Err    error
 }
 
@@ -210,7 +212,7 @@ type ApplyReply struct {
 	Results []WriteResult
 	Earlier []LaneHead
 	Holder  string
-	NowUS   int64
+	NowUS   unixtime.Micro
 	Err     error
 }
 
@@ -243,7 +245,7 @@ type CreateReply struct {
 	Results []CreateResult
 	Earlier []LaneHead
 	Holder  string
-	NowUS   int64
+	NowUS   unixtime.Micro
 	Err     error
 }
 
@@ -257,7 +259,7 @@ type Renewal struct {
 	// Acked: a worker acknowledged the attempt.
 	Acked bool
 	// HardStopMS bounds the new deadline; 0 is no bound.
-	HardStopMS int64
+	HardStopMS unixtime.Milli
 }
 
 // RenewCode is the outcome of a Renewal.
@@ -288,7 +290,7 @@ type RenewRequest struct {
 // RenewReply answers one RenewRequest.
 type RenewReply struct {
 	Results []RenewResult
-	NowUS   int64
+	NowUS   unixtime.Micro
 	Err     error
 }
 
@@ -376,7 +378,7 @@ const (
 type PermitResult struct {
 	ID     int64
 	Leased int
-	DueMS  int64
+	DueMS  unixtime.Milli
 }
 
 // OverdueAfter is the wait after which a due run is late if no objective sets another.
@@ -390,14 +392,14 @@ type LaneStat struct {
 	Overdue int64
 	// OldestDueMS is the due time of the first record that is overdue; 0 when
 	// nothing is.
-	OldestDueMS int64
+	OldestDueMS unixtime.Milli
 	// NextDueMS is when the first record will be due, where none is yet; 0 when none
 	// ever will, or one is.
-	NextDueMS int64
+	NextDueMS unixtime.Milli
 	// DeadUntilMS is when the first of its dead letters is deleted; 0 when there is
 	// none.
-	DeadUntilMS int64
+	DeadUntilMS unixtime.Milli
 	// OldestDeadMS is when the oldest of those dead letters died that are deleted first:
 	// the oldest of all, where all are kept equally long. 0 when there is none.
-	OldestDeadMS int64
+	OldestDeadMS unixtime.Milli
 }

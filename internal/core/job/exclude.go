@@ -2,7 +2,8 @@ package job
 
 import (
 	"slices"
-	"time"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // No run of a job starts at an instant that its schedule excludes.
@@ -23,15 +24,15 @@ import (
 
 // NextAllowed returns the first instant from ms on that the schedule does not exclude. It is false if
 // there is none that a job can wait for.
-func (c *Compiled) NextAllowed(ms int64) (int64, bool) {
-	at, ok := c.schedule.NextAllowed(time.UnixMilli(ms))
-	clear := at.UnixMilli()
+func (c *Compiled) NextAllowed(ms unixtime.Milli) (unixtime.Milli, bool) {
+	at, ok := c.schedule.NextAllowed(ms.Time())
+	clear := unixtime.MilliOf(at)
 	return clear, ok && clear < NeverMS
 }
 
 // excludesRun reports whether the schedule keeps the state's run from starting at an instant, and
 // until when; NeverMS is for ever.
-func (c *Compiled) excludesRun(s *State, ms int64) (until int64, excluded bool) {
+func (c *Compiled) excludesRun(s *State, ms unixtime.Milli) (until unixtime.Milli, excluded bool) {
 	if s.IgnoresExclusions() {
 		return 0, false
 	}

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 const minuteMS = int64(60_000)
@@ -18,7 +19,7 @@ func closed(pairs ...int64) Definition {
 	d := def()
 	for i := 0; i < len(pairs); i += 2 {
 		d.Schedule.Exclude.Periods = append(d.Schedule.Exclude.Periods,
-			schedule.Period{From: time.UnixMilli(t0 + pairs[i]*minuteMS), To: time.UnixMilli(t0 + pairs[i+1]*minuteMS)})
+			schedule.Period{From: (t0 + unixtime.Milli(pairs[i]*minuteMS)).Time(), To: (t0 + unixtime.Milli(pairs[i+1]*minuteMS)).Time()})
 	}
 	return d
 }
@@ -26,8 +27,8 @@ func closed(pairs ...int64) Definition {
 // until expects the current run to be due so many minutes after the creation.
 func (w *walker) until(what string, minutes int64) {
 	w.t.Helper()
-	if w.s.Region != RegionDue || w.s.Due != t0+minutes*minuteMS || w.s.Nominal > w.s.Due {
-		w.t.Errorf("%s: %s, nominal %+d ms, due %+d ms; want due after %d minutes", what, w.s.Region, w.s.Nominal-t0, w.s.Due-t0, minutes)
+	if w.s.Region != RegionDue || w.s.Due != t0+unixtime.Milli(minutes*minuteMS) || w.s.Nominal > w.s.Due {
+		w.t.Errorf("%s: %s, nominal %+d ms, due %+d ms; want due after %d minutes", what, w.s.Region, int64(w.s.Nominal-t0), int64(w.s.Due-t0), minutes)
 	}
 }
 
@@ -51,7 +52,7 @@ func TestDueTimesMoveToTheEndOfExclusions(t *testing.T) {
 
 	retried := closed(2, 30)
 	retried.Schedule.Every, retried.Retry.MaxAttempts, retried.Retry.Base = time.Hour, 5, 90*time.Second
-	retried.Schedule.StartAt = time.UnixMilli(t0 + minuteMS)
+	retried.Schedule.StartAt = (t0 + unixtime.Milli(minuteMS)).Time()
 	w = walk(t, retried)
 	w.lease().fail()
 	w.until("retry", 30)
@@ -66,8 +67,8 @@ func TestDueTimesMoveToTheEndOfExclusions(t *testing.T) {
 	w.until("retry_after", 30)
 
 	for name, h := range map[string]Hint{
-		"at":    {Source: HintOperator, AtMS: t0 + 5*minuteMS, UntilMS: t0 + 60*minuteMS},
-		"every": {Source: HintPlanner, IntervalMS: 5 * minuteMS, UntilMS: t0 + 6*minuteMS},
+		"at":    {Source: HintOperator, AtMS: t0 + unixtime.Milli(5*minuteMS), UntilMS: t0 + unixtime.Milli(60*minuteMS)},
+		"every": {Source: HintPlanner, IntervalMS: 5 * minuteMS, UntilMS: t0 + unixtime.Milli(6*minuteMS)},
 	} {
 		w = walk(t, closed(2, 30))
 		w.lease().succeed()
@@ -76,7 +77,7 @@ func TestDueTimesMoveToTheEndOfExclusions(t *testing.T) {
 	}
 	w = walk(t, retried)
 	w.lease().fail()
-	w.on(SetHint{Hint{Source: HintOperator, AtMS: t0 + 5*minuteMS, UntilMS: t0 + 60*minuteMS}})
+	w.on(SetHint{Hint{Source: HintOperator, AtMS: t0 + unixtime.Milli(5*minuteMS), UntilMS: t0 + unixtime.Milli(60*minuteMS)}})
 	w.until("hint for a retry", 30)
 
 	delay := closed(2, 30)
@@ -86,9 +87,9 @@ func TestDueTimesMoveToTheEndOfExclusions(t *testing.T) {
 	w.until("fixed delay", 30)
 
 	w = walk(t, closed(2, 30))
-	w.lease().on(HoldBack{Token: w.s.Token, Reason: HeldLock, Key: "k", UntilMS: w.now + 5*minuteMS})
+	w.lease().on(HoldBack{Token: w.s.Token, Reason: HeldLock, Key: "k", UntilMS: w.now + unixtime.Milli(5*minuteMS)})
 	w.until("a gate", 30)
-	if w.s.expectedStartMS() != t0+minuteMS || w.s.Source != DelayHeld {
+	if w.s.expectedStartMS() != t0+unixtime.Milli(minuteMS) || w.s.Source != DelayHeld {
 		t.Errorf("what a gate holds back stays promised: %+v", w.s)
 	}
 	if got := w.after(5 * time.Minute).on(Wake{Reason: HeldLock, Key: "k"}); got.Answer != Stale {
@@ -115,8 +116,8 @@ func TestDueTimesMoveToTheEndOfExclusions(t *testing.T) {
 		missed.Misfire.Policy = m
 		w = walk(t, missed)
 		w.lease().after(3 * time.Minute).succeed() // into the exclusion
-		if w.s.Due <= w.now || w.s.Due < t0+30*minuteMS {
-			t.Errorf("after a long run, misfire %s: due %d", m, w.s.Due-t0)
+		if w.s.Due <= w.now || w.s.Due < t0+unixtime.Milli(30*minuteMS) {
+			t.Errorf("after a long run, misfire %s: due %d", m, int64(w.s.Due-t0))
 		}
 	}
 }
@@ -133,7 +134,7 @@ func TestLateRunIsPostponedByAnExclusion(t *testing.T) {
 		t.Fatalf("it answers %v", got.Arrival)
 	}
 	w.until("late", 30)
-	if w.s.expectedStartMS() != t0+minuteMS || w.s.Attempt != 0 || w.s.Unacked != 0 {
+	if w.s.expectedStartMS() != t0+unixtime.Milli(minuteMS) || w.s.Attempt != 0 || w.s.Unacked != 0 {
 		t.Errorf("it stays promised, at no cost: %+v", w.s)
 	}
 	told := slices.ContainsFunc(got.Notices, func(n Notice) bool {
@@ -184,7 +185,7 @@ func TestExclusionsBoundRetries(t *testing.T) {
 	if w.last.Ended == nil || w.s.Attempt != 0 {
 		t.Errorf("the next nominal time is that at the end: %+v", w.s)
 	}
-	d.Schedule.Every, d.Schedule.StartAt = time.Hour, time.UnixMilli(t0+minuteMS)
+	d.Schedule.Every, d.Schedule.StartAt = time.Hour, (t0 + unixtime.Milli(minuteMS)).Time()
 	d.Retry.MaxElapsed = 10 * time.Minute
 	w = walk(t, d)
 	w.lease().fail()
@@ -200,7 +201,7 @@ func TestExclusionsBoundRetries(t *testing.T) {
 	}
 	// The schedule's end bounds nominal times only.
 	d = closed(2, 30)
-	d.Schedule.EndAt = time.UnixMilli(t0 + 4*minuteMS)
+	d.Schedule.EndAt = (t0 + unixtime.Milli(4*minuteMS)).Time()
 	d.Retry.MaxAttempts, d.Retry.Base = 5, 90*time.Second
 	w = walk(t, d)
 	w.lease().fail()
@@ -287,7 +288,7 @@ func TestWaitingManualRunMeetsAnExclusion(t *testing.T) {
 		}
 		w := asked()
 		w.succeed()
-		if run := turn(w); run.ManualID != "m" || run.Due != t0+30*minuteMS || run.expectedStartMS() != run.Due {
+		if run := turn(w); run.ManualID != "m" || run.Due != t0+unixtime.Milli(30*minuteMS) || run.expectedStartMS() != run.Due {
 			t.Errorf("%s: %+v", mode, run)
 		}
 
@@ -323,7 +324,7 @@ func TestEditOfExclusions(t *testing.T) {
 	open := def()
 	retried := closed(2, 30)
 	retried.Retry.MaxAttempts, retried.Retry.Base = 5, 90*time.Second
-	retried.Schedule.Every, retried.Schedule.StartAt = time.Hour, time.UnixMilli(t0+minuteMS)
+	retried.Schedule.Every, retried.Schedule.StartAt = time.Hour, (t0 + unixtime.Milli(minuteMS)).Time()
 
 	// The run of a schedule gives way to the new one, as ever.
 	w := walk(t, retried)
@@ -359,15 +360,15 @@ func TestEditOfExclusions(t *testing.T) {
 
 	// Records of their own are asked when they arrive.
 	f := newFamily(t, closed(2, 30))
-	f.on(StartBackfill{Backfill{ID: "b", NextMS: t0 - minuteMS - 1, ToMS: t0, Concurrency: 1}})
-	f.now = t0 + 5*minuteMS
+	f.on(StartBackfill{Backfill{ID: "b", NextMS: t0 - unixtime.Milli(minuteMS) - 1, ToMS: t0, Concurrency: 1}})
+	f.now = t0 + unixtime.Milli(5*minuteMS)
 	f.leaseChild(0)
-	if s := f.children[0]; s.Region != RegionDue || s.Due != t0+30*minuteMS {
+	if s := f.children[0]; s.Region != RegionDue || s.Due != t0+unixtime.Milli(30*minuteMS) {
 		t.Fatalf("a backfill: %+v", s)
 	}
 	f.on(Update{New: compile(t, closed(20, 40))})
 	f.leaseChild(0)
-	if s := f.children[0]; s.Region != RegionDue || s.Due != t0+40*minuteMS || f.fault != nil {
+	if s := f.children[0]; s.Region != RegionDue || s.Due != t0+unixtime.Milli(40*minuteMS) || f.fault != nil {
 		t.Errorf("a backfill, another exclusion: %+v, %v", s, f.fault)
 	}
 	if f.leaseChild(0); f.children[0].Region != RegionLeased {
@@ -378,24 +379,24 @@ func TestEditOfExclusions(t *testing.T) {
 // Backfilled and redriven runs wait, a redriven one unless it is to ignore exclusions.
 func TestBackfilledAndRedrivenRunsWaitForTheEndOfAnExclusion(t *testing.T) {
 	f := newFamily(t, closed(2, 30))
-	f.now = t0 + 5*minuteMS
-	f.on(StartBackfill{Backfill{ID: "b", NextMS: t0 - minuteMS - 1, ToMS: t0, Concurrency: 1}})
-	if s := f.children[0]; s.Due != t0+30*minuteMS {
+	f.now = t0 + unixtime.Milli(5*minuteMS)
+	f.on(StartBackfill{Backfill{ID: "b", NextMS: t0 - unixtime.Milli(minuteMS) - 1, ToMS: t0, Concurrency: 1}})
+	if s := f.children[0]; s.Due != t0+unixtime.Milli(30*minuteMS) {
 		t.Errorf("a backfill begun in it: %+v", s)
 	}
 	for _, ignore := range []bool{false, true} {
 		f := newFamily(t, closed(2, 30))
 		f.lease()
 		f.on(FinishAttempt{Token: f.parent.Token, Outcome: OutcomeFailed, StartedMS: f.now})
-		f.now = t0 + 5*minuteMS
+		f.now = t0 + unixtime.Milli(5*minuteMS)
 		p := DecideChild(f.c, f.parent, f.letters[0], Redrive{IgnoreExclusions: ignore}, f.now)
 		f.store(p.Parent, 0)
-		want := t0 + 30*minuteMS
+		want := t0 + unixtime.Milli(30*minuteMS)
 		if ignore {
 			want = f.now
 		}
 		if s := f.children[0]; s.Due != want {
-			t.Errorf("redriven, ignoring %v: due %d", ignore, s.Due-t0)
+			t.Errorf("redriven, ignoring %v: due %d", ignore, int64(s.Due-t0))
 		}
 		if f.leaseChild(0); f.children[0].Region != RegionLeased || f.now != want {
 			t.Errorf("redriven, ignoring %v: %+v", ignore, f.children[0])
@@ -407,17 +408,17 @@ func TestBackfilledAndRedrivenRunsWaitForTheEndOfAnExclusion(t *testing.T) {
 	f = newFamily(t, d)
 	f.lease()
 	f.onChild(0, FinishAttempt{Token: f.children[0].Token, Outcome: OutcomeFailed, StartedMS: f.now})
-	if s := f.children[0]; s.Due != t0+30*minuteMS {
-		t.Errorf("a retry: due %d", s.Due-t0)
+	if s := f.children[0]; s.Due != t0+unixtime.Milli(30*minuteMS) {
+		t.Errorf("a retry: due %d", int64(s.Due-t0))
 	}
 	// And one that was lost, or comes late.
 	d.Retry.MaxAttempts = 1
 	f = newFamily(t, d)
 	f.lease()
-	f.now += 2 * minuteMS
+	f.now += unixtime.Milli(2 * minuteMS)
 	f.onChild(0, ReturnLease{Token: f.children[0].Token})
-	if s := f.children[0]; s.Due != t0+30*minuteMS {
-		t.Errorf("given back: due %d", s.Due-t0)
+	if s := f.children[0]; s.Due != t0+unixtime.Milli(30*minuteMS) {
+		t.Errorf("given back: due %d", int64(s.Due-t0))
 	}
 }
 
@@ -438,7 +439,7 @@ func TestNoRunStartsAtAnExcludedTime(t *testing.T) {
 		acts = slices.DeleteFunc(acts, func(a act) bool { return a.name == "backfill" })
 		acts = append(acts,
 			act{"backfill", func(*family) bool { return true }, func(f *family) {
-				f.on(StartBackfill{Backfill{ID: f.parent.RunID() + "b", NextMS: f.now - 3*minuteMS, ToMS: f.now, Concurrency: uint8(1 + f.parent.Revision%2)}})
+				f.on(StartBackfill{Backfill{ID: f.parent.RunID() + "b", NextMS: f.now - unixtime.Milli(3*minuteMS), ToMS: f.now, Concurrency: uint8(1 + f.parent.Revision%2)}})
 			}},
 			act{"wait long", func(*family) bool { return true }, func(f *family) { f.now += 5_400_000 }},
 			act{"run, ignoring", func(*family) bool { return true }, func(f *family) {

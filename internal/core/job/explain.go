@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // ReasonKind is one way in which a job can be kept from running now.
@@ -49,7 +50,7 @@ func (k ReasonKind) String() string {
 type Reason struct {
 	Kind             ReasonKind
 	Message          string
-	SinceMS, UntilMS int64
+	SinceMS, UntilMS unixtime.Milli
 	Key              string // what it is about: a lock's key, a target, a queue
 	By               string // the blocking job or node
 }
@@ -92,7 +93,7 @@ type Facts struct {
 
 // Explain returns the reasons why a job does not run at now. It evaluates the policies and calls nothing; facts
 // that are missing are left out.
-func Explain(c *Compiled, s State, children []Child, f Facts, now int64) Explanation {
+func Explain(c *Compiled, s State, children []Child, f Facts, now unixtime.Milli) Explanation {
 	e := explainer{c: c, s: s, now: now, facts: f}
 	switch s.Region {
 	case RegionLeased:
@@ -122,7 +123,7 @@ func Explain(c *Compiled, s State, children []Child, f Facts, now int64) Explana
 type explainer struct {
 	c       *Compiled
 	s       State
-	now     int64
+	now     unixtime.Milli
 	facts   Facts
 	reasons []Reason
 	summary string
@@ -152,8 +153,8 @@ func (e *explainer) writeSummary() {
 }
 
 // formatInstant shows an instant: the time of day while it is near, the date too otherwise.
-func (e *explainer) formatInstant(ms int64) string {
-	t, now := time.UnixMilli(ms).UTC(), time.UnixMilli(e.now).UTC()
+func (e *explainer) formatInstant(ms unixtime.Milli) string {
+	t, now := ms.Time().UTC(), e.now.Time().UTC()
 	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
 		return t.Format(time.TimeOnly)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // explainPlan adds the rule that set the due time of the planned run.
@@ -63,7 +64,7 @@ func (e *explainer) explainMoved() {
 }
 
 // isExcludedAt reports whether an exclusion holds back the planned run at an instant.
-func (e *explainer) isExcludedAt(ms int64) bool {
+func (e *explainer) isExcludedAt(ms unixtime.Milli) bool {
 	_, excluded := e.c.excludesRun(&e.s, ms)
 	return excluded
 }
@@ -83,12 +84,12 @@ func (e *explainer) describeRetryJitter() string {
 	unspread := *e.c
 	unspread.Retry.Jitter = backoff.Jitter{Kind: backoff.JitterNone}
 	plain, _ := unspread.computeRetryDelay(&e.s, k, 0)
-	return describeJitter(e.s.Due-e.s.LastFinished, got, plain)
+	return describeJitter(int64(e.s.Due-e.s.LastFinished), got, plain)
 }
 
 func (e *explainer) describeBackoffJitter() string {
 	got, _ := e.c.nextDelay(&e.s, 0)
-	return describeJitter(e.s.Due-e.s.LastFinished, got, e.c.EffectiveInterval(int64(e.s.Failures)))
+	return describeJitter(int64(e.s.Due-e.s.LastFinished), got, e.c.EffectiveInterval(int64(e.s.Failures)))
 }
 
 func (e *explainer) describeHint() string {

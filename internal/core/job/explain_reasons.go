@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func (e *explainer) explainRunning(s State) {
@@ -59,7 +60,7 @@ func (e *explainer) explainPaused(remark string) {
 }
 
 // explainQueuePaused adds that a paused queue would hold the run back if nothing else did.
-func (e *explainer) explainQueuePaused(sinceMS int64) {
+func (e *explainer) explainQueuePaused(sinceMS unixtime.Milli) {
 	if e.facts.Queue.Paused {
 		queue := e.s.Lane.Queue
 		e.addReason(Reason{
@@ -101,9 +102,9 @@ func (e *explainer) explainDone() {
 		e.addReason(Reason{Kind: ReasonSchedule, Message: fmt.Sprintf("its schedule has had all of its %d runs "+
 			"(max_runs)", spec.MaxRuns)})
 	case !spec.EndAt.IsZero():
-		end := e.formatInstant(spec.EndAt.UnixMilli())
+		end := e.formatInstant(unixtime.MilliOf(spec.EndAt))
 		r := Reason{Kind: ReasonSchedule, Message: "its schedule has no time left before its end at " + end}
-		if end := spec.EndAt.UnixMilli(); end <= e.now {
+		if end := unixtime.MilliOf(spec.EndAt); end <= e.now {
 			r.SinceMS = end
 		}
 		e.addReason(r)
@@ -173,7 +174,7 @@ func (e *explainer) describeLock(h Hold) string {
 	return name + "; waiting since " + e.formatInstant(h.SinceMS)
 }
 
-func (e *explainer) describeTarget(h Hold) (text string, until int64) {
+func (e *explainer) describeTarget(h Hold) (text string, until unixtime.Milli) {
 	circuit := e.facts.Target
 	text = fmt.Sprintf("target %s backs off", h.Key)
 	if circuit.Failures > 0 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // served are facts in which nothing of the cluster stands in the way.
@@ -14,7 +15,7 @@ var served = Facts{ClusterKnown: true, Shard: 7, Held: true, Holder: "node1", Wo
 
 func TestExplainNamesEachReason(t *testing.T) {
 	const minute = int64(60_000)
-	nominal := t0 + minute
+	nominal := t0 + unixtime.Milli(minute)
 	for _, tt := range []struct {
 		name    string
 		edit    func(*Definition)
@@ -39,7 +40,7 @@ func TestExplainNamesEachReason(t *testing.T) {
 			summary: "run 1-1800000060000 of 08:01:00 is held: waiting for attempt 2 of 3 after `HTTP 502`, until 08:01:01"},
 		{name: "backoff", state: func(s *State) {
 			s.Source, s.Failures, s.LastFinished, s.LastError = DelayBackoff, 3, t0, "HTTP 503"
-			s.Due = t0 + 8*minute
+			s.Due = t0 + unixtime.Milli(8*minute)
 		}, kind: ReasonBackoff, since: 0, until: 8 * minute,
 			summary: "run 1-1800000060000 of 08:01:00 is held: backoff 3 of 5 after `HTTP 503`, until 08:08:00"},
 		{name: "flat backoff", edit: func(d *Definition) { d.Backoff.MaxExponent = 0 }, at: 1000,
@@ -47,13 +48,13 @@ func TestExplainNamesEachReason(t *testing.T) {
 			kind:  ReasonBackoff, since: 500, until: minute,
 			summary: "run 1-1800000060000 of 08:01:00 is held: backoff, until 08:01:00"},
 		{name: "hint", state: func(s *State) {
-			s.Source, s.Due = DelayHint, t0+5*minute
-			s.Hint = Hint{Source: HintOperator, AtMS: t0 + 5*minute, UntilMS: t0 + 60*minute, Reason: "maintenance"}
+			s.Source, s.Due = DelayHint, t0+unixtime.Milli(5*minute)
+			s.Hint = Hint{Source: HintOperator, AtMS: t0 + unixtime.Milli(5*minute), UntilMS: t0 + unixtime.Milli(60*minute), Reason: "maintenance"}
 		}, kind: ReasonHint, until: 5 * minute,
 			summary: "run 1-1800000060000 of 08:01:00 is held: hint of the operator (maintenance): due 08:05:00, in force until 09:00:00"},
 		{name: "hint for tomorrow", state: func(s *State) {
-			s.Source, s.Due = DelayHint, t0+1440*minute
-			s.Hint = Hint{Source: HintWorker, AtMS: t0 + 1440*minute, UntilMS: t0 + 1440*minute}
+			s.Source, s.Due = DelayHint, t0+unixtime.Milli(1440*minute)
+			s.Hint = Hint{Source: HintWorker, AtMS: t0 + unixtime.Milli(1440*minute), UntilMS: t0 + unixtime.Milli(1440*minute)}
 		}, kind: ReasonHint, until: 1440 * minute,
 			summary: "run 1-1800000060000 of 08:01:00 is held: hint of the worker: due 2027-01-16 08:00:00 UTC"},
 		{name: "hint of which only the time is known", state: func(s *State) { s.Source = DelayHint }, kind: ReasonHint, until: minute,
@@ -69,15 +70,15 @@ func TestExplainNamesEachReason(t *testing.T) {
 		{name: "paused", at: minute, state: func(s *State) {
 			s.Region, s.Paused, s.PausedMS, s.PauseNote = RegionPaused, true, t0+1000, "deploy of billing"
 		}, kind: ReasonPaused, since: 1000, summary: "run 1-1800000060000 of 08:01:00 is held: paused since 08:00:01: deploy of billing"},
-		{name: "dead", edit: func(d *Definition) { d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(nominal)} },
+		{name: "dead", edit: func(d *Definition) { d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: nominal.Time()} },
 			state: func(s *State) { s.Region, s.LastFinished, s.LastError = RegionDead, nominal, "boom" },
 			at:    2 * minute, kind: ReasonDead, since: minute,
 			summary: "job ns/a: its run died at 08:01:00 after `boom`; it is kept as a dead letter, and can be redriven or run again"},
-		{name: "had its one run", edit: func(d *Definition) { d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(nominal)} },
+		{name: "had its one run", edit: func(d *Definition) { d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: nominal.Time()} },
 			state: func(s *State) { s.Region, s.LastOutcome, s.LastFinished = RegionDone, OutcomeSucceeded, nominal+500 },
 			at:    2 * minute, kind: ReasonDone, since: minute + 500, summary: "job ns/a: its one run has ended: succeeded"},
 		{name: "missed its one run", edit: func(d *Definition) {
-			d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(nominal)}
+			d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: nominal.Time()}
 			d.Misfire.Policy = MisfireSkip
 		}, state: func(s *State) { s.Region = RegionDone }, at: 9 * minute, kind: ReasonDone,
 			summary: "job ns/a: its one run was left out: it could not start within the 1m0s of its misfire policy"},
@@ -90,9 +91,9 @@ func TestExplainNamesEachReason(t *testing.T) {
 		{name: "all runs had", edit: func(d *Definition) { d.Schedule.MaxRuns = 2 },
 			state: func(s *State) { *s = State{Region: RegionDone, Fired: 2, Lane: s.Lane, Generation: 1} }, kind: ReasonSchedule,
 			summary: "job ns/a: its schedule has had all of its 2 runs (max_runs)"},
-		{name: "ended", edit: func(d *Definition) { d.Schedule.EndAt = time.UnixMilli(t0 + 30_000) }, kind: ReasonSchedule,
+		{name: "ended", edit: func(d *Definition) { d.Schedule.EndAt = (t0 + 30_000).Time() }, kind: ReasonSchedule,
 			summary: "job ns/a: its schedule has no time left before its end at 08:00:30"},
-		{name: "ended before", at: minute, edit: func(d *Definition) { d.Schedule.EndAt = time.UnixMilli(t0 + 30_000) }, kind: ReasonSchedule, since: 30_000,
+		{name: "ended before", at: minute, edit: func(d *Definition) { d.Schedule.EndAt = (t0 + 30_000).Time() }, kind: ReasonSchedule, since: 30_000,
 			summary: "job ns/a: its schedule has no time left before its end at 08:00:30"},
 		{name: "running", at: minute + 5000, state: func(s *State) { *s = s.Leased(9); s.FirstMS = nominal }, kind: ReasonRunning, since: minute,
 			summary: "job ns/a: run 1-1800000060000 is live on attempt 1 of 1"},
@@ -163,22 +164,22 @@ func TestExplainNamesEachReason(t *testing.T) {
 		{name: "queue rate", at: minute, facts: func(f *Facts) { f.Queue.Rate = 2.5 }, kind: ReasonQueueRate, since: minute,
 			summary: "run 1-1800000060000 of 08:01:00 is held: due since 08:01:00; queue q starts at most 2.5 runs a second"},
 		{name: "backoff into an exclusion", edit: func(d *Definition) {
-			d.Schedule.Exclude.Periods = []schedule.Period{{From: time.UnixMilli(t0 + 4*minute), To: time.UnixMilli(t0 + 9*minute)}}
+			d.Schedule.Exclude.Periods = []schedule.Period{{From: (t0 + unixtime.Milli(4*minute)).Time(), To: (t0 + unixtime.Milli(9*minute)).Time()}}
 		}, state: func(s *State) {
 			s.Source, s.Failures, s.LastFinished, s.LastError = DelayBackoff, 3, t0, "HTTP 503"
-			s.Due = t0 + 9*minute
+			s.Due = t0 + unixtime.Milli(9*minute)
 		}, kind: ReasonExclusion, until: 9 * minute,
 			summary: "run 1-1800000060000 of 08:01:00 is held: the schedule excludes the time before 08:09:00"},
 		{name: "put off", at: 5 * minute, edit: func(d *Definition) {
-			d.Schedule.Exclude.Periods = []schedule.Period{{From: time.UnixMilli(t0 + 4*minute), To: time.UnixMilli(t0 + 9*minute)}}
-		}, state: func(s *State) { s.Due, s.Held.DueMS = t0+9*minute, nominal }, kind: ReasonExclusion, until: 9 * minute,
+			d.Schedule.Exclude.Periods = []schedule.Period{{From: (t0 + unixtime.Milli(4*minute)).Time(), To: (t0 + unixtime.Milli(9*minute)).Time()}}
+		}, state: func(s *State) { s.Due, s.Held.DueMS = t0+unixtime.Milli(9*minute), nominal }, kind: ReasonExclusion, until: 9 * minute,
 			summary: "run 1-1800000060000 of 08:01:00 is held: the schedule excludes the time before 08:09:00"},
 		{name: "due, and an exclusion has begun", at: 5 * minute, edit: func(d *Definition) {
-			d.Schedule.Exclude.Periods = []schedule.Period{{From: time.UnixMilli(t0 + 4*minute), To: time.UnixMilli(t0 + 9*minute)}}
+			d.Schedule.Exclude.Periods = []schedule.Period{{From: (t0 + unixtime.Milli(4*minute)).Time(), To: (t0 + unixtime.Milli(9*minute)).Time()}}
 		}, facts: func(f *Facts) { f.Workers = 0 }, kind: ReasonExclusion, until: 9 * minute,
 			summary: "run 1-1800000060000 of 08:01:00 is held: the schedule excludes this time, until 08:09:00; it was due 08:01:00"},
 		{name: "on time after an exclusion", at: minute / 2, edit: func(d *Definition) {
-			d.Schedule.Exclude.Periods = []schedule.Period{{From: time.UnixMilli(t0), To: time.UnixMilli(nominal)}}
+			d.Schedule.Exclude.Periods = []schedule.Period{{From: t0.Time(), To: nominal.Time()}}
 		}, kind: ReasonNotDue, until: minute, summary: "run 1-1800000060000 of 08:01:00 waits: due 08:01:00"},
 		{name: "no worker", at: minute, facts: func(f *Facts) { f.Workers = 0 }, kind: ReasonNoWorker, since: minute,
 			summary: "run 1-1800000060000 of 08:01:00 is held: no worker of namespace ns serves queue q"},
@@ -210,15 +211,15 @@ func TestExplainNamesEachReason(t *testing.T) {
 			if tt.facts != nil {
 				tt.facts(&facts)
 			}
-			got := Explain(c, s, nil, facts, t0+tt.at)
+			got := Explain(c, s, nil, facts, t0+unixtime.Milli(tt.at))
 			if got.Summary != tt.summary {
 				t.Errorf("got  %s\nwant %s", got.Summary, tt.summary)
 			}
-			after := func(ms int64) int64 {
+			after := func(ms unixtime.Milli) int64 {
 				if ms == 0 {
 					return 0
 				}
-				return ms - t0
+				return int64(ms - t0)
 			}
 			if r := got.Reasons[0]; r.Kind != tt.kind || after(r.SinceMS) != tt.since || after(r.UntilMS) != tt.until {
 				t.Errorf("%+v: kind %v, since %d, until %d; want %v, %d, %d", r, r.Kind, after(r.SinceMS), after(r.UntilMS), tt.kind, tt.since, tt.until)
@@ -232,7 +233,9 @@ func TestExplainNamesEachReason(t *testing.T) {
 func TestExplainOfAGateThatHeldTheRunBefore(t *testing.T) {
 	const second = int64(1000)
 	hold := func(reason HoldReason, key string) func(*State) {
-		return func(s *State) { s.Held = Hold{Reason: reason, Key: key, By: "ns/b", SinceMS: t0 + 60*second} }
+		return func(s *State) {
+			s.Held = Hold{Reason: reason, Key: key, By: "ns/b", SinceMS: t0 + unixtime.Milli(60*second)}
+		}
 	}
 	unserved := func(f *Facts) { f.Workers, f.FreeSlots = 0, 0 }
 	for _, tt := range []struct {
@@ -251,11 +254,11 @@ func TestExplainOfAGateThatHeldTheRunBefore(t *testing.T) {
 		{"room in the queue", hold(HeldQueue, ""), func(f *Facts) { f.Queue.MaxConcurrency, f.QueueLive = 2, 1 }, "not_due "},
 		{"no room in the queue", hold(HeldQueue, ""), func(f *Facts) { f.Queue.MaxConcurrency, f.QueueLive = 2, 2 }, "queue_concurrency q"},
 		{"target closed", hold(HeldTarget, "x"), nil, "not_due "},
-		{"target open", hold(HeldTarget, "x"), func(f *Facts) { f.Target = backoff.Circuit{Failures: 1, OpenUntilMS: t0 + 99*second} }, "target x"},
+		{"target open", hold(HeldTarget, "x"), func(f *Facts) { f.Target = backoff.Circuit{Failures: 1, OpenUntilMS: t0 + unixtime.Milli(99*second)} }, "target x"},
 		{"target half open", hold(HeldTarget, "x"), func(f *Facts) { f.Target = backoff.Circuit{Failures: 1, OpenUntilMS: t0} }, "target x"},
 		{"queue paused", hold(HeldLock, "k"), func(f *Facts) { f.Queue.Paused, f.Queue.Rate = true, 1 }, "queue_paused q, lock k"},
 		{"queue paused, no worker", hold(HeldPace, ""), func(f *Facts) { unserved(f); f.Queue.Paused = true }, "queue_paused q, no_worker q"},
-		{"queue paused, not due", func(s *State) { s.Source, s.Due = DelayHint, t0+99*second }, func(f *Facts) { f.Queue.Paused = true }, "hint , queue_paused q"},
+		{"queue paused, not due", func(s *State) { s.Source, s.Due = DelayHint, t0+unixtime.Milli(99*second) }, func(f *Facts) { f.Queue.Paused = true }, "hint , queue_paused q"},
 		{"others have ended", hold(HeldOverlap, ""), nil, "not_due "},
 		{"others go on", func(s *State) { hold(HeldOverlap, "")(s); s.Children, s.Started = 1, 1 }, nil, "overlap "},
 		{"a hint since then", func(s *State) { hold(HeldLock, "k")(s); s.Source = DelayHint }, nil, "not_due "},
@@ -263,17 +266,17 @@ func TestExplainOfAGateThatHeldTheRunBefore(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := compile(t, def())
 			s, facts := New(c, t0).State, served
-			s.Source, s.Due = DelayHeld, t0+65*second
+			s.Source, s.Due = DelayHeld, t0+unixtime.Milli(65*second)
 			tt.state(&s)
 			if tt.facts != nil {
 				tt.facts(&facts)
 			}
-			now := t0 + 70*second
+			now := t0 + unixtime.Milli(70*second)
 			var got []string
 			for _, r := range Explain(c, s, nil, facts, now).Reasons {
 				got = append(got, r.Kind.String()+" "+r.Key)
 				if r.UntilMS != 0 && r.UntilMS <= now {
-					t.Errorf("%s until %d, which has passed", r.Message, r.UntilMS-t0)
+					t.Errorf("%s until %d, which has passed", r.Message, int64(r.UntilMS-t0))
 				}
 			}
 			if got := strings.Join(got, ", "); got != tt.want {

@@ -49,7 +49,7 @@ func TestEverySequenceOfEventsKeepsTheInvariants(t *testing.T) {
 	interval := def()
 	interval.Retry.MaxAttempts = 2
 	once := def()
-	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}
+	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: (t0 + 1000).Time()}
 	cron := def()
 	cron.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"* * * * *"}}
 	manual := def()

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // family is a job with the records of its runs, driven as a node would drive
@@ -20,7 +21,7 @@ type family struct {
 	parent   State
 	children map[int]State
 	letters  []State
-	now      int64
+	now      unixtime.Milli
 	token    uint64
 	live     map[uint64]bool // tokens of attempts that a worker has
 	gone     bool

@@ -1,6 +1,9 @@
 package job
 
-import "github.com/fermata-io/fermata/internal/core/schedule"
+import (
+	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
+)
 
 // Gates are the checks that a leased run has to pass before it is delivered.
 type Gates uint8
@@ -16,7 +19,7 @@ const (
 
 // GatesOf returns the gates that the leased run of a record has to pass; 0 for most. The limits of its queue
 // apply in addition.
-func GatesOf(d *Definition, s *State, record RecordID, nowMS int64) Gates {
+func GatesOf(d *Definition, s *State, record RecordID, nowMS unixtime.Milli) Gates {
 	var g Gates
 	if !d.Schedule.Exclude.Empty() {
 		g |= GateArrival
@@ -46,7 +49,7 @@ func GatesOf(d *Definition, s *State, record RecordID, nowMS int64) Gates {
 
 // isLate reports whether a scheduled run that has not begun is past its misfire window. The window counts from
 // the due time: a delay by backoff, jitter or a hint is not lateness.
-func isLate(d *Definition, s *State, nowMS int64) bool {
+func isLate(d *Definition, s *State, nowMS unixtime.Milli) bool {
 	window := d.Misfire.effectiveWindow()
 	if window <= 0 || s.Trigger != TriggerSchedule || s.Attempt > 0 {
 		return false
@@ -55,12 +58,12 @@ func isLate(d *Definition, s *State, nowMS int64) bool {
 	if due == 0 && s.Source == DelayHeld {
 		due = s.Nominal
 	}
-	return due != 0 && nowMS-due > window.Milliseconds()
+	return due != 0 && int64(nowMS-due) > window.Milliseconds()
 }
 
 // Arrives returns what Decide would answer to RunLeased for the parent record, or for a
 // child whose parent is given.
-func Arrives(c *Compiled, s State, parent *State, now int64) Arrival {
+func Arrives(c *Compiled, s State, parent *State, now unixtime.Milli) Arrival {
 	if parent == nil {
 		return Decide(c, s, RunLeased{Token: s.Token}, now).Arrival
 	}

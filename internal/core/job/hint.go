@@ -3,6 +3,8 @@ package job
 import (
 	"cmp"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Bounds of hints where the job sets none.
@@ -49,7 +51,7 @@ func (d *Definition) MaxRequestedDelay() time.Duration {
 // dueByHint returns the due time that an operator's or planner's hint in force asks for,
 // counted from planInput.sinceMS and within the job's bounds. A run that a hint holds
 // back is due when the hint expires at the latest.
-func (c *Compiled) dueByHint(s *State, now int64, p planInput) (due int64, ok bool) {
+func (c *Compiled) dueByHint(s *State, now unixtime.Milli, p planInput) (due unixtime.Milli, ok bool) {
 	h := s.Hint
 	if h.Source <= HintWorker || now >= h.UntilMS {
 		return 0, false
@@ -57,7 +59,7 @@ func (c *Compiled) dueByHint(s *State, now int64, p planInput) (due int64, ok bo
 	delay := time.Duration(h.IntervalMS) * time.Millisecond
 	if h.AtMS != 0 {
 		p.sinceMS, p.clockLagMS = min(p.sinceMS, h.AtMS), 0 // an instant of the clock is no wait
-		delay = time.Duration(h.AtMS-p.sinceMS) * time.Millisecond
+		delay = h.AtMS.Sub(p.sinceMS)
 	}
 	return max(now, min(p.waitEnd(c.clampHint(delay, MaxHint)), h.UntilMS)), true
 }

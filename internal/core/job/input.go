@@ -1,6 +1,10 @@
 package job
 
-import "time"
+import (
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
+)
 
 // Input is an input of the state machine.
 type Input interface{ isEvent() }
@@ -13,8 +17,8 @@ type FinishAttempt struct {
 	Permanent  bool
 	Error      string
 	Output     []byte
-	RetryAfter time.Duration // next delay that the worker asks for; 0 is none
-	StartedMS  int64         // shard clock, as the worker's node saw it
+	RetryAfter time.Duration  // next delay that the worker asks for; 0 is none
+	StartedMS  unixtime.Milli // shard clock, as the worker's node saw it
 	Worker     string
 }
 
@@ -53,7 +57,7 @@ type HoldBack struct {
 	Token   uint64
 	Reason  HoldReason
 	Key, By string
-	UntilMS int64
+	UntilMS unixtime.Milli
 	// Paced: the hold is the run's turn in the recovery budget.
 	Paced bool
 }
@@ -63,7 +67,7 @@ type HoldBack struct {
 // shard's clock (0: it has not started).
 type CheckLateness struct {
 	Token     uint64
-	StartedMS int64
+	StartedMS unixtime.Milli
 }
 
 // Wake makes a run due that this gate holds back.
@@ -169,7 +173,7 @@ type Decision struct {
 	Changed bool
 	State   State
 	// IndexMS is the instant that the record's score carries in its new region.
-	IndexMS int64
+	IndexMS unixtime.Milli
 	// Delete: the record, its definition and its history go instead.
 	Delete bool
 	// Ended is the run that ended, for the history.
@@ -193,7 +197,7 @@ type Decision struct {
 	// WatchMS is when the objective of the record's run is broken if the run has not started
 	// by then: the index of objectives must have the record at that instant, or earlier. 0:
 	// it does; WatchNever: the record goes, and its entry with it.
-	WatchMS int64
+	WatchMS unixtime.Milli
 	// Notices are the events of the decision, in order; the one source of metrics, logs and history.
 	Notices []Notice
 }
@@ -266,11 +270,11 @@ type Notice struct {
 	RunID   string
 	Attempt uint32
 	Trigger Trigger
-	DueMS   int64 // next due time, or the ended run's
-	AtMS    int64
+	DueMS   unixtime.Milli // next due time, or the ended run's
+	AtMS    unixtime.Milli
 	// StartedMS is the start of the attempt that ended, FirstMS that of its run's first
 	// attempt; 0 where none has ended, or none had begun.
-	StartedMS, FirstMS int64
+	StartedMS, FirstMS unixtime.Milli
 	// HeldMS is how long a gate (Held) had held the run that starts, or a pause the job
 	// that resumes.
 	HeldMS   int64

@@ -17,7 +17,7 @@ var interruptions = map[string]func(*walker){
 
 func onceJob() Definition {
 	d := def()
-	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}
+	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: (t0 + 1000).Time()}
 	return d
 }
 

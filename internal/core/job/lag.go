@@ -1,6 +1,10 @@
 package job
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
+)
 
 // Lateness of runs.
 //
@@ -25,7 +29,7 @@ const (
 )
 
 // expectedStartMS returns when the current run ought to have started; 0 is none.
-func (s *State) expectedStartMS() int64 {
+func (s *State) expectedStartMS() unixtime.Milli {
 	switch {
 	case s.Trigger == TriggerBackfill || s.Source == DelayRedrive || s.Attempt > 0:
 		return 0
@@ -41,14 +45,14 @@ func (s *State) expectedStartMS() int64 {
 
 // Lag returns by how much the current run misses its promise if it starts at an instant;
 // ok is false for a run without one.
-func (s *State) Lag(atMS int64) (ms int64, ok bool) {
+func (s *State) Lag(atMS unixtime.Milli) (ms int64, ok bool) {
 	due := s.expectedStartMS()
-	return atMS - due, due != 0 && atMS != 0
+	return int64(atMS - due), due != 0 && atMS != 0
 }
 
 // objectiveExcess returns by how much a run that starts at an instant breaks the objective; 0: it meets it, or
 // there is none. ok is false if the objective does not apply.
-func (d *Definition) objectiveExcess(s *State, atMS int64) (ms int64, ok bool) {
+func (d *Definition) objectiveExcess(s *State, atMS unixtime.Milli) (ms int64, ok bool) {
 	lag, ok := s.Lag(atMS)
 	if d.MaxLag <= 0 || !ok {
 		return 0, false
@@ -65,7 +69,7 @@ func (s *State) isCountedLate() bool { return s.LateNominal != 0 && s.LateNomina
 // BreachAtMS returns the first instant at which the current run has broken the objective unless it
 // has started. 0: it never will, or was counted, or there is nothing to judge, as while the
 // job is paused.
-func (d *Definition) BreachAtMS(s *State) int64 {
+func (d *Definition) BreachAtMS(s *State) unixtime.Milli {
 	if d.MaxLag <= 0 || s.Region != RegionDue && s.Region != RegionLeased || s.isCountedLate() {
 		return 0
 	}
@@ -78,11 +82,11 @@ func (d *Definition) BreachAtMS(s *State) int64 {
 
 // lagSnapshot is the lateness of the state before a decision.
 type lagSnapshot struct {
-	breachAtMS int64 // see BreachAtMS
-	watched    bool  // the index of objectives has the record, as far as the rule of watch goes
+	breachAtMS unixtime.Milli // see BreachAtMS
+	watched    bool           // the index of objectives has the record, as far as the rule of watch goes
 	live       bool
-	nominal    int64   // of the run
-	breach     *Notice // of a run that waits and has broken its objective; nil: it has not
+	nominal    unixtime.Milli // of the run
+	breach     *Notice        // of a run that waits and has broken its objective; nil: it has not
 }
 
 // detectBreach checks the state before the decision. A run that has waited for too long is late, whatever the
@@ -100,7 +104,7 @@ func (t *transition) detectBreach() {
 }
 
 // newBreachNotice returns the notice of the current run, which has broken the objective at an instant.
-func (t *transition) newBreachNotice(atMS int64) Notice {
+func (t *transition) newBreachNotice(atMS unixtime.Milli) Notice {
 	return Notice{
 		Kind: LagBreached, Key: t.c.Key, Queue: t.Lane.Queue, RunID: t.RunID(), Trigger: t.Trigger,
 		DueMS: t.expectedStartMS(), AtMS: atMS, Failures: t.Failures, Count: 1, Reason: LagLate,
@@ -116,13 +120,13 @@ func (t *transition) countBreach() {
 	t.notices = append(t.notices, *n)
 	t.LateNominal = t.lagBefore.nominal
 	if t.c.MaxLag > 0 {
-		t.LateMS = n.AtMS - n.DueMS
+		t.LateMS = int64(n.AtMS - n.DueMS)
 	}
 }
 
 // recordLag notes how the current run, which started or was held back at an instant, kept its
 // objective, and counts it if it did not.
-func (t *transition) recordLag(atMS int64, worker string) {
+func (t *transition) recordLag(atMS unixtime.Milli, worker string) {
 	late, ok := t.c.objectiveExcess(t.State, atMS)
 	if !ok {
 		return
@@ -153,7 +157,7 @@ func (t *transition) countLateRun(ev CheckLateness) Answer {
 }
 
 // countLateBetween returns how many nominal times of a span (after lo, up to hi) were counted as late.
-func (t *transition) countLateBetween(lo, hi int64) int64 {
+func (t *transition) countLateBetween(lo, hi unixtime.Milli) int64 {
 	if t.LateNominal > lo && t.LateNominal <= hi {
 		return 1
 	}
@@ -173,7 +177,7 @@ const watchSlackMS = 2000
 //   - for a leased run past that instant: its dispatcher counts it;
 //   - after decisions of a version without the index, until this version decides
 //     on the record ([State.WatchedBy]).
-func (t *transition) nextWatchMS() int64 {
+func (t *transition) nextWatchMS() unixtime.Milli {
 	t.WatchedBy = 0
 	if !t.isCountedLate() {
 		t.LateNominal = 0 // it was that of an earlier run

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // punctual is a job whose runs may be a second late.
@@ -83,14 +84,14 @@ func TestHeldRunKeepsItsExpectedStart(t *testing.T) {
 	if !told || n.DueMS != due || n.AtMS != w.now || n.Count != 1 || n.Reason != LagLate {
 		t.Errorf("%+v", n)
 	}
-	if held := w.now - due; w.s.LateMS != held || w.s.Held.DueMS != due || w.s.Ranks().Late != held {
+	if held := int64(w.now - due); w.s.LateMS != held || w.s.Held.DueMS != due || w.s.Ranks().Late != held {
 		t.Errorf("held for %d: lag %d, %+v", held, w.s.LateMS, w.s.Held)
 	}
 	w.lease()
 	if n, told := breachOf(w.succeed()); told {
 		t.Errorf("it is counted twice: %+v", n)
 	}
-	if w.s.LateMS != w.now-due || w.s.Held != (Hold{}) {
+	if w.s.LateMS != int64(w.now-due) || w.s.Held != (Hold{}) {
 		t.Errorf("after the run: lag %d, %+v", w.s.LateMS, w.s.Held)
 	}
 	// States of an earlier version are not judged.
@@ -158,7 +159,7 @@ func TestRunsWithoutAnExpectedStart(t *testing.T) {
 
 func TestPauseIsNotLateness(t *testing.T) {
 	d := punctual()
-	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}
+	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: (t0 + 1000).Time()}
 	w := walk(t, d)
 	w.on(Pause{})
 	w.after(time.Hour)
@@ -181,7 +182,7 @@ func TestEditChangesTheObjective(t *testing.T) {
 
 func TestRanks(t *testing.T) {
 	d := def()
-	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}
+	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: (t0 + 1000).Time()}
 	d.Retry.MaxAttempts = 5
 	w := walk(t, d)
 	for attempt, want := range []int64{0, 0, 3, 4, 0} { // the last makes a dead letter of it
@@ -392,7 +393,7 @@ func TestARunBesideTheScheduleBreaksItsObjective(t *testing.T) {
 // watched is a record with its entry in the index of objectives: 0 is none.
 type watched struct {
 	*walker
-	entry int64
+	entry unixtime.Milli
 	left  int64 // decisions that an older version makes
 }
 
@@ -470,7 +471,7 @@ func (w *watched) random(r *rand.Rand, d Definition) {
 	if w.s.Live() {
 		events = []Input{
 			FinishAttempt{Token: token, Outcome: OutcomeSucceeded, StartedMS: w.now}, FinishAttempt{Token: token, Outcome: OutcomeFailed, StartedMS: w.now},
-			ReturnLease{Token: token}, LoseLease{Token: token}, HoldBack{Token: token, Reason: HeldLock, Key: "k", UntilMS: w.now + r.Int64N(10_000)},
+			ReturnLease{Token: token}, LoseLease{Token: token}, HoldBack{Token: token, Reason: HeldLock, Key: "k", UntilMS: w.now + unixtime.Milli(r.Int64N(10_000))},
 			CheckLateness{Token: token, StartedMS: w.now}, Pause{}, Resume{},
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Requests for limits that runs of different shards share. Each limit has a home shard, which follows from its
@@ -97,11 +99,11 @@ type UnitGrant struct {
 	// By is a holder that blocks the request and SinceMS when it got its unit; or, if no holder does, a waiter
 	// for which a unit has been reserved since then. SinceMS of a grant is when this holder got its unit.
 	By      string
-	SinceMS int64
+	SinceMS unixtime.Milli
 	// FreeMS is when the first unit expires unless it is renewed; 0 for waiters that are not among the first in
 	// line.
-	FreeMS int64
-	NowMS  int64 // clock of the home shard
+	FreeMS unixtime.Milli
+	NowMS  unixtime.Milli // clock of the home shard
 	Err    error
 }
 
@@ -147,8 +149,8 @@ type RateGrant struct {
 	N int
 	// AtMS is when the first reserved start, or the next one that was not
 	// granted, may happen.
-	AtMS  int64
-	NowMS int64
+	AtMS  unixtime.Milli
+	NowMS unixtime.Milli
 	Err   error
 }
 
@@ -170,7 +172,7 @@ type CellSwap struct {
 type CellReply struct {
 	Text    string
 	Swapped bool
-	NowMS   int64
+	NowMS   unixtime.Milli
 	LagMS   int64 // see [lease.ClockBound]
 	Err     error
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Requests and responses of the management of jobs.
@@ -30,7 +31,7 @@ type CreateAnswer struct {
 
 // Condition is a filter in the language of package jobfilter. Its text is part of the tokens of pages.
 type Condition interface {
-	Matches(r *Record, nowMS int64) bool
+	Matches(r *Record, nowMS unixtime.Milli) bool
 	MarshalText() ([]byte, error)
 }
 
@@ -40,8 +41,8 @@ type Filter struct {
 	// AllNamespaces selects jobs of all namespaces; Namespace is then empty.
 	AllNamespaces bool `json:",omitempty"`
 	// Condition, when set, has to match at NowMS, from which its relative times count.
-	Condition Condition `json:",omitempty"`
-	NowMS     int64     `json:"-"`
+	Condition Condition      `json:",omitempty"`
+	NowMS     unixtime.Milli `json:"-"`
 	// Order is that of the list. Only lists of jobs have one.
 	Order Order `json:",omitempty"`
 
@@ -201,7 +202,7 @@ func ManualRunID(requestID string) string { return RunID(TriggerManual, 0, 0, re
 
 // Etag changes with each edit of a definition and when the job is created again.
 func (d *Definition) Etag() string {
-	return strconv.FormatInt(d.CreatedMS, 36) + "-" + strconv.FormatUint(uint64(d.Revision), 36)
+	return strconv.FormatInt(int64(d.CreatedMS), 36) + "-" + strconv.FormatUint(uint64(d.Revision), 36)
 }
 
 // InvalidError lists what is invalid in a request.

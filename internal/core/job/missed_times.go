@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Nominal times that passed without a run.
@@ -22,7 +23,7 @@ import (
 
 // missedSpan is a stretch of time (after lo, up to hi) with its verdict.
 type missedSpan struct {
-	lo, hi int64
+	lo, hi unixtime.Milli
 	action missedAction
 }
 
@@ -36,16 +37,16 @@ const (
 
 // planMissed plans a run, due at once, for the first passed nominal time that the policies select; false if they
 // select none.
-func (c *Compiled) planMissed(s *State, from, now int64, p planInput) (plannedRun, bool) {
+func (c *Compiled) planMissed(s *State, from, now unixtime.Milli, p planInput) (plannedRun, bool) {
 	if w := c.Misfire.effectiveWindow(); w > 0 {
-		from = max(from, now-w.Milliseconds()-1)
+		from = max(from, now.Add(-w)-1)
 	}
 	spans := c.splitMissed(s, from, now, p)
 	due, ok := c.NextAllowed(now)
 	if !ok {
 		return plannedRun{}, false
 	}
-	var chosen, buffered int64
+	var chosen, buffered unixtime.Milli
 	for _, sp := range spans {
 		switch sp.action {
 		case runLastMissed:
@@ -70,7 +71,7 @@ func (c *Compiled) planMissed(s *State, from, now int64, p planInput) (plannedRu
 }
 
 // splitMissed cuts up the time that has passed.
-func (c *Compiled) splitMissed(s *State, from, now int64, p planInput) []missedSpan {
+func (c *Compiled) splitMissed(s *State, from, now unixtime.Milli, p planInput) []missedSpan {
 	begun := now
 	if p.startedMS > 0 {
 		begun = max(from, min(p.startedMS, now))
@@ -125,8 +126,8 @@ func (c *Compiled) maxOverlap() int {
 // nthLatestNominal returns the n-th nominal time counted backwards from an instant, but not
 // before floor. Each run of a backlog asks again: one that is within its limit, as it is
 // from the second run on, is not counted time by time.
-func (c *Compiled) nthLatestNominal(upTo, n, floor int64) int64 {
-	if (upTo-floor)/c.minNominalGap()+1 < n {
+func (c *Compiled) nthLatestNominal(upTo unixtime.Milli, n int64, floor unixtime.Milli) unixtime.Milli {
+	if int64(upTo-floor)/c.minNominalGap()+1 < n {
 		return floor
 	}
 	at := upTo

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // calendar is the reference for what becomes of nominal times that passed: it
@@ -16,19 +17,19 @@ import (
 type calendar struct {
 	d      Definition
 	every  int64
-	judged int64   // all up to here have their verdict
-	kept   []int64 // promised a run
-	left   int64   // left out
+	judged unixtime.Milli   // all up to here have their verdict
+	kept   []unixtime.Milli // promised a run
+	left   int64            // left out
 	// working: the run that is live or planned is one of a backlog.
 	working bool
 }
 
 // ended judges what passed until a run that began at begun has ended, and returns the next nominal time and when
 // it runs.
-func (m *calendar) ended(begun, now int64) (nominal, due int64) {
+func (m *calendar) ended(begun, now unixtime.Milli) (nominal, due unixtime.Milli) {
 	m.drop(now)
-	var missed, overlapped []int64
-	for n := m.after(m.judged); n <= now; n += m.every {
+	var missed, overlapped []unixtime.Milli
+	for n := m.after(m.judged); n <= now; n += unixtime.Milli(m.every) {
 		if n <= begun {
 			missed = append(missed, n)
 		} else {
@@ -82,17 +83,19 @@ func (m *calendar) ended(begun, now int64) (nominal, due int64) {
 }
 
 // drop leaves out what is past the window.
-func (m *calendar) drop(now int64) {
+func (m *calendar) drop(now unixtime.Milli) {
 	w := m.d.Misfire.effectiveWindow().Milliseconds()
 	if w == 0 {
 		return
 	}
 	n := len(m.kept)
-	m.kept = slices.DeleteFunc(m.kept, func(at int64) bool { return now-at > w })
+	m.kept = slices.DeleteFunc(m.kept, func(at unixtime.Milli) bool { return int64(now-at) > w })
 	m.left += int64(n - len(m.kept))
 }
 
-func (m *calendar) after(ms int64) int64 { return t0 + ((ms-t0)/m.every+1)*m.every }
+func (m *calendar) after(ms unixtime.Milli) unixtime.Milli {
+	return t0 + unixtime.Milli(((int64(ms-t0))/m.every+1)*m.every)
+}
 
 // TestPassedTimesMatchTheReference compares nominal and due times of
 // every run, and the number of those left out, over random delays and durations.
@@ -122,7 +125,7 @@ func TestPassedTimesMatchTheReference(t *testing.T) {
 			nominal, due := m.ended(begun, w.now)
 			if w.s.Nominal != nominal || w.s.Due != due || int64(w.s.Skipped) != m.left {
 				r.Fatalf("run of +%d s due +%d s, %d left out; want +%d s, +%d s, %d",
-					(w.s.Nominal-t0)/1000, (w.s.Due-t0)/1000, w.s.Skipped, (nominal-t0)/1000, (due-t0)/1000, m.left)
+					(int64(w.s.Nominal-t0))/1000, (int64(w.s.Due-t0))/1000, w.s.Skipped, (int64(nominal-t0))/1000, (int64(due-t0))/1000, m.left)
 			}
 		}
 	})
@@ -141,22 +144,22 @@ func TestNthLatestNominal(t *testing.T) {
 		d.Schedule = s
 		c := compile(t, d)
 		rapid.Check(t, func(t *rapid.T) {
-			upTo := t0 + rapid.Int64Range(0, 400*24*3600*1000).Draw(t, "up to")
-			floor := upTo - rapid.Int64Range(0, 3600*1000).Draw(t, "back")
+			upTo := t0 + unixtime.Milli(rapid.Int64Range(0, 400*24*3600*1000).Draw(t, "up to"))
+			floor := int64(upTo - unixtime.Milli(rapid.Int64Range(0, 3600*1000).Draw(t, "back")))
 			n := rapid.Int64Range(1, 80).Draw(t, "n")
 			want := floor
 			for at, left := upTo, n; ; left-- {
 				if left == 0 {
-					want = at + 1
+					want = int64(at + 1)
 					break
 				}
 				prev, ok := c.nominalUpTo(at)
-				if !ok || prev <= floor {
+				if !ok || prev <= unixtime.Milli(floor) {
 					break
 				}
 				at = prev - 1
 			}
-			if got := c.nthLatestNominal(upTo, n, floor); got != want {
+			if got := c.nthLatestNominal(upTo, n, unixtime.Milli(floor)); got != unixtime.Milli(want) {
 				t.Errorf("%s: %d, want %d", name, got, want)
 			}
 		})
@@ -170,7 +173,7 @@ func BenchmarkBacklog(b *testing.B) {
 	d.Misfire = Misfire{Policy: MisfireRunAll, MaxCatchUp: 10_000}
 	for b.Loop() {
 		w := walk(b, d)
-		w.now += 5000 * time.Minute.Milliseconds()
+		w.now += unixtime.Milli(5000 * time.Minute.Milliseconds())
 		for range 5000 {
 			w.lease().succeed()
 		}

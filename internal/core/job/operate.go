@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // pauseJob pauses the job. A live run continues; its successors wait.
@@ -48,7 +49,7 @@ func (t *transition) resumeJob(ev Resume) Answer {
 			t.LastNominal = t.now
 		}
 	}
-	t.addNotice(Notice{Kind: JobResumed, DueMS: t.Due, HeldMS: t.now - since})
+	t.addNotice(Notice{Kind: JobResumed, DueMS: t.Due, HeldMS: int64(t.now - since)})
 	return t.finishDecision(Applied)
 }
 
@@ -322,7 +323,7 @@ func (t *transition) deleteJob(ev Delete) Answer {
 
 // IndexMS returns the instant that the record's score carries. A leased record's
 // score is kept by the scripts.
-func (c *Compiled) IndexMS(s *State, now int64) int64 {
+func (c *Compiled) IndexMS(s *State, now unixtime.Milli) unixtime.Milli {
 	if s.Children != 0 && s.Region >= RegionDead {
 		return NeverMS // it stays while runs of it are live
 	}

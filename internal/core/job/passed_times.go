@@ -1,6 +1,10 @@
 package job
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
+)
 
 // The verdict on nominal times without a run of their own. Each is counted once, with the reason,
 // up to State.LastNominal. Before a plan is replaced, the times that it has passed over until then
@@ -8,7 +12,7 @@ import "cmp"
 
 // scheduleClock returns the instant up to which time has passed for the schedule. While the job is paused it
 // does not advance: [Resume] decides on the times that pass.
-func (t *transition) scheduleClock() int64 {
+func (t *transition) scheduleClock() unixtime.Milli {
 	if t.Paused {
 		return min(t.now, cmp.Or(t.PausedMS, t.now))
 	}
@@ -26,7 +30,7 @@ func (t *transition) foreseeNext(p planInput, reason string) plannedRun {
 
 // lastRunMS returns when a run of the job last began or ended, which is what delays count from;
 // now if none has.
-func (t *transition) lastRunMS() int64 {
+func (t *transition) lastRunMS() unixtime.Milli {
 	return cmp.Or(max(t.LastFinished, min(t.LastStarted, t.now)), t.latest.MS)
 }
 
@@ -88,7 +92,7 @@ func (t *transition) markNominalDone() {
 
 // countPassedOver counts the nominal times up to an instant that are before the current run's, which backoff or
 // a hint has moved later.
-func (t *transition) countPassedOver(upTo int64) {
+func (t *transition) countPassedOver(upTo unixtime.Milli) {
 	if !t.HasRun() || t.Trigger != TriggerSchedule || t.Generation != t.c.Generation {
 		return
 	}
@@ -138,7 +142,7 @@ func (t *transition) closeGeneration() {
 }
 
 // undoneAfterMS returns the instant after which no nominal time has had its run or its verdict.
-func (t *transition) undoneAfterMS() int64 {
+func (t *transition) undoneAfterMS() unixtime.Milli {
 	from := t.c.judgedUpTo(t.State)
 	if t.Trigger == TriggerSchedule && (t.Live() || t.hasBegun()) {
 		from = max(from, t.Nominal)

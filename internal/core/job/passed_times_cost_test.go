@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // TestCountingThePastCompilesOnce: the grid of an interval before its creation is made once for all
@@ -17,9 +18,9 @@ func TestCountingThePastCompilesOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := func(n int) (allocations float64) {
-		to := d.AnchorMS - time.Hour.Milliseconds()
+		to := int64(d.AnchorMS - unixtime.Milli(time.Hour.Milliseconds()))
 		return testing.AllocsPerRun(5, func() {
-			if got, ok := c.PastTimes(to-int64(n)*time.Minute.Milliseconds(), to, 10_000); !ok || got == 0 {
+			if got, ok := c.PastTimes(unixtime.Milli(to)-unixtime.Milli(int64(n)*time.Minute.Milliseconds()), unixtime.Milli(to), 10_000); !ok || got == 0 {
 				t.Fatalf("%d of %d, %v", got, n, ok)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/lease"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Each nominal time has its run or is counted as skipped, once, whatever comes between.
@@ -38,7 +39,7 @@ func TestEachNominalTimeHasItsVerdict(t *testing.T) {
 // stir lets something happen that depends on no clock and edits nothing.
 func (f *family) stir(r *rapid.T) {
 	told := func(s string) { f.story = append(f.story, s) }
-	pause := func() { f.now += int64(rapid.IntRange(0, 400).Draw(r, "seconds")) * 1000 }
+	pause := func() { f.now += unixtime.Milli(int64(rapid.IntRange(0, 400).Draw(r, "seconds")) * 1000) }
 	result := func() FinishAttempt {
 		s := FinishAttempt{StartedMS: f.now, Outcome: OutcomeSucceeded}
 		if rapid.Bool().Draw(r, "fails") {
@@ -101,13 +102,13 @@ func TestAnIntervalHintCountsFromTheStartOfRunsOfTheirOwn(t *testing.T) {
 		hint := SetHint{Hint{Source: HintPlanner, IntervalMS: 10_000, UntilMS: f.now + 3600_000}}
 		f.on(hint)
 		f.lease()
-		if wait := f.parent.Due - f.now; wait != 10_000 || f.parent.Skipped != 0 {
+		if wait := int64(f.parent.Due - f.now); wait != 10_000 || f.parent.Skipped != 0 {
 			t.Errorf("%v: after one that began the next is due in %d ms, %d left out", o, wait, f.parent.Skipped)
 		}
 		f.now += 4000
 		hint.Hint.UntilMS++
-		if f.on(hint); f.parent.Due-f.now != 6000 {
-			t.Errorf("%v: given again, the next is due in %d ms", o, f.parent.Due-f.now)
+		if f.on(hint); int64(f.parent.Due-f.now) != 6000 {
+			t.Errorf("%v: given again, the next is due in %d ms", o, int64(f.parent.Due-f.now))
 		}
 	}
 	d := def()
@@ -115,8 +116,8 @@ func TestAnIntervalHintCountsFromTheStartOfRunsOfTheirOwn(t *testing.T) {
 	f := newFamily(t, d)
 	f.lease()
 	f.on(SetHint{Hint{Source: HintOperator, IntervalMS: 10_000, UntilMS: f.now + 3600_000}})
-	if f.lease(); f.parent.Skipped != 1 || f.parent.Due-f.now != 10_000 {
-		t.Errorf("after one that was left out the next is due in %d ms", f.parent.Due-f.now)
+	if f.lease(); f.parent.Skipped != 1 || int64(f.parent.Due-f.now) != 10_000 {
+		t.Errorf("after one that was left out the next is due in %d ms", int64(f.parent.Due-f.now))
 	}
 }
 
@@ -161,7 +162,7 @@ func TestEditReportsSkippedTimes(t *testing.T) {
 		t.Errorf("one beside a live run: %+v", w.last.Notices)
 	}
 	once := def()
-	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}
+	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: (t0 + 1000).Time()}
 	w = walk(t, once)
 	if w.after(time.Minute).on(edit); skipped(w, "superseded") != 1 {
 		t.Errorf("a one-time job that nobody came for: %+v", w.last.Notices)
@@ -300,11 +301,11 @@ func TestRetryAfterOfARunOfItsOwn(t *testing.T) {
 		f.lease()
 		f.now += 1000
 		delay := 10 * time.Minute
-		asked := f.now + delay.Milliseconds()
+		asked := f.now.Add(delay)
 		for slot, after := range []time.Duration{delay, 0} {
 			f.onChild(slot, FinishAttempt{Token: f.children[slot].Token, Outcome: OutcomeFailed, Error: "503", StartedMS: f.now, RetryAfter: after})
 			if f.parent.Due < asked || f.parent.Due > asked+60_000 || f.parent.Source != DelayHint {
-				t.Errorf("%v, run %d: due in %d ms by %v", spec.Kind, slot, f.parent.Due-f.now, f.parent.Source)
+				t.Errorf("%v, run %d: due in %d ms by %v", spec.Kind, slot, int64(f.parent.Due-f.now), f.parent.Source)
 			}
 			if f.parent.Hint.Source != HintWorker || f.parent.Hint.AtMS != f.parent.Due || f.parent.Hint.Reason != "503" {
 				t.Errorf("%v: the hint is %+v", spec.Kind, f.parent.Hint)
@@ -341,7 +342,7 @@ func TestResumeKeepsTheBackoff(t *testing.T) {
 		}
 		due := w.s.Due
 		if w.after(10 * time.Minute).on(Resume{CatchUp: catch}); w.s.Due != due {
-			t.Errorf("catch-up %v: resumed before its time it is due %d ms later", catch, w.s.Due-due)
+			t.Errorf("catch-up %v: resumed before its time it is due %d ms later", catch, int64(w.s.Due-due))
 		}
 	}
 }
@@ -358,7 +359,7 @@ func TestAFixedDelayCountsFromTheLastRun(t *testing.T) {
 	w.on(SetHint{Hint{Source: HintOperator, AtMS: w.now + 60_000, UntilMS: w.now + 3600_000}})
 	w.on(SetHint{})
 	if w.s.Due != end+3600_000 {
-		t.Errorf("a hint that was taken back: due %d ms after the end of the last run", w.s.Due-end)
+		t.Errorf("a hint that was taken back: due %d ms after the end of the last run", int64(w.s.Due-end))
 	}
 	for _, catch := range []bool{false, true} {
 		w = walk(t, d)
@@ -399,14 +400,14 @@ func TestLongRunIsNotStale(t *testing.T) {
 	c := compile(t, d)
 	begins := w.s.Due
 	live := w.s.Leased(lease.Mint(0, 0, begins))
-	if c.Probing(live, begins+time.Hour.Milliseconds()) {
+	if c.Probing(live, begins.Add(time.Hour)) {
 		t.Error("a run that began in time and goes on is called a probe")
 	}
-	late := begins + time.Hour.Milliseconds()
+	late := begins.Add(time.Hour)
 	if live = w.s.Leased(lease.Mint(0, 0, late)); !c.Probing(w.s, late) || !c.Probing(live, late) {
 		t.Error("a run that begins late is called no probe")
 	}
-	w.after(11*time.Minute + time.Duration(w.s.Due-w.now)*time.Millisecond).lease().fail()
+	w.after(11*time.Minute + w.s.Due.Sub(w.now)).lease().fail()
 	if w.s.Failures != 1 {
 		t.Errorf("one that began late: %d failures", w.s.Failures)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/lease"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // maxCountedTimes bounds how many passed cron times are counted one by one. Interval
@@ -16,14 +17,15 @@ const maxCountedTimes = 1000
 type planInput struct {
 	hint time.Duration // the next delay that a worker asks for
 	// startedMS is when the run that ended began; 0: no run delayed the times that passed.
-	startedMS int64
+	startedMS unixtime.Milli
 	// missedCovered: one run covers the times that were missed before it began.
 	missedCovered bool
 	// manual: the run that ended was requested by a user.
 	manual bool
 	// sinceMS is the instant that a delay, or the interval of a hint, counts from; 0 is the latest possible now.
 	// clockLagMS is how far the clock may run ahead of passing time.
-	sinceMS, clockLagMS int64
+	sinceMS    unixtime.Milli
+	clockLagMS int64
 	// dropMissed leaves out everything that passed.
 	dropMissed bool
 	// catchUpRequested: what was missed is caught up with on request.
@@ -32,9 +34,9 @@ type planInput struct {
 
 // plannedRun is a planned run of the schedule.
 type plannedRun struct {
-	nominal, due  int64
+	nominal, due  unixtime.Milli
 	source        DelaySource
-	bufferedUntil int64 // see State.BufferedUntil
+	bufferedUntil unixtime.Milli // see State.BufferedUntil
 	recovery      bool
 	nothingMissed bool // no nominal time has passed unjudged
 	found         bool
@@ -51,12 +53,12 @@ type plannedRun struct {
 //     has passed (see planMissed).
 //
 // Cron jobs are exempt from (2): they keep their nominal times. A hint of a worker only skips those that come too early.
-func (c *Compiled) planNext(s *State, now int64, p planInput) plannedRun {
+func (c *Compiled) planNext(s *State, now unixtime.Milli, p planInput) plannedRun {
 	if c.Schedule.Kind == schedule.KindOnce {
 		if s.LastNominal != 0 {
 			return plannedRun{}
 		}
-		at := schedule.RoundUp(c.Schedule.At).UnixMilli()
+		at := unixtime.MilliOf(schedule.RoundUp(c.Schedule.At))
 		if due, ok := c.dueByHint(s, now, p); ok {
 			return plannedRun{nominal: min(at, due), due: due, source: DelayHint, nothingMissed: true, found: true}
 		}
@@ -84,7 +86,7 @@ func (c *Compiled) hasFixedDelay() bool {
 }
 
 // planOnTime plans without backoff.
-func (c *Compiled) planOnTime(s *State, now int64, p planInput) plannedRun {
+func (c *Compiled) planOnTime(s *State, now unixtime.Milli, p planInput) plannedRun {
 	from := c.judgedUpTo(s)
 	first, ok := c.nominalAfter(from)
 	if !ok {
@@ -107,13 +109,13 @@ func (c *Compiled) planOnTime(s *State, now int64, p planInput) plannedRun {
 
 // judgedUpTo returns the instant up to which nominal times have had their run or their
 // verdict.
-func (c *Compiled) judgedUpTo(s *State) int64 { return max(s.LastNominal, c.AnchorMS) }
+func (c *Compiled) judgedUpTo(s *State) unixtime.Milli { return max(s.LastNominal, c.AnchorMS) }
 
 // planJittered plans a run on time.
-func (c *Compiled) planJittered(nominal int64, clean bool) plannedRun {
+func (c *Compiled) planJittered(nominal unixtime.Milli, clean bool) plannedRun {
 	o := plannedRun{nominal: nominal, due: nominal, nothingMissed: clean, found: true}
 	if c.Schedule.Jitter > 0 {
-		if due := c.schedule.Jittered(time.UnixMilli(nominal)).UnixMilli(); due != nominal {
+		if due := unixtime.MilliOf(c.schedule.Jittered(nominal.Time())); due != nominal {
 			o.due, o.source = due, DelayJitter
 		}
 	}
@@ -121,7 +123,7 @@ func (c *Compiled) planJittered(nominal int64, clean bool) plannedRun {
 }
 
 // planBackedOff plans a run that backoff, or a worker's hint, delays.
-func (c *Compiled) planBackedOff(s *State, now int64, p planInput, delay time.Duration, source DelaySource) plannedRun {
+func (c *Compiled) planBackedOff(s *State, now unixtime.Milli, p planInput, delay time.Duration, source DelaySource) plannedRun {
 	nominal, ok := c.nominalAfter(max(p.sinceMS, s.LastNominal))
 	if !ok {
 		return plannedRun{}
@@ -150,12 +152,12 @@ func (c *Compiled) planBackedOff(s *State, now int64, p planInput, delay time.Du
 }
 
 // planAfterDelay plans the next run of a fixed-delay schedule.
-func (c *Compiled) planAfterDelay(now int64, p planInput, delay time.Duration, source DelaySource) plannedRun {
+func (c *Compiled) planAfterDelay(now unixtime.Milli, p planInput, delay time.Duration, source DelaySource) plannedRun {
 	if source == DelaySchedule {
 		delay = c.Schedule.Every
 	}
 	due, ok := c.NextAllowed(max(now, p.waitEnd(delay)))
-	if end := c.Schedule.EndAt; !ok || !end.IsZero() && due >= end.UnixMilli() {
+	if end := c.Schedule.EndAt; !ok || !end.IsZero() && due >= unixtime.MilliOf(end) {
 		return plannedRun{nothingMissed: true}
 	}
 	return plannedRun{nominal: due, due: due, source: source, nothingMissed: true, found: true}
@@ -163,7 +165,7 @@ func (c *Compiled) planAfterDelay(now int64, p planInput, delay time.Duration, s
 
 // planDueAt plans a run for an instant, independent of the schedule. It takes the last nominal time up to then
 // or, if none is left, the instant itself.
-func (c *Compiled) planDueAt(s *State, due int64) plannedRun {
+func (c *Compiled) planDueAt(s *State, due unixtime.Milli) plannedRun {
 	due, ok := c.NextAllowed(due)
 	if !ok {
 		return plannedRun{}
@@ -174,7 +176,7 @@ func (c *Compiled) planDueAt(s *State, due int64) plannedRun {
 	}
 	o.nominal = max(o.nominal, s.LastNominal+1)
 	o.due = max(o.due, o.nominal)
-	if end := c.Schedule.EndAt; !end.IsZero() && o.nominal >= end.UnixMilli() {
+	if end := c.Schedule.EndAt; !end.IsZero() && o.nominal >= unixtime.MilliOf(end) {
 		return plannedRun{}
 	}
 	return o
@@ -196,13 +198,13 @@ func (c *Compiled) nextDelay(s *State, hint time.Duration) (time.Duration, Delay
 
 // planRetry plans the next attempt of the run after its k-th attempt has failed. A retry of a recurring job
 // never reaches the next nominal time, unless the run is parallel to the next ones.
-func (c *Compiled) planRetry(s *State, k uint32, clock Reading, ev FinishAttempt, beside bool) (due int64,
+func (c *Compiled) planRetry(s *State, k uint32, clock Reading, ev FinishAttempt, beside bool) (due unixtime.Milli,
 	source DelaySource, ok bool) {
 	now, first := clock.NowMS, s.FirstMS
 	if first == 0 {
 		first = ev.StartedMS
 	}
-	elapsed := time.Duration(max(0, now-first)) * time.Millisecond
+	elapsed := max(0, now.Sub(first))
 	delay, ok := c.computeRetryDelay(s, int(k), elapsed)
 	if !ok || ev.Permanent {
 		return 0, 0, false
@@ -217,7 +219,7 @@ func (c *Compiled) planRetry(s *State, k uint32, clock Reading, ev FinishAttempt
 	due = addWait(clock.Latest, delay)
 	if until, excluded := c.excludesRun(s, due); excluded {
 		due = until
-		if limit := c.Retry.MaxElapsed; until == NeverMS || limit > 0 && due-first > limit.Milliseconds() {
+		if limit := c.Retry.MaxElapsed; until == NeverMS || limit > 0 && int64(due-first) > limit.Milliseconds() {
 			return 0, 0, false
 		}
 	}
@@ -243,24 +245,24 @@ func (c *Compiled) computeRetryDelay(s *State, k int, elapsed time.Duration) (ti
 	return c.Retry.NextAfterFailedRuns(k, before, elapsed, seed)
 }
 
-func (c *Compiled) nominalAfter(ms int64) (int64, bool) {
-	t, ok := c.schedule.Next(time.UnixMilli(ms))
+func (c *Compiled) nominalAfter(ms unixtime.Milli) (unixtime.Milli, bool) {
+	t, ok := c.schedule.Next(ms.Time())
 	if !ok {
 		return 0, false
 	}
-	return t.UnixMilli(), true
+	return unixtime.MilliOf(t), true
 }
 
-func (c *Compiled) nominalUpTo(ms int64) (int64, bool) {
-	t, ok := c.schedule.Prev(time.UnixMilli(ms))
+func (c *Compiled) nominalUpTo(ms unixtime.Milli) (unixtime.Milli, bool) {
+	t, ok := c.schedule.Prev(ms.Time())
 	if !ok {
 		return 0, false
 	}
-	return t.UnixMilli(), true
+	return unixtime.MilliOf(t), true
 }
 
 // countNominal counts the nominal times after from, up to and including to.
-func (c *Compiled) countNominal(from, to int64) int64 {
+func (c *Compiled) countNominal(from, to unixtime.Milli) int64 {
 	if to <= from || !c.Recurring() || c.hasFixedDelay() {
 		return 0
 	}
@@ -268,7 +270,7 @@ func (c *Compiled) countNominal(from, to int64) int64 {
 	if c.Schedule.Kind.Local() || !c.Schedule.Exclude.Empty() {
 		limit = maxCountedTimes
 	}
-	return int64(c.schedule.Count(time.UnixMilli(from), time.UnixMilli(to), limit))
+	return int64(c.schedule.Count(from.Time(), to.Time(), limit))
 }
 
 // EffectiveInterval returns the interval that the backoff policy gives after the
@@ -296,11 +298,11 @@ type backfillTimes struct {
 }
 
 // nextAfter returns the first nominal time after an instant.
-func (p *backfillTimes) nextAfter(ms int64, b *schedule.Budget) (int64, bool) {
+func (p *backfillTimes) nextAfter(ms unixtime.Milli, b *schedule.Budget) (unixtime.Milli, bool) {
 	spec, s := p.c.Schedule, p.c.schedule
 	if spec.Kind == schedule.KindInterval && spec.StartAt.IsZero() && ms < p.c.AnchorMS {
 		if p.grid == nil {
-			anchor := time.UnixMilli(p.c.AnchorMS % spec.Every.Milliseconds())
+			anchor := time.UnixMilli(int64(p.c.AnchorMS) % spec.Every.Milliseconds())
 			var err error
 			p.grid, err = schedule.CompileWithin(spec, anchor, p.c.jitterSeed(0, 0), b)
 			if err != nil {
@@ -309,14 +311,14 @@ func (p *backfillTimes) nextAfter(ms int64, b *schedule.Budget) (int64, bool) {
 		}
 		s = p.grid
 	}
-	t, ok := s.NextWithin(time.UnixMilli(ms), b)
-	return t.UnixMilli(), ok
+	t, ok := s.NextWithin(ms.Time(), b)
+	return unixtime.MilliOf(t), ok
 }
 
 // PastTimes counts the nominal times that a backfill of a range would run, from fromMS (inclusive) to toMS
 // (exclusive), but at most limit + 1. It returns false if exclusions leave so few of so many that counting takes
 // too long.
-func (c *Compiled) PastTimes(fromMS, toMS int64, limit int) (n int, ok bool) {
+func (c *Compiled) PastTimes(fromMS, toMS unixtime.Milli, limit int) (n int, ok bool) {
 	b, past := schedule.NewBudget(5), backfillTimes{c: c}
 	for at := fromMS - 1; n <= limit; n++ {
 		next, found := past.nextAfter(at, b)
@@ -343,30 +345,30 @@ func (c *Compiled) RunsLeft(s State) (left int64, ok bool) {
 
 // Probing reports whether the stored backoff of a planned or live run is stale, or was when it was leased: the
 // run tests whether the failure is over.
-func (c *Compiled) Probing(s State, now int64) bool {
+func (c *Compiled) Probing(s State, now unixtime.Milli) bool {
 	if !s.HasRun() || s.Failures == 0 {
 		return false
 	}
 	if s.Live() {
 		now = min(now, lease.MintedMS(s.Token))
 	}
-	_, probe := c.Backoff.Trusted(int64(s.Failures), time.Duration(max(0, now-s.Due))*time.Millisecond)
+	_, probe := c.Backoff.Trusted(int64(s.Failures), max(0, now.Sub(s.Due)))
 	return probe
 }
 
 // waitEnd returns when a wait that begins now is over.
-func (p planInput) waitEnd(d time.Duration) int64 {
+func (p planInput) waitEnd(d time.Duration) unixtime.Milli {
 	return addWait(lease.ClockBound{MS: p.sinceMS, LagMS: p.clockLagMS}, d)
 }
 
 // addWait returns when a wait is over, saturating at the last instant of a region.
-func addWait(now lease.ClockBound, d time.Duration) int64 {
+func addWait(now lease.ClockBound, d time.Duration) unixtime.Milli {
 	return min(now.After(max(0, RoundUpMS(d))), NeverMS)
 }
 
 // addMS adds a delay, saturating at the last instant of a region.
-func addMS(ms int64, d time.Duration) int64 {
-	return min(ms+max(0, RoundUpMS(d)), NeverMS)
+func addMS(ms unixtime.Milli, d time.Duration) unixtime.Milli {
+	return min(ms+unixtime.Milli(max(0, RoundUpMS(d))), NeverMS)
 }
 
 // RoundUpMS returns a duration in milliseconds, rounded up: who waits so long waits no shorter.

@@ -1,6 +1,10 @@
 package job
 
-import "time"
+import (
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
+)
 
 // Overlap is the policy for a nominal time that comes while an earlier run of the job is live. It is evaluated
 // at that time, so that an edit affects waiting runs.
@@ -144,10 +148,10 @@ type Hold struct {
 	Reason  HoldReason
 	Key     string
 	By      string
-	SinceMS int64 // when this gate first held the run
+	SinceMS unixtime.Milli // when this gate first held the run
 	// DueMS is the expected start of the run where that differs from its due time: its due time before the first
 	// gate held it, or the end of a pause; 0 is none.
-	DueMS int64
+	DueMS unixtime.Milli
 }
 
 // HintSource is the origin of a hint.
@@ -167,19 +171,19 @@ func (s HintSource) String() string { return enumName(s, "none", "worker", "oper
 type Hint struct {
 	Source HintSource // HintNone: there is no hint
 	// AtMS is when the next run is due; it is used once. 0 is none.
-	AtMS int64
+	AtMS unixtime.Milli
 	// IntervalMS takes the place of the interval, backed off or not; 0 is none.
 	IntervalMS int64
 	// UntilMS is when the hint expires.
-	UntilMS int64
+	UntilMS unixtime.Milli
 	Reason  string
 }
 
 // Backfill is a range of past nominal times that are being run.
 type Backfill struct {
-	ID     string // request id
-	NextMS int64  // the nominal times after this instant are still to be run
-	ToMS   int64  // up to and including this one
+	ID     string         // request id
+	NextMS unixtime.Milli // the nominal times after this instant are still to be run
+	ToMS   unixtime.Milli // up to and including this one
 	// Concurrency is how many run at once.
 	Concurrency uint8
 	// Slots are those of its child records, by bit.

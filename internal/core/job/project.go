@@ -1,11 +1,13 @@
 package job
 
+import "github.com/fermata-io/fermata/internal/core/unixtime"
+
 // ProjectFailures returns the due times of at most n next runs of a job, the planned or live one first, under the
 // assumption that each attempt fails as soon as it is due. [Decide] decides on each attempt, so the result is
 // what would happen. Manual runs that leave the plan unchanged are left out, and a paused job is treated as if
 // it were not paused. The projection continues while more returns true: schedules that exclude nearly everything
 // are expensive.
-func ProjectFailures(c *Compiled, s State, now int64, n int, more func() bool) []int64 {
+func ProjectFailures(c *Compiled, s State, now unixtime.Milli, n int, more func() bool) []unixtime.Milli {
 	p := projection{c: c, parent: s, children: map[int]State{}, now: now}
 	p.parent.Children, p.parent.Started, p.parent.Backfills = 0, 0, nil
 	p.parent.Pending, p.parent.Waiting, p.parent.Paused, p.parent.Cancel = "", 0, false, false
@@ -23,10 +25,10 @@ type projection struct {
 	c          *Compiled
 	parent     State
 	children   map[int]State
-	now        int64
+	now        unixtime.Milli
 	token      uint64
 	lastListed string // the run that was listed last
-	due        []int64
+	due        []unixtime.Milli
 }
 
 // simulateAttempt has the next attempt begin and fail. It reports whether there was one.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // excludingDef draws a recurring job whose schedule may exclude times.
@@ -19,7 +20,7 @@ func excludingDef(t *rapid.T) Definition {
 	// Near a change of the clock, or anywhere.
 	anchor := rapid.SampledFrom([]string{"2026-03-28T20:00:00Z", "2026-10-24T20:00:00Z", "2018-11-03T22:00:00Z", "2026-10-03T10:00:00Z", "2027-01-04T12:00:00Z"}).Draw(t, "anchor")
 	at, _ := time.Parse(time.RFC3339, anchor)
-	d.AnchorMS = at.UnixMilli() + rapid.Int64Range(0, 600_000).Draw(t, "after")
+	d.AnchorMS = unixtime.Milli(at.UnixMilli() + rapid.Int64Range(0, 600_000).Draw(t, "after"))
 	d.CreatedMS, d.UpdatedMS = d.AnchorMS, d.AnchorMS
 	spec := &d.Schedule
 	if rapid.Bool().Draw(t, "cron") {
@@ -69,7 +70,7 @@ func familyOf(t *rapid.T, d Definition) *family {
 
 // failing drives a family as nodes would, with workers whose handlers fail at once, and
 // returns when the runs of its schedule were due.
-func (f *family) failing(n int) (dues []int64) {
+func (f *family) failing(n int) (dues []unixtime.Milli) {
 	counted := ""
 	for steps := 0; len(dues) < n && steps < 50*n; steps++ {
 		child := f.first(due)
@@ -117,7 +118,7 @@ func TestPreviewOfFailuresMatchesDecisions(t *testing.T) {
 		if len(f.children) > 0 || f.parent.Region != RegionDue {
 			return // runs beside it are not part of the preview
 		}
-		f.now += rapid.Int64Range(0, 100_000).Draw(t, "waits")
+		f.now += unixtime.Milli(rapid.Int64Range(0, 100_000).Draw(t, "waits"))
 		got := ProjectFailures(f.c, f.parent, f.now, 12, func() bool { return true })
 		want := f.failing(12)
 		if !slices.Equal(got, want) {
@@ -125,7 +126,7 @@ func TestPreviewOfFailuresMatchesDecisions(t *testing.T) {
 		}
 		for _, ms := range got {
 			if clear, ok := f.c.NextAllowed(ms); !ok || clear != ms {
-				t.Fatalf("due at %v, which is excluded until %v: %+v", time.UnixMilli(ms).UTC(), time.UnixMilli(clear).UTC(), f.c.Schedule)
+				t.Fatalf("due at %v, which is excluded until %v: %+v", ms.Time().UTC(), clear.Time().UTC(), f.c.Schedule)
 			}
 		}
 	})
@@ -146,7 +147,7 @@ func TestThePreviewBeginsWithTheCurrentRun(t *testing.T) {
 		t.Errorf("live: %v, want %v", got, planned)
 	}
 	for i := 1; i < len(planned); i++ {
-		if wait := planned[i] - planned[i-1]; wait != int64(60_000)<<i {
+		if wait := int64(planned[i] - planned[i-1]); wait != int64(60_000)<<i {
 			t.Errorf("after %d failures it waits %d ms", i, wait)
 		}
 	}
@@ -164,11 +165,11 @@ func TestThePreviewBeginsWithTheCurrentRun(t *testing.T) {
 func TestThePreviewOfAMaintenanceWindow(t *testing.T) {
 	d := def()
 	d.Schedule.Every = 2 * time.Second
-	at := func(s int64) int64 { return t0 + s*1000 }
-	d.Schedule.Exclude.Periods = []schedule.Period{{From: time.UnixMilli(at(5)), To: time.UnixMilli(at(37))}}
+	at := func(s int64) unixtime.Milli { return t0 + unixtime.Milli(s*1000) }
+	d.Schedule.Exclude.Periods = []schedule.Period{{From: at(5).Time(), To: at(37).Time()}}
 	w := walk(t, d)
 	got := ProjectFailures(w.c, w.s, w.now, 3, func() bool { return true })
-	if want := []int64{at(2), at(37), at(37 + 8)}; !slices.Equal(got, want) {
+	if want := []unixtime.Milli{at(2), at(37), at(37 + 8)}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

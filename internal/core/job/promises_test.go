@@ -10,6 +10,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/lease"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // What policy itself has put later is not late when it comes: under a misfire policy with
@@ -25,7 +26,7 @@ func TestPostponedRunsAreNotMisfires(t *testing.T) {
 	d.Schedule.Every, d.Misfire.Policy = 10*time.Minute, MisfireSkip
 	w := walk(t, d)
 	w.lease().after(2 * time.Minute).fail()
-	if w.s.Source != DelayBackoff || w.s.Due-w.s.Nominal <= d.Misfire.effectiveWindow().Milliseconds() {
+	if w.s.Source != DelayBackoff || int64(w.s.Due-w.s.Nominal) <= d.Misfire.effectiveWindow().Milliseconds() {
 		t.Fatalf("a backoff past the window: %+v", w.s)
 	}
 	start(w)
@@ -41,7 +42,7 @@ func TestPostponedRunsAreNotMisfires(t *testing.T) {
 	}
 
 	once := def()
-	once.Schedule, once.Misfire.Policy = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}, MisfireSkip
+	once.Schedule, once.Misfire.Policy = schedule.Spec{Kind: schedule.KindOnce, At: (t0 + 1000).Time()}, MisfireSkip
 	w = walk(t, once)
 	w.lease().fail()
 	w.after(time.Hour).on(Redrive{})
@@ -183,7 +184,7 @@ func TestAHintForAnInstantIsForOneRun(t *testing.T) {
 func TestPauseNoticeHasTheNextDueTime(t *testing.T) {
 	d := def()
 	d.PauseAfter = 1
-	told := func(w *walker) (due int64) {
+	told := func(w *walker) (due unixtime.Milli) {
 		for _, n := range w.last.Notices {
 			if n.Kind == JobPaused {
 				due = n.DueMS
@@ -258,7 +259,7 @@ func TestJoinedRequestsAreForgottenFirst(t *testing.T) {
 func TestEditDuringARunCountsFromTheEdit(t *testing.T) {
 	at := func(w *walker) Update {
 		e := def()
-		e.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(w.now + 3600_000)}
+		e.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: (w.now + 3600_000).Time()}
 		return Update{New: compile(t, e)}
 	}
 	w := walk(t, def())
@@ -267,19 +268,19 @@ func TestEditDuringARunCountsFromTheEdit(t *testing.T) {
 	edit := at(w)
 	w.on(edit)
 	w.succeed()
-	if w.s.Region != RegionDue || w.s.Due != edit.New.Schedule.At.UnixMilli() {
+	if w.s.Region != RegionDue || w.s.Due != unixtime.MilliOf(edit.New.Schedule.At) {
 		t.Errorf("edited to one time while live: %+v", w.s)
 	}
 
 	once := def()
-	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}
+	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: (t0 + 1000).Time()}
 	w = walk(t, once)
 	w.lease().succeed()
 	w.on(RequestManualRun{RequestID: "m"})
 	edit = at(w)
 	w.on(edit)
 	w.lease().succeed()
-	if w.s.Region != RegionDue || w.s.Due != edit.New.Schedule.At.UnixMilli() {
+	if w.s.Region != RegionDue || w.s.Due != unixtime.MilliOf(edit.New.Schedule.At) {
 		t.Errorf("edited while a manual run waited: %+v", w.s)
 	}
 
@@ -302,7 +303,7 @@ func TestEditDuringARunCountsFromTheEdit(t *testing.T) {
 // A trial that fails leaves a one-time job's own time alone.
 func TestFailedManualRunKeepsTheScheduledTime(t *testing.T) {
 	once := def()
-	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 3600_000)}
+	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: (t0 + 3600_000).Time()}
 	w := walk(t, once)
 	w.on(RequestManualRun{RequestID: "m"})
 	w.lease().fail()
@@ -471,7 +472,7 @@ func TestThirdStartIsSpread(t *testing.T) {
 		if w.s.Held.Reason != HeldPace || w.s.Due < w.now || w.s.expectedStartMS() != due {
 			t.Fatalf("after two losses: %+v", w.s)
 		}
-		waits = append(waits, w.s.Due-w.now)
+		waits = append(waits, int64(w.s.Due-w.now))
 		w.lease().succeed()
 		if w.s.Held.Reason != HeldNone || w.s.Losses != 0 {
 			t.Fatalf("after an end: %+v", w.s)
@@ -556,7 +557,7 @@ func TestWaitsCountFromTheLatestThatTheClockCanShow(t *testing.T) {
 	apart := func(s *State) { s.Losses = lease.PoisonLosses - 2 }
 	one, other := clock, At(now)
 	clock = other
-	held := decide(retried, LoseLease{Token: 9}, apart).State.Due - now
+	held := int64(decide(retried, LoseLease{Token: 9}, apart).State.Due - now)
 	clock = one
 	if got, want := decide(retried, LoseLease{Token: 9}, apart).State.Due, clock.Latest.After(held); got != want {
 		t.Errorf("lost twice: due %d, want %d", got, want)

@@ -3,6 +3,8 @@ package job
 import (
 	"fmt"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Requests and responses of job management: hints, backfills, dead letters, explanations.
@@ -11,7 +13,7 @@ import (
 // Overlap is OverlapBufferAll (one after the other) or OverlapAllowAll (as many at once as the job's
 // OverlapLimit).
 type BackfillRequest struct {
-	FromMS, ToMS int64
+	FromMS, ToMS unixtime.Milli
 	Overlap      Overlap
 	// RequestID makes the call repeatable and names the backfill; an empty one is
 	// made up.
@@ -28,7 +30,7 @@ type DeadLetter struct {
 	Labels map[string]string
 	Run    Run
 	// ExpireMS is when it is deleted; NeverMS when it is kept.
-	ExpireMS int64
+	ExpireMS unixtime.Milli
 }
 
 // DeadLetterPage is one page of a listing. An empty Next marks the last.

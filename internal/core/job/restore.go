@@ -1,5 +1,7 @@
 package job
 
+import "github.com/fermata-io/fermata/internal/core/unixtime"
+
 // Existing selects what a restore does with a job that exists already.
 type Existing uint8
 
@@ -47,14 +49,14 @@ type Restoration struct {
 type RestoredChild struct {
 	Record  RecordID
 	State   State
-	IndexMS int64
+	IndexMS unixtime.Milli
 	Run     *Run // of a dead letter
 }
 
 // Restore decides what to write for a job of a backup, in place of the stored job (nil: none). Runs that are
 // overdue by now are paced by the recovery budget of their queue. It fails with an [InvalidError], or a
 // [PreconditionError] if the stored job must not be replaced.
-func Restore(d Definition, cp Checkpoint, present *Record, now int64, l Limits) (Restoration, error) {
+func Restore(d Definition, cp Checkpoint, present *Record, now unixtime.Milli, l Limits) (Restoration, error) {
 	d = cp.completeDefinition(d, present, now)
 	if v := append(Validate(&d, l), cp.validateFor(&d)...); len(v) > 0 {
 		return Restoration{}, &InvalidError{Violations: v}
@@ -87,7 +89,7 @@ func Restore(d Definition, cp Checkpoint, present *Record, now int64, l Limits) 
 
 // completeDefinition completes a definition. Its etag differs from that of the replaced one, unless both are the
 // same.
-func (cp *Checkpoint) completeDefinition(d Definition, present *Record, now int64) Definition {
+func (cp *Checkpoint) completeDefinition(d Definition, present *Record, now unixtime.Milli) Definition {
 	d.Generation, d.Revision = max(1, cp.Generation), max(1, cp.Revision)
 	d.CreatedMS, d.UpdatedMS, d.AnchorMS = orNow(cp.CreatedMS, now), orNow(cp.UpdatedMS, now), orNow(cp.AnchorMS, now)
 	d.CreateRequestID, d.UpdateRequestIDs, d.Unknown = cp.CreateRequestID, cp.UpdateRequestIDs, nil
@@ -103,7 +105,7 @@ func (cp *Checkpoint) completeDefinition(d Definition, present *Record, now int6
 	return d
 }
 
-func orNow(ms, now int64) int64 {
+func orNow(ms, now unixtime.Milli) unixtime.Milli {
 	if ms == 0 {
 		return now
 	}
@@ -111,7 +113,7 @@ func orNow(ms, now int64) int64 {
 }
 
 // restoredState returns the state to write.
-func (c *Compiled) restoredState(cp Checkpoint, present *Record, now int64) State {
+func (c *Compiled) restoredState(cp Checkpoint, present *Record, now unixtime.Milli) State {
 	s := withoutClusterState(cp.State)
 	s.Lane, s.Deleting, s.Cancel = c.Lane(), false, false
 	s.Children, s.Started = 0, 0
@@ -140,14 +142,14 @@ func (c *Compiled) restoredState(cp Checkpoint, present *Record, now int64) Stat
 }
 
 // paceOverdueRun has a run that is overdue paced.
-func (s *State) paceOverdueRun(now int64) {
+func (s *State) paceOverdueRun(now unixtime.Milli) {
 	if s.Region == RegionDue && s.Due < now {
 		s.Recovery, s.Paced = true, false
 	}
 }
 
 // addChildRecords adds the records of runs and dead letters.
-func (c *Compiled) addChildRecords(r *Restoration, cp Checkpoint, now int64) {
+func (c *Compiled) addChildRecords(r *Restoration, cp Checkpoint, now unixtime.Milli) {
 	s := r.Record.State
 	for _, child := range cp.Children {
 		before := withoutClusterState(child.State)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 var update = flag.Bool("update", false, "rewrite what the scenarios answer")
@@ -47,7 +48,7 @@ func TestScenarios(t *testing.T) {
 
 // playScript returns the script with its answers.
 func playScript(t *testing.T, text string) string {
-	p := &player{t: t, begun: map[uint64]int64{}}
+	p := &player{t: t, begun: map[uint64]unixtime.Milli{}}
 	var out strings.Builder
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
@@ -77,7 +78,7 @@ type player struct {
 	t     *testing.T
 	f     *family
 	d     Definition
-	begun map[uint64]int64 // when attempts started, by token
+	begun map[uint64]unixtime.Milli // when attempts started, by token
 }
 
 // words are the arguments of a command: plain ones, and key=value pairs.
@@ -123,10 +124,10 @@ func (p *player) play(line string) []string {
 	case "job":
 		p.d = p.define(rest)
 		c := compile(p.t, p.d)
-		p.f = &family{c: c, parent: New(c, noon.UnixMilli()).State, children: map[int]State{}, now: noon.UnixMilli(), live: map[uint64]bool{}}
+		p.f = &family{c: c, parent: New(c, unixtime.MilliOf(noon)).State, children: map[int]State{}, now: unixtime.MilliOf(noon), live: map[uint64]bool{}}
 		return p.show()
 	case "advance":
-		f.now += p.duration(w.plain[0]).Milliseconds()
+		f.now = f.now.Add(p.duration(w.plain[0]))
 		return []string{"it is " + p.at(f.now)}
 	case "show":
 		return p.show()
@@ -199,26 +200,26 @@ func (p *player) event(verb, rest string, w words) Input {
 	case "cancel":
 		return CancelRun{RunID: f.parent.RunID()}
 	case "hint":
-		h := Hint{Source: HintOperator, Reason: w.pairs["reason"], UntilMS: f.now + time.Hour.Milliseconds()}
+		h := Hint{Source: HintOperator, Reason: w.pairs["reason"], UntilMS: f.now.Add(time.Hour)}
 		if w.pairs["by"] == "planner" {
 			h.Source = HintPlanner
 		}
 		if in := w.pairs["in"]; in != "" {
-			h.AtMS = f.now + p.duration(in).Milliseconds()
+			h.AtMS = f.now.Add(p.duration(in))
 		}
 		if every := w.pairs["every"]; every != "" {
 			h.IntervalMS = p.duration(every).Milliseconds()
 		}
 		if life := w.pairs["for"]; life != "" {
-			h.UntilMS = f.now + p.duration(life).Milliseconds()
+			h.UntilMS = f.now.Add(p.duration(life))
 		}
 		return SetHint{h}
 	case "unhint":
 		return SetHint{}
 	case "backfill":
 		b := Backfill{ID: w.plain[0], Concurrency: 1}
-		b.NextMS = noon.Add(p.duration(w.pairs["from"])).UnixMilli() - 1
-		b.ToMS = noon.Add(p.duration(w.pairs["to"])).UnixMilli() - 1
+		b.NextMS = unixtime.Milli(noon.Add(p.duration(w.pairs["from"])).UnixMilli() - 1)
+		b.ToMS = unixtime.Milli(noon.Add(p.duration(w.pairs["to"])).UnixMilli() - 1)
 		if n := w.pairs["parallel"]; n != "" {
 			b.Concurrency = uint8(p.number(n))
 		}
@@ -231,7 +232,7 @@ func (p *player) event(verb, rest string, w words) Input {
 	case "delete":
 		return Delete{}
 	case "hold":
-		return HoldBack{Token: f.parent.Token, Reason: HeldLock, Key: w.plain[0], By: w.pairs["by"], UntilMS: f.now + p.duration(w.pairs["for"]).Milliseconds()}
+		return HoldBack{Token: f.parent.Token, Reason: HeldLock, Key: w.plain[0], By: w.pairs["by"], UntilMS: f.now.Add(p.duration(w.pairs["for"]))}
 	case "wake":
 		return Wake{Reason: HeldLock, Key: w.plain[0]}
 	}
@@ -282,8 +283,8 @@ func (p *player) told(d Decision) []string {
 	return append(lines, p.show()...)
 }
 
-func (p *player) at(ms int64) string {
-	t := time.UnixMilli(ms).UTC()
+func (p *player) at(ms unixtime.Milli) string {
+	t := ms.Time().UTC()
 	layout := "15:04:05"
 	if ms%1000 != 0 {
 		layout = "15:04:05.000"
@@ -363,7 +364,7 @@ func (p *player) explain(w words) []string {
 // define makes the job of a line: a schedule, then settings.
 func (p *player) define(rest string) Definition {
 	d := def()
-	d.AnchorMS, d.CreatedMS, d.UpdatedMS = noon.UnixMilli(), noon.UnixMilli(), noon.UnixMilli()
+	d.AnchorMS, d.CreatedMS, d.UpdatedMS = unixtime.MilliOf(noon), unixtime.MilliOf(noon), unixtime.MilliOf(noon)
 	w := split(rest)
 	switch w.plain[0] {
 	case "every":

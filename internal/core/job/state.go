@@ -3,6 +3,8 @@ package job
 import (
 	"strconv"
 	"strings"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Region is the part of a lane's index that a record sits in.
@@ -27,16 +29,16 @@ const RegionWidth = int64(1) << 42
 
 // NeverMS is the last instant of a region, used for "no due time" and "never
 // deleted".
-const NeverMS = RegionWidth - 1
+const NeverMS = unixtime.Milli(RegionWidth - 1)
 
 // Score returns the sorted-set score of an instant in a region.
-func Score(r Region, ms int64) int64 {
-	return int64(r)*RegionWidth + max(0, min(ms, NeverMS))
+func Score(r Region, ms unixtime.Milli) int64 {
+	return int64(unixtime.Milli(int64(r)*RegionWidth) + max(0, min(ms, NeverMS)))
 }
 
 // SplitScore undoes Score.
-func SplitScore(score int64) (Region, int64) {
-	return Region(score / RegionWidth), score % RegionWidth
+func SplitScore(score int64) (Region, unixtime.Milli) {
+	return Region(score / RegionWidth), unixtime.Milli(score % RegionWidth)
 }
 
 // Trigger is the origin of a run.
@@ -113,11 +115,11 @@ type State struct {
 	Trigger  Trigger
 	Mode     ManualMode
 	ManualID string // request id of a manual run or of a backfill
-	Nominal  int64
-	Due      int64
+	Nominal  unixtime.Milli
+	Due      unixtime.Milli
 	Source   DelaySource
-	Attempt  uint32 // attempts of the run that ended, used up
-	FirstMS  int64  // when its first attempt ended up failing began; for MaxElapsed
+	Attempt  uint32         // attempts of the run that ended, used up
+	FirstMS  unixtime.Milli // when its first attempt ended up failing began; for MaxElapsed
 	Held     Hold
 	// Recovery: the run is paced by its queue's recovery budget. Paced: it has
 	// had its turn.
@@ -135,17 +137,17 @@ type State struct {
 	Waiting   uint8
 	Paused    bool
 	Deleting  bool // deleted while live
-	PausedMS  int64
+	PausedMS  unixtime.Milli
 	PauseNote string
 	// LastNominal is the nominal time of the last scheduled run of this generation that ended; the next planned
 	// one is later.
-	LastNominal int64
+	LastNominal unixtime.Milli
 	// Fired counts the scheduled runs of this generation, for Spec.MaxRuns.
 	Fired uint32
 	Hint  Hint
 	// BufferedUntil: the nominal times after LastNominal up to this instant have
 	// been judged, and each is to have its run; 0 is none.
-	BufferedUntil int64
+	BufferedUntil unixtime.Milli
 	Backfills     []Backfill
 	// Children are the slots of runs that are records of their own, by bit;
 	// Started those of them that have begun. In a child, its own bit.
@@ -154,15 +156,15 @@ type State struct {
 	// History in a nutshell.
 	Failures     uint32 // failed runs in a row
 	LastOutcome  Outcome
-	LastStarted  int64
-	LastFinished int64
+	LastStarted  unixtime.Milli
+	LastFinished unixtime.Milli
 	LastError    string
 	// LateMS is the lag of the last run that was judged, if that broke Definition.MaxLag.
 	LateMS int64
 	// LateNominal is the nominal time of the current run if that was counted as late, so that
 	// it is counted once. WatchedBy shows that this version made the last decision: see
 	// [Decision.WatchMS].
-	LateNominal  int64
+	LateNominal  unixtime.Milli
 	WatchedBy    uint8
 	SettledToken uint64 // token of the last attempt that was settled
 	Runs         uint64 // ended
@@ -195,8 +197,8 @@ func (s *State) Live() bool { return s.Region == RegionLeased }
 
 // AtLeastDue returns nowMS, or the due time of a leased run if that is a little later. No handler starts before
 // that, but the lease may be older ([MaxAdvance]), and a process's reading of a clock may lag behind it.
-func (s *State) AtLeastDue(nowMS int64) int64 {
-	if s.Live() && s.Due > nowMS && s.Due-nowMS <= MaxAdvance.Milliseconds() {
+func (s *State) AtLeastDue(nowMS unixtime.Milli) unixtime.Milli {
+	if s.Live() && s.Due > nowMS && int64(s.Due-nowMS) <= MaxAdvance.Milliseconds() {
 		return s.Due
 	}
 	return nowMS
@@ -207,15 +209,15 @@ func (s *State) AtLeastDue(nowMS int64) int64 {
 func (s *State) RunID() string { return RunID(s.Trigger, s.Generation, s.Nominal, s.ManualID) }
 
 // RunID names a run inside its job.
-func RunID(t Trigger, generation uint32, nominalMS int64, manualID string) string {
+func RunID(t Trigger, generation uint32, nominalMS unixtime.Milli, manualID string) string {
 	switch t {
 	case TriggerManual:
 		return "m-" + manualID
 	case TriggerBackfill:
-		return "b-" + manualID + "-" + strconv.FormatInt(nominalMS, 10)
+		return "b-" + manualID + "-" + strconv.FormatInt(int64(nominalMS), 10)
 	}
 	id := strconv.AppendUint(make([]byte, 0, 32), uint64(generation), 10)
-	return string(strconv.AppendInt(append(id, '-'), nominalMS, 10))
+	return string(strconv.AppendInt(append(id, '-'), int64(nominalMS), 10))
 }
 
 // Leased returns the state as the leasing script leaves it: the only change of
@@ -230,10 +232,10 @@ type Run struct {
 	ID         string
 	Trigger    Trigger
 	ManualID   string // as in State; kept in dead letters only
-	NominalMS  int64
-	DueMS      int64
-	StartedMS  int64
-	FinishedMS int64
+	NominalMS  unixtime.Milli
+	DueMS      unixtime.Milli
+	StartedMS  unixtime.Milli
+	FinishedMS unixtime.Milli
 	Attempts   uint32
 	Losses     uint32
 	Outcome    Outcome

@@ -158,7 +158,7 @@ func (s Sampling) newRunTrace(d *Definition, runID string, trigger Trigger) (Run
 	seed := append(buf[:0], d.Namespace...)
 	seed = append(append(seed, '/'), d.ID...)
 	seed = append(append(seed, '@'), runID...)
-	seed = strconv.AppendInt(append(seed, ' '), d.CreatedMS, 10)
+	seed = strconv.AppendInt(append(seed, ' '), int64(d.CreatedMS), 10)
 	sum := sha256.Sum256(seed)
 	t := RunTrace{TraceID: TraceID(sum[:16]), Run: SpanID(sum[16:24]), Link: d.Trace}
 	t.TraceID[0], t.Run[0] = t.TraceID[0]|1, t.Run[0]|1 // never zero, which is invalid

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func tracedJob(kind schedule.Kind) *Definition {
@@ -49,7 +50,7 @@ func TestSamplingShare(t *testing.T) {
 	for share, want := range map[float64]int{0: 0, 0.25: 2500, 1: 10_000} {
 		n := 0
 		for i := range int64(10_000) {
-			if _, ok := NewSampling(share).Of(d, &State{Region: RegionDue, Generation: 1, Nominal: i + 1, Due: i + 1}); ok {
+			if _, ok := NewSampling(share).Of(d, &State{Region: RegionDue, Generation: 1, Nominal: unixtime.Milli(i + 1), Due: unixtime.Milli(i + 1)}); ok {
 				n++
 			}
 		}

@@ -1,6 +1,10 @@
 package job
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
+)
 
 // Bounds of a TrailRecord. Longer values are clipped.
 const (
@@ -12,8 +16,8 @@ const (
 // TrailRecord records one call through the API that changed something, or may have: caller, change, origin and
 // outcome.
 type TrailRecord struct {
-	ID   string // grows with time; set by the store
-	AtMS int64  // store's clock; set by the store
+	ID   string         // grows with time; set by the store
+	AtMS unixtime.Milli // store's clock; set by the store
 
 	Identity string // the subject of an identity, or "anonymous" where nobody is asked who they are
 	Peer     string // address that the call came from
@@ -78,7 +82,7 @@ func clipTexts(texts []string, most int) []string {
 type TrailFilter struct {
 	Resource     string // or, with a trailing '/', all below it
 	Identity     string
-	FromMS, ToMS int64 // inclusive, exclusive; Unix milliseconds
+	FromMS, ToMS unixtime.Milli // inclusive, exclusive; Unix milliseconds
 }
 
 // TrailPage is a page of records, newest first. Next is empty on the last one.
@@ -98,7 +102,7 @@ type TrailHead struct {
 
 // TrailState is the state that appending and trimming depend on.
 type TrailState struct {
-	NowMS int64
+	NowMS unixtime.Milli
 	Head  TrailHead
 	// NewestID and OldestID are of the records that are kept; empty: there are none. OldestSeq and
 	// OldestBytes are 0 if the oldest one is not part of the chain.
@@ -118,9 +122,10 @@ type TrailExport struct {
 	Name      string
 	ID        string // of the last record acknowledged; empty: none
 	Seq       int64
-	UpdatedMS int64
+	UpdatedMS unixtime.Milli
 	// Waiting is how many records are not acknowledged, SinceMS the time of the oldest of them.
-	Waiting, SinceMS int64
+	Waiting int64
+	SinceMS unixtime.Milli
 }
 
 // MaxTrailExports is how many there may be.

@@ -74,7 +74,7 @@ func Validate(d *Definition, l Limits) []Violation {
 	v.addUnless(d.PayloadSize() <= l.MaxPayload, "payload", "has %d bytes, at most %d are allowed", d.PayloadSize(),
 		l.MaxPayload)
 	v.checkLabels(d.Labels, l.MaxLabels)
-	v.list = append(v.list, ValidateSchedule("job.schedule", d.Schedule, time.UnixMilli(d.AnchorMS), l)...)
+	v.list = append(v.list, ValidateSchedule("job.schedule", d.Schedule, d.AnchorMS.Time(), l)...)
 	v.checkPolicies(d)
 	v.checkRunPolicies(d)
 	v.checkDuration("timeout", d.Timeout, time.Millisecond, MaxTimeout)

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // validateFor lists invalid fields of a checkpoint. Paths are those of JobBackup: "checkpoint.run.due_time".
@@ -55,7 +56,7 @@ func (cp *Checkpoint) validateFor(d *Definition) []Violation {
 	return v.list
 }
 
-func (v *violations) checkMillis(field string, ms int64) {
+func (v *violations) checkMillis(field string, ms unixtime.Milli) {
 	v.addUnless(ms >= 0 && ms < NeverMS, field, "is out of range")
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // schedulePaths translates the fields of [schedule.Spec] into those of the API.
@@ -90,7 +91,7 @@ func validateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 		v.addUnless(s.Every >= l.MinInterval, "interval.every", "is %v, at least %v is required", s.Every,
 			l.MinInterval)
 		first, ok := compiled.NextWithin(laterTime(anchor, s.StartAt).Add(-time.Millisecond), b)
-		v.addUnless(!ok || first.UnixMilli() < NeverMS, "interval.every",
+		v.addUnless(!ok || unixtime.MilliOf(first) < NeverMS, "interval.every",
 			"is %v: the first run would come after 2109", s.Every)
 	case s.Kind.Local():
 		if gap := shortestGap(compiled, anchor, s, l.MinInterval, b); gap < l.MinInterval {
@@ -122,7 +123,7 @@ func (v *violations) checkInstant(field string, t time.Time) {
 	if t.IsZero() {
 		return
 	}
-	ms := schedule.RoundUp(t).UnixMilli()
+	ms := unixtime.MilliOf(schedule.RoundUp(t))
 	v.addUnless(ms > 0 && ms < NeverMS, field, "must lie after 1970-01-01T00:00:00Z and before 2109-05-15T07:35:11Z")
 }
 

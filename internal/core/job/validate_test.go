@@ -11,6 +11,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 var anchor = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -21,7 +22,7 @@ func good() job.Definition {
 		Handler:  "http",
 		Schedule: schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute},
 	})
-	d.Priority, d.HistoryLimit, d.AnchorMS = job.DefaultPriority, job.DefaultHistoryLimit, anchor.UnixMilli()
+	d.Priority, d.HistoryLimit, d.AnchorMS = job.DefaultPriority, job.DefaultHistoryLimit, unixtime.MilliOf(anchor)
 	return d
 }
 

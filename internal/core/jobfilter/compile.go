@@ -13,6 +13,7 @@ import (
 	expr "google.golang.org/genproto/googleapis/api/expr/v1alpha1"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // compiler turns what the library parsed into conditions.
@@ -198,9 +199,9 @@ type instant struct {
 	relative bool
 }
 
-func (i instant) at(nowMS int64) int64 {
+func (i instant) at(nowMS unixtime.Milli) int64 {
 	if i.relative {
-		return nowMS + i.ms
+		return int64(nowMS) + i.ms
 	}
 	return i.ms
 }

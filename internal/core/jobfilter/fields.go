@@ -69,14 +69,14 @@ var fields = []Field{
 	{Name: "last_outcome", Kind: Choice, Choices: outcomeNames(), Meaning: "outcome of the last attempt that ended",
 		text: func(s *subject) string { return s.State.LastOutcome.String() }},
 	{Name: "last_run_time", Kind: Time, Meaning: "start of the last attempt",
-		number: func(s *subject) int64 { return s.State.LastStarted }},
+		number: func(s *subject) int64 { return int64(s.State.LastStarted) }},
 	{Name: "next_due_time", Kind: Time, Meaning: "when the planned or live run is or was due", number: nextDueMS},
 	{Name: "runs_total", Kind: Number, Meaning: "finished runs",
 		number: func(s *subject) int64 { return int64(s.State.Runs) }},
 	{Name: "create_time", Kind: Time, Meaning: "when the job was created",
-		number: func(s *subject) int64 { return s.Definition.CreatedMS }},
+		number: func(s *subject) int64 { return int64(s.Definition.CreatedMS) }},
 	{Name: "update_time", Kind: Time, Meaning: "last edit of the definition",
-		number: func(s *subject) int64 { return s.Definition.UpdatedMS }},
+		number: func(s *subject) int64 { return int64(s.Definition.UpdatedMS) }},
 }
 
 // stateNames are the names of states, by job.Status.
@@ -97,7 +97,7 @@ func nextDueMS(s *subject) int64 {
 	if !s.State.HasRun() {
 		return 0
 	}
-	return s.State.Due
+	return int64(s.State.Due)
 }
 
 // findField returns the field of a name, or an error that lists the fields.

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Bounds of a filter.
@@ -50,7 +51,7 @@ func Parse(text string) (*Filter, error) {
 }
 
 // Matches reports whether a job matches the filter at an instant, which relative times count from.
-func (f *Filter) Matches(r *job.Record, nowMS int64) bool {
+func (f *Filter) Matches(r *job.Record, nowMS unixtime.Milli) bool {
 	return f == nil || f.root.matches(&subject{r, nowMS})
 }
 
@@ -76,5 +77,5 @@ func (f *Filter) Plan() Plan {
 // subject is a job that a filter is evaluated for.
 type subject struct {
 	*job.Record
-	nowMS int64
+	nowMS unixtime.Milli
 }

@@ -8,9 +8,10 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/jobfilter"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
-var now = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC).UnixMilli()
+var now = unixtime.MilliOf(time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC))
 
 // specimen is a failing job of each kind of value.
 func specimen() *job.Record {

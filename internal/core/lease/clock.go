@@ -1,6 +1,10 @@
 package lease
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
+)
 
 // JumpLimitMS is how far TIME may be ahead of what the caller's monotonic clock
 // allows before it is refused.
@@ -20,11 +24,11 @@ var ErrClockJump = errors.New("lease: Redis TIME is far ahead of the caller's mo
 // right meanwhile, the shard clock catches up at twice TIME's rate.
 type Clock struct {
 	// MS is the last instant handed out.
-	MS int64
+	MS unixtime.Milli
 	// AnchorReal is TIME, and AnchorClock the shard clock, at the anchor. Both
 	// are 0 without an anchor; AnchorClock never is 0 with one. It is less than
 	// AnchorReal where the clock catches up, and not less where TIME does.
-	AnchorReal, AnchorClock int64
+	AnchorReal, AnchorClock unixtime.Milli
 }
 
 // Behind reports whether the shard clock and TIME were apart at the last call.
@@ -36,14 +40,14 @@ func (c Clock) catchesUp() bool { return c.AnchorClock < c.AnchorReal }
 // LagMS returns how far the clock may still run ahead of passing time, by a TIME that it was advanced
 // by: what it has lost since TIME stepped back, should TIME be put right, or what it still has
 // to catch up.
-func (c Clock) LagMS(realMS int64) int64 {
+func (c Clock) LagMS(realMS unixtime.Milli) int64 {
 	switch {
 	case !c.Behind():
 		return 0
 	case c.catchesUp():
-		return max(0, realMS-c.MS)
+		return max(0, int64(realMS-c.MS))
 	}
-	return max(c.lagMS(), max(0, realMS-c.AnchorReal)-max(0, c.MS-c.AnchorClock))
+	return max(c.lagMS(), max(0, int64(realMS-c.AnchorReal))-max(0, int64(c.MS-c.AnchorClock)))
 }
 
 // lagMS returns the same for the TIME of the last call that moved the clock.
@@ -52,9 +56,9 @@ func (c Clock) lagMS() int64 {
 	case !c.Behind():
 		return 0
 	case c.catchesUp():
-		return max(0, addSaturating(c.AnchorReal, max(0, c.MS-c.AnchorClock+1)/2)-c.MS)
+		return max(0, int64(addSaturating(c.AnchorReal, max(0, int64(c.MS-c.AnchorClock)+1)/2)-c.MS))
 	}
-	return addSaturating(max(0, c.MS-c.AnchorClock), 1) // half a millisecond may be lost already
+	return addSaturating(max(0, int64(c.MS-c.AnchorClock)), 1) // half a millisecond may be lost already
 }
 
 // LeapMS is how far the clock may leap, beside going at twice the rate of passing time, when
@@ -77,24 +81,26 @@ func MaxAdvance(ms, lagMS int64) int64 {
 
 // ClockBound is the greatest instant that a shard clock may show now, as far as its reader knows.
 type ClockBound struct {
-	MS int64
+	MS unixtime.Milli
 	// LagMS is how far the clock may run ahead of passing time from then on.
 	LagMS int64
 }
 
 // After returns an instant that the clock does not show before so many milliseconds have
 // passed from now.
-func (l ClockBound) After(ms int64) int64 { return addSaturating(l.MS, MaxAdvance(ms, l.LagMS)) }
+func (l ClockBound) After(ms int64) unixtime.Milli {
+	return addSaturating(l.MS, MaxAdvance(ms, l.LagMS))
+}
 
 // Expectation bounds what the clock should show: the answer that a caller got last, and the time that
 // has passed since by its monotonic clock.
 type Expectation struct {
 	// LeastMS is the lower bound, 0 without one. A TIME below it was stepped back since
 	// that answer. It is at most MostMS.
-	LeastMS int64
+	LeastMS unixtime.Milli
 	// MostMS is the upper bound. It is negative when the caller got no answer yet, and 0 when it has
 	// no monotonic clock: then TIME is taken for right whenever it is not behind.
-	MostMS int64
+	MostMS unixtime.Milli
 }
 
 // Advance moves the clock on. The instant handed out is MS of the result.
@@ -139,7 +145,7 @@ type Expectation struct {
 // The lag stays when an anchor is replaced while TIME is behind, and what has passed since the
 // last call is lost as well: the new anchor lies on the line of half the rate, as far back as
 // the clock has lost (line 4).
-func (c Clock) Advance(realMS int64, expect Expectation, accept bool) (Clock, error) {
+func (c Clock) Advance(realMS unixtime.Milli, expect Expectation, accept bool) (Clock, error) {
 	realMS = max(realMS, 0)
 	expectMS := expect.MostMS
 	jump := expectMS > 0 && realMS > addSaturating(addSaturating(expectMS, c.lagMS()), JumpLimitMS)
@@ -155,14 +161,14 @@ func (c Clock) Advance(realMS int64, expect Expectation, accept bool) (Clock, er
 }
 
 // waitForTime goes on at half of TIME's rate, until TIME has caught up or is put right.
-func (c Clock) waitForTime(realMS int64, expect Expectation) Clock {
+func (c Clock) waitForTime(realMS unixtime.Milli, expect Expectation) Clock {
 	expectMS := expect.MostMS
 	slow, anchored := max(c.MS, expect.LeastMS), c.Behind() && realMS >= c.AnchorReal
 	if anchored {
-		slow = addSaturating(c.AnchorClock, (realMS-c.AnchorReal)/2)
+		slow = addSaturating(c.AnchorClock, int64(realMS-c.AnchorReal)/2)
 	}
 	if realMS >= c.MS && (realMS >= slow || c.Behind() && expectMS != 0) {
-		to := max(c.MS, realMS-c.lagMS())
+		to := max(c.MS, realMS-unixtime.Milli(c.lagMS()))
 		if expectMS > 0 {
 			to = max(c.MS, min(to, expectMS))
 		}
@@ -176,18 +182,18 @@ func (c Clock) waitForTime(realMS int64, expect Expectation) Clock {
 }
 
 // catchUp goes on at twice TIME's rate, until the clock has caught up.
-func (c Clock) catchUp(realMS, expectMS int64) Clock {
+func (c Clock) catchUp(realMS, expectMS unixtime.Milli) Clock {
 	if realMS < c.MS {
 		return c.anchorBehind(realMS, c.MS, expectMS)
 	}
-	passed := max(0, realMS-c.AnchorReal)
+	passed := max(0, int64(realMS-c.AnchorReal))
 	fast := addSaturating(c.AnchorClock, addSaturating(passed, passed))
 	to := max(c.MS, fast)
 	return c.followAnchor(realMS, to, expectMS, to == fast)
 }
 
 // limitTo returns how far a caller with this expectation takes the clock.
-func (c Clock) limitTo(to, expectMS int64) int64 {
+func (c Clock) limitTo(to, expectMS unixtime.Milli) unixtime.Milli {
 	switch {
 	case expectMS < 0:
 		return c.MS
@@ -198,7 +204,7 @@ func (c Clock) limitTo(to, expectMS int64) int64 {
 }
 
 // followAnchor goes on behind TIME, on the line of the anchor if that leads there.
-func (c Clock) followAnchor(realMS, to, expectMS int64, kept bool) Clock {
+func (c Clock) followAnchor(realMS, to, expectMS unixtime.Milli, kept bool) Clock {
 	switch {
 	case expectMS == 0 || to >= realMS:
 		return Clock{MS: realMS}
@@ -210,13 +216,13 @@ func (c Clock) followAnchor(realMS, to, expectMS int64, kept bool) Clock {
 
 // anchorBehind continues from a new anchor while TIME is behind. A caller that does not know the clock cannot
 // compute what is lost, and leaves that to the next one; without a clock nothing is ever lost.
-func (c Clock) anchorBehind(realMS, to, expectMS int64) Clock {
+func (c Clock) anchorBehind(realMS, to, expectMS unixtime.Milli) Clock {
 	if expectMS < 0 {
 		return c
 	}
 	lag := int64(0)
 	if expectMS > 0 {
-		lag = min(addSaturating(c.lagMS(), max(to, expectMS)-to), realMS/2)
+		lag = min(addSaturating(c.lagMS(), int64(max(to, expectMS)-to)), int64(realMS/2))
 	}
-	return Clock{MS: to, AnchorReal: realMS - 2*lag, AnchorClock: to - lag}
+	return Clock{MS: to, AnchorReal: realMS - unixtime.Milli(2*lag), AnchorClock: to - unixtime.Milli(lag)}
 }

@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"pgregory.net/rapid"
 )
 
 // advance is Advance without an expectation.
-func advance(t interface{ Fatal(...any) }, c lease.Clock, real int64) lease.Clock {
+func advance(t interface{ Fatal(...any) }, c lease.Clock, real unixtime.Milli) lease.Clock {
 	next, err := c.Advance(real, lease.Expectation{}, false)
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +70,7 @@ func TestClockVectors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var c lease.Clock
 			for i, s := range steps {
-				if c = advance(t, c, s.real); c != s.want {
+				if c = advance(t, c, unixtime.Milli(s.real)); c != s.want {
 					t.Fatalf("step %d, TIME %d: %+v, want %+v", i, s.real, c, s.want)
 				}
 				if c.Behind() != (s.want.AnchorClock != 0) {
@@ -84,7 +85,8 @@ func TestClockJump(t *testing.T) {
 	behind := lease.Clock{MS: 2000, AnchorReal: 1000, AnchorClock: 2000}
 	for _, c := range []struct {
 		clock        lease.Clock
-		real, expect int64
+		real         unixtime.Milli
+		expect       int64
 		accept, jump bool
 	}{
 		{lease.Clock{MS: 1000}, 61_500, 1500, false, false}, // exactly the limit
@@ -96,7 +98,7 @@ func TestClockJump(t *testing.T) {
 		{behind, 62_001, 2000, false, false}, // it may have lost 1 ms
 		{behind, 62_002, 2000, false, true},
 	} {
-		got, err := c.clock.Advance(c.real, lease.Expectation{MostMS: c.expect}, c.accept)
+		got, err := c.clock.Advance(c.real, lease.Expectation{MostMS: unixtime.Milli(c.expect)}, c.accept)
 		if errors.Is(err, lease.ErrClockJump) != c.jump {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -119,7 +121,7 @@ func TestClockJump(t *testing.T) {
 func TestClockInvariantsForAnyTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		real := rapid.Int64Range(1, 4_000_000_000_000).Draw(t, "start")
-		c := advance(t, lease.Clock{}, real)
+		c := advance(t, lease.Clock{}, unixtime.Milli(real))
 		bound := real // what the clock may show: TIME, or a watermark and half of what passed
 		var halves int64
 		for range rapid.IntRange(1, 60).Draw(t, "calls") {
@@ -127,30 +129,30 @@ func TestClockInvariantsForAnyTime(t *testing.T) {
 			step := rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(-10_000_000, 10_000_000)).Draw(t, "step")
 			before, last := c, real
 			real = max(0, real+passed+step)
-			c = advance(t, c, real)
+			c = advance(t, c, unixtime.Milli(real))
 
 			if c.MS < before.MS {
 				t.Fatalf("%+v, then %+v", before, c)
 			}
-			if c.MS < real {
+			if c.MS < unixtime.Milli(real) {
 				t.Fatalf("TIME is %d, the clock shows %d", real, c.MS)
 			}
 			forward := max(0, real-last)
-			if real >= last && c.MS-before.MS < (forward-1)/2 {
+			if real >= last && int64(c.MS-before.MS) < (forward-1)/2 {
 				t.Fatalf("%d passed, %+v to %+v", forward, before, c)
 			}
 			halves += forward
 			bound = max(bound, real)
-			if c.MS > bound+halves/2 {
+			if c.MS > unixtime.Milli(bound+halves/2) {
 				t.Fatalf("the clock shows %d, above %d + %d/2", c.MS, bound, halves)
 			}
-			if c.Behind() != (c.MS > real) {
+			if c.Behind() != (c.MS > unixtime.Milli(real)) {
 				t.Fatalf("TIME %d, %+v", real, c)
 			}
-			if !c.Behind() && (c.AnchorReal != 0 || c.MS != real) {
+			if !c.Behind() && (c.AnchorReal != 0 || c.MS != unixtime.Milli(real)) {
 				t.Fatalf("TIME %d, %+v", real, c)
 			}
-			if c.MS == real {
+			if c.MS == unixtime.Milli(real) {
 				bound, halves = real, 0
 			}
 		}
@@ -166,35 +168,42 @@ func TestDeadlinesAreNeverEarly(t *testing.T) {
 		var calls int64
 		stepped := false
 		now := rapid.Int64Range(100_000_000, 4_000_000_000_000).Draw(t, "start") // true time
-		c := advance(t, lease.Clock{}, now)
+		c := advance(t, lease.Clock{}, unixtime.Milli(now))
 		off := int64(0)
 		var sights [callers]struct{ at, ms, lag int64 }
-		var written []struct{ at, due, span int64 }
+		var written []struct {
+			at   unixtime.Milli
+			due  unixtime.Milli
+			span int64
+		}
 		call := func(i int) {
 			expect := lease.Expectation{MostMS: -1}
 			if s := sights[i]; s.at != 0 {
-				expect.MostMS, expect.LeastMS = s.ms+now-s.at, s.ms+now-s.at
+				expect.MostMS, expect.LeastMS = unixtime.Milli(s.ms+now-s.at), unixtime.Milli(s.ms+now-s.at)
 				if s.lag > 0 {
-					expect.LeastMS = s.ms + (now-s.at)/2
+					expect.LeastMS = unixtime.Milli(s.ms + (now-s.at)/2)
 				}
 			}
-			next, err := c.Advance(now+off, expect, false)
+			next, err := c.Advance(unixtime.Milli(now+off), expect, false)
 			if err != nil {
 				t.Fatalf("TIME %d, expected %+v: %+v: %v", now+off, expect, c, err)
 			}
 			calls++
-			if next.MS < c.MS || next.MS > now+calls { // each step may make a millisecond too much of the lag
+			if next.MS < c.MS || next.MS > unixtime.Milli(now+calls) { // each step may make a millisecond too much of the lag
 				t.Fatalf("true time is %d, TIME %d: %+v to %+v", now, now+off, c, next)
 			}
 			c = next
-			sights[i].at, sights[i].ms, sights[i].lag = now, c.MS, c.LagMS(now+off)
+			sights[i].at, sights[i].ms, sights[i].lag = now, int64(c.MS), c.LagMS(unixtime.Milli(now+off))
 			for _, w := range written {
-				if c.MS >= w.due && now-w.at < w.span {
-					t.Fatalf("what was to come after %d came after %d: %+v", w.span, now-w.at, c)
+				if c.MS >= w.due && now-int64(w.at) < w.span {
+					t.Fatalf("what was to come after %d came after %d: %+v", w.span, now-int64(w.at), c)
 				}
 			}
 			if n := rapid.Int64Range(0, 60_000).Draw(t, "span"); n > 0 && expect.MostMS > 0 {
-				written = append(written, struct{ at, due, span int64 }{now, lease.ClockBound{MS: c.MS, LagMS: c.LagMS(now + off)}.After(n), n})
+				written = append(written, struct {
+					at, due unixtime.Milli
+					span    int64
+				}{unixtime.Milli(now), lease.ClockBound{MS: c.MS, LagMS: c.LagMS(unixtime.Milli(now + off))}.After(n), n})
 			}
 		}
 		for i := range callers {
@@ -219,7 +228,7 @@ func TestDeadlinesAreNeverEarly(t *testing.T) {
 			case 2:
 				off = 0
 			}
-			if now+off >= c.MS && c.Behind() && off < 0 {
+			if unixtime.Milli(now+off) >= c.MS && c.Behind() && off < 0 {
 				off = 0 // the two have met: from then on TIME is taken for right
 			}
 			call(i)
@@ -229,11 +238,11 @@ func TestDeadlinesAreNeverEarly(t *testing.T) {
 		}
 		off = 0
 		call(0)
-		for lag := now - c.MS + 1000; lag > 0; lag -= 500 {
+		for lag := int64(unixtime.Milli(now)-c.MS) + 1000; lag > 0; lag -= 500 {
 			now += 500
 			call(0)
 		}
-		if c.MS != now || c.Behind() || c.LagMS(now) != 0 {
+		if c.MS != unixtime.Milli(now) || c.Behind() || c.LagMS(unixtime.Milli(now)) != 0 {
 			t.Fatalf("TIME is right, %d: %+v", now, c)
 		}
 	})
@@ -242,21 +251,21 @@ func TestDeadlinesAreNeverEarly(t *testing.T) {
 // The same with a second between two calls, to the millisecond: a lease of 8 s that is
 // granted while TIME is 30 s behind, and runs when it is put right.
 func TestLeaseSurvivesAClockCorrection(t *testing.T) {
-	c, now := advance(t, lease.Clock{}, 1_000_000), int64(1_000_000)
+	c, now := advance(t, lease.Clock{}, 1_000_000), unixtime.Milli(1_000_000)
 	seen := lease.ClockBound{MS: c.MS}
 	off := int64(-30_000)
 	call := func() {
-		next, err := c.Advance(now+off, lease.Expectation{MostMS: seen.After(1000)}, false)
+		next, err := c.Advance(now+unixtime.Milli(off), lease.Expectation{MostMS: seen.After(1000)}, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, seen = next, lease.ClockBound{MS: next.MS, LagMS: next.LagMS(now + off)}
+		c, seen = next, lease.ClockBound{MS: next.MS, LagMS: next.LagMS(now + unixtime.Milli(off))}
 	}
 	for range 15 {
 		now += 1000
 		call()
 	}
-	if lag := c.LagMS(now + off); c.MS < 1_006_900 || c.MS+lag < now || c.MS+lag > now+1000 {
+	if lag := c.LagMS(now + unixtime.Milli(off)); c.MS < 1_006_900 || c.MS+unixtime.Milli(lag) < now || c.MS+unixtime.Milli(lag) > now+1000 {
 		t.Fatalf("after 15 s behind: %+v, lag %d", c, lag)
 	}
 	deadline := seen.After(8000)
@@ -306,12 +315,12 @@ func TestClockCatchesUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		mark := rapid.Int64Range(10_000_000, 4_000_000_000_000).Draw(t, "watermark")
 		back := rapid.Int64Range(1, 10_000_000).Draw(t, "back")
-		c := advance(t, advance(t, lease.Clock{}, mark), mark-back)
+		c := advance(t, advance(t, lease.Clock{}, unixtime.Milli(mark)), unixtime.Milli(mark-back))
 		var passed int64
 		for passed < 2*back {
 			passed += rapid.Int64Range(1, max(1, back)).Draw(t, "passed")
-			c = advance(t, c, mark-back+passed)
-			if want := max(mark+passed/2, mark-back+passed); c.MS != want {
+			c = advance(t, c, unixtime.Milli(mark-back+passed))
+			if want := max(mark+passed/2, mark-back+passed); c.MS != unixtime.Milli(want) {
 				t.Fatalf("%d passed since the step of %d: %d, want %d", passed, back, c.MS, want)
 			}
 			if passed < 2*back-1 && !c.Behind() {
@@ -342,8 +351,9 @@ func FuzzClock(f *testing.F) {
 	f.Add(int64(math.MaxInt64), int64(0), int64(math.MaxInt64), int64(math.MaxInt64-1), int64(math.MaxInt64), int64(math.MaxInt64), false)
 	f.Fuzz(func(t *testing.T, ms, anchorReal, anchorClock, real, least, most int64, accept bool) {
 		const positive = math.MaxInt64 // no clock stores a negative instant
-		before := lease.Clock{MS: ms & positive, AnchorReal: anchorReal & positive, AnchorClock: anchorClock & positive}
-		after, err := before.Advance(real, lease.Expectation{LeastMS: least, MostMS: most}, accept)
+		before := lease.Clock{MS: unixtime.Milli(ms & positive), AnchorReal: unixtime.Milli(anchorReal & positive), AnchorClock: unixtime.Milli(anchorClock & positive)}
+		expect := lease.Expectation{LeastMS: unixtime.Milli(least), MostMS: unixtime.Milli(most)}
+		after, err := before.Advance(unixtime.Milli(real), expect, accept)
 		if after.MS < before.MS {
 			t.Fatalf("%+v, then %+v", before, after)
 		}

@@ -3,6 +3,8 @@ package lease
 import (
 	"math"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Losses that end a run.
@@ -36,7 +38,7 @@ const tokensPerMS = 1000
 // does the part made of time, when no caller remembers.
 //
 // A batch of n leases mints the tokens t, t+1 ... t+n-1 and stores the last.
-func Mint(previous, floor uint64, nowMS int64) uint64 {
+func Mint(previous, floor uint64, nowMS unixtime.Milli) uint64 {
 	now := uint64(min(max(nowMS, 0), math.MaxInt64/tokensPerMS)) * tokensPerMS
 	return max(nextToken(previous), nextToken(floor), now)
 }
@@ -44,7 +46,7 @@ func Mint(previous, floor uint64, nowMS int64) uint64 {
 // MintedMS returns about when a token was minted, in Unix milliseconds: never before that, and
 // after it only while more than 1,000 leases a millisecond, or a clock that was set back,
 // have tokens run ahead of the clock.
-func MintedMS(token uint64) int64 { return int64(min(token, MaxToken) / tokensPerMS) }
+func MintedMS(token uint64) unixtime.Milli { return unixtime.Milli(min(token, MaxToken) / tokensPerMS) }
 
 func nextToken(token uint64) uint64 {
 	if token == math.MaxUint64 {

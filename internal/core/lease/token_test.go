@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"pgregory.net/rapid"
 )
 
@@ -27,7 +28,7 @@ func TestMint(t *testing.T) {
 		{0, 0, math.MaxInt64, math.MaxInt64 / 1000 * 1000},
 		{math.MaxUint64, 0, now, math.MaxUint64},
 	} {
-		if got := lease.Mint(c.previous, c.floor, c.now); got != c.want {
+		if got := lease.Mint(c.previous, c.floor, unixtime.Milli(c.now)); got != c.want {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}
@@ -37,7 +38,7 @@ func TestMint(t *testing.T) {
 }
 
 func TestTokensStayExactInDoubles(t *testing.T) {
-	end := time.Date(2255, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	end := unixtime.MilliOf(time.Date(2255, 1, 1, 0, 0, 0, 0, time.UTC))
 	if got := lease.Mint(0, 0, end); got > lease.MaxToken {
 		t.Errorf("%d in 2255", got)
 	}
@@ -53,7 +54,7 @@ func TestTokensGrow(t *testing.T) {
 		var stored, seen uint64
 		for range rapid.IntRange(1, 50).Draw(t, "steps") {
 			now := rapid.Int64Range(-10, 4_000_000_000_000).Draw(t, "now")
-			token := lease.Mint(stored, seen, now)
+			token := lease.Mint(stored, seen, unixtime.Milli(now))
 			if token <= seen || token <= stored {
 				t.Fatalf("%d after %d (stored %d)", token, seen, stored)
 			}

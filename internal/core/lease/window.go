@@ -3,6 +3,8 @@ package lease
 import (
 	"math"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Window is how long a caller may rely on a lock or lease that it acquired or renewed. It counts
@@ -39,7 +41,7 @@ func (w Window) Valid(now time.Time) bool { return w.Remaining(now) > 0 }
 //
 // hardStopMS is the end of the attempt's timeout and grace, past which no
 // renewal reaches; 0 is none. Parts of a millisecond are dropped.
-func Deadline(nowMS int64, ttl time.Duration, hardStopMS int64) int64 {
+func Deadline(nowMS unixtime.Milli, ttl time.Duration, hardStopMS unixtime.Milli) unixtime.Milli {
 	end := addSaturating(nowMS, max(ttl, 0).Milliseconds())
 	if hardStopMS > 0 {
 		return min(end, hardStopMS)
@@ -48,9 +50,9 @@ func Deadline(nowMS int64, ttl time.Duration, hardStopMS int64) int64 {
 }
 
 // addSaturating saturates. b is not negative.
-func addSaturating(a, b int64) int64 {
-	if a > math.MaxInt64-b {
+func addSaturating[T ~int64](a T, b int64) T {
+	if int64(a) > math.MaxInt64-b {
 		return math.MaxInt64
 	}
-	return a + b
+	return a + T(b)
 }

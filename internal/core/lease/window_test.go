@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"pgregory.net/rapid"
 )
 
@@ -60,10 +61,10 @@ func TestWindowOnlyShrinks(t *testing.T) {
 
 func TestDeadline(t *testing.T) {
 	for _, c := range []struct {
-		now      int64
+		now      unixtime.Milli
 		ttl      time.Duration
-		hardStop int64
-		want     int64
+		hardStop unixtime.Milli
+		want     unixtime.Milli
 	}{
 		{1000, 10 * time.Second, 0, 11_000},
 		{1000, 10 * time.Second, 20_000, 11_000},

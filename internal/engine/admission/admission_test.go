@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/slots"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 var errTest = errors.New("refused")
@@ -416,9 +417,9 @@ func TestRecoveryIsARamp(t *testing.T) {
 		b.wantGot("ns/0")
 		for i, r := range records[1:] {
 			s := b.store.state(r)
-			want := begun.Add(time.Duration(i+1) * 100 * time.Millisecond).UnixMilli()
+			want := unixtime.MilliOf(begun.Add(time.Duration(i+1) * 100 * time.Millisecond))
 			if s.Due != want || !s.Paced || s.Held.Reason != job.HeldPace {
-				t.Errorf("%s: due %+d ms, held %+v, paced %v", r, s.Due-want, s.Held, s.Paced)
+				t.Errorf("%s: due %+d ms, held %+v, paced %v", r, int64(s.Due-want), s.Held, s.Paced)
 			}
 		}
 		calls := b.limits.count("rate")

@@ -13,6 +13,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -82,7 +83,7 @@ func recurring(id string, change ...func(*job.Definition)) job.Definition {
 		Key: job.Key{Namespace: "ns", ID: id}, Queue: "q", Handler: "h",
 		Schedule: schedule.Spec{Kind: schedule.KindInterval, Every: time.Hour},
 		Retry:    backoff.Retry{MaxAttempts: 3}, Timeout: time.Minute, TimeoutGrace: time.Second,
-		Generation: 1, Revision: 1, AnchorMS: time.Now().UnixMilli(),
+		Generation: 1, Revision: 1, AnchorMS: unixtime.MilliOf(time.Now()),
 	}
 	for _, c := range change {
 		c(&d)
@@ -109,7 +110,7 @@ func overlap(o job.Overlap) func(*job.Definition) {
 // put stores jobs whose runs are due now.
 func (b *bed) put(definitions ...job.Definition) {
 	for _, d := range definitions {
-		now := time.Now().UnixMilli()
+		now := unixtime.MilliOf(time.Now())
 		s := job.State{Revision: 1, Lane: d.Lane(), Generation: 1, Nominal: now, Due: now}
 		b.store.set(func() { b.store.records[d.Record()] = &job.Record{Definition: &d, State: s} })
 	}
@@ -128,7 +129,7 @@ func (b *bed) lease(records ...job.RecordID) []job.Leased {
 		b.tokens = max(b.tokens+1, uint64(time.Now().UnixMicro()))
 		rec.State = rec.State.Leased(b.tokens)
 		out = append(out, job.Leased{Record: r, Known: &job.Record{
-			Definition: rec.Definition, State: rec.State, IndexMS: time.Now().Add(ttl).UnixMilli(),
+			Definition: rec.Definition, State: rec.State, IndexMS: unixtime.MilliOf(time.Now().Add(ttl)),
 		}})
 	}
 	return out
@@ -196,7 +197,7 @@ func (b *bed) wantEvents(record job.RecordID, want ...string) {
 	}
 }
 
-func dueIn(s job.State) time.Duration { return time.Until(time.UnixMilli(s.Due)) }
+func dueIn(s job.State) time.Duration { return time.Until(s.Due.Time()) }
 
 // after waits in the bubble's time, then until nothing moves.
 func after(d time.Duration) {

@@ -13,6 +13,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
 	"github.com/fermata-io/fermata/internal/core/slots"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // errDown is what fakes answer that are switched off.
@@ -133,10 +134,10 @@ func (f *fakeLimits) AcquireUnits(ctx context.Context, asks []job.UnitRequest) [
 			slices.SortStableFunc(f.lines[a.Name], func(a, b waiter) int { return cmp.Compare(a.rank, b.rank) })
 		}
 		grants[i].By = cmp.Or(slices.Concat(slices.Sorted(maps.Keys(held)), []string{""})[0])
-		grants[i].NowMS = time.Now().UnixMilli()
+		grants[i].NowMS = unixtime.MilliOf(time.Now())
 		if line := f.lines[a.Name]; len(line) > 0 && line[0].record == a.Waiter {
 			for _, expiry := range held {
-				if ms := expiry.UnixMilli(); grants[i].FreeMS == 0 || ms < grants[i].FreeMS {
+				if ms := unixtime.MilliOf(expiry); grants[i].FreeMS == 0 || ms < grants[i].FreeMS {
 					grants[i].FreeMS = ms
 				}
 			}
@@ -246,7 +247,7 @@ func (f *fakeLimits) TakeRate(ctx context.Context, asks []job.RateRequest) []job
 		if at.Before(now) {
 			at = now
 		}
-		grants[i] = job.RateGrant{N: n, AtMS: at.UnixMilli(), NowMS: now.UnixMilli()}
+		grants[i] = job.RateGrant{N: n, AtMS: unixtime.MilliOf(at), NowMS: unixtime.MilliOf(now)}
 	}
 	return grants
 }
@@ -256,7 +257,7 @@ func (f *fakeLimits) ReadCells(ctx context.Context, names []string) []job.CellRe
 	defer f.mu.Unlock()
 	replies := make([]job.CellReply, len(names))
 	for i, name := range names {
-		replies[i] = job.CellReply{Text: f.cells[name], NowMS: time.Now().UnixMilli(), Err: err}
+		replies[i] = job.CellReply{Text: f.cells[name], NowMS: unixtime.MilliOf(time.Now()), Err: err}
 	}
 	return replies
 }
@@ -269,7 +270,7 @@ func (f *fakeLimits) SwapCells(ctx context.Context, swaps []job.CellSwap) []job.
 	}
 	replies := make([]job.CellReply, len(swaps))
 	for i, s := range swaps {
-		replies[i] = job.CellReply{NowMS: time.Now().UnixMilli(), Err: err}
+		replies[i] = job.CellReply{NowMS: unixtime.MilliOf(time.Now()), Err: err}
 		if err == nil && f.cells[s.Name] == s.Old {
 			f.cells[s.Name], replies[i].Swapped = s.New, true
 		}
@@ -311,16 +312,18 @@ func (s *fakeStore) state(record job.RecordID) job.State {
 	return job.State{}
 }
 
-func (s *fakeStore) Now(context.Context, int) (int64, error) {
+func (s *fakeStore) Now(context.Context, int) (unixtime.Milli, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down {
 		return 0, errDown
 	}
-	return time.Now().UnixMilli(), nil
+	return unixtime.MilliOf(time.Now()), nil
 }
 
-func (s *fakeStore) Latest(int) lease.ClockBound { return lease.ClockBound{MS: time.Now().UnixMilli()} }
+func (s *fakeStore) Latest(int) lease.ClockBound {
+	return lease.ClockBound{MS: unixtime.MilliOf(time.Now())}
+}
 
 func (s *fakeStore) GetRecords(_ context.Context, _ int, records []job.RecordID) ([]*job.Record, error) {
 	s.mu.Lock()
@@ -372,7 +375,7 @@ func (s *fakeStore) apply(c job.Change) job.ChangeResult {
 	if err != nil {
 		return job.ChangeResult{Err: err}
 	}
-	now := time.Now().UnixMilli()
+	now := unixtime.MilliOf(time.Now())
 	parentID := c.Record.Job()
 	var d job.Decision
 	var owner *job.Decision

@@ -8,6 +8,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
 	"github.com/fermata-io/fermata/internal/core/slots"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // gateGroup is a group of runs on its way through the gates: items are those that have passed so far, gateErrors
@@ -29,8 +30,8 @@ type gatedRun struct {
 	key    job.Key
 	gates  job.Gates
 	holder string
-	parent *job.State // of a child
-	nowMS  int64      // shard clock
+	parent *job.State     // of a child
+	nowMS  unixtime.Milli // shard clock
 	latest lease.ClockBound
 	// storesStart: the start has to be stored before delivery.
 	storesStart bool
@@ -148,9 +149,9 @@ const (
 )
 
 // nextPollMS is when a run tries again that a gate has held back since then.
-func (it *gatedRun) nextPollMS(sinceMS int64, least time.Duration) int64 {
-	pause := max(least, min(time.Duration(it.nowMS-sinceMS)*time.Millisecond/2, pollMost))
-	return it.nowMS + it.spreadMS(pause)
+func (it *gatedRun) nextPollMS(sinceMS unixtime.Milli, least time.Duration) unixtime.Milli {
+	pause := max(least, min(it.nowMS.Sub(sinceMS)/2, pollMost))
+	return it.nowMS + unixtime.Milli(it.spreadMS(pause))
 }
 
 // spreadMS is a pause of the run's own, from d to one and a half of it, in milliseconds.
@@ -160,7 +161,7 @@ func (it *gatedRun) spreadMS(d time.Duration) int64 {
 }
 
 // heldSince is since when a gate has held the run back; now if it has not.
-func (it *gatedRun) heldSince(reason job.HoldReason, key string) int64 {
+func (it *gatedRun) heldSince(reason job.HoldReason, key string) unixtime.Milli {
 	if h := it.Known.State.Held; h.Reason == reason && h.Key == key && h.SinceMS > 0 {
 		return h.SinceMS
 	}

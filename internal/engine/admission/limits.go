@@ -228,7 +228,7 @@ func (a *Admission) takeRates(ctx context.Context, asks []job.QueueRequest, limi
 		case taken.N < g.N:
 			a.logRecovery()
 			a.settlePromise(asks[places[i]].Queue, limits[places[i]], g.N-taken.N)
-			next := time.Duration(taken.AtMS-taken.NowMS) * time.Millisecond
+			next := taken.AtMS.Sub(taken.NowMS)
 			*g = job.QueueGrant{N: taken.N, Again: max(minRatePause, min(next, maxRatePause)), Limit: job.LimitRate}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // pollPayload is the time after which a run whose payload could not be opened tries again: the key may have been
@@ -46,7 +47,7 @@ func (a *Admission) holdUnopened(g *gateGroup, it *gatedRun, err error) {
 	if it.Known.State.Held.Reason != job.HeldPayload { // once for each run
 		a.o.Logger.Error("run held back, failed to open its payload", "record", it.Record, "key", key, "error", err)
 	}
-	a.holdBack(g, it, job.HoldBack{Reason: job.HeldPayload, Key: key, UntilMS: it.nowMS + it.spreadMS(pollPayload)})
+	a.holdBack(g, it, job.HoldBack{Reason: job.HeldPayload, Key: key, UntilMS: it.nowMS + unixtime.Milli(it.spreadMS(pollPayload))})
 }
 
 // putBack returns a run that was leased from a queue other than its job's, whose workers alone may have the

@@ -11,13 +11,14 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
 	"github.com/fermata-io/fermata/internal/core/slots"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/lib/ticks"
 )
 
 // Store has the methods of the store of records that admission needs.
 type Store interface {
 	// Now is the clock of a shard, Unix milliseconds.
-	Now(ctx context.Context, shard int) (int64, error)
+	Now(ctx context.Context, shard int) (unixtime.Milli, error)
 	// Latest is an upper bound of that clock.
 	Latest(shard int) lease.ClockBound
 	GetRecords(ctx context.Context, shard int, records []job.RecordID) ([]*job.Record, error)

@@ -39,7 +39,7 @@ func (a *Admission) applyPace(ctx context.Context, g *gateGroup) {
 			return false
 		}
 		a.logRecovery()
-		wait := time.Duration(turns.AtMS-turns.NowMS)*time.Millisecond + time.Duration(turn)*interval
+		wait := turns.AtMS.Sub(turns.NowMS) + time.Duration(turn)*interval
 		turn++
 		it.paced = true
 		if wait <= paceSlack {

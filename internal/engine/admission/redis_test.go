@@ -15,6 +15,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
 	"github.com/fermata-io/fermata/internal/core/slots"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/engine/admission"
 	"github.com/fermata-io/fermata/internal/engine/ledger"
 	"github.com/fermata-io/fermata/internal/redis/conn"
@@ -145,7 +146,7 @@ func (r *rig) create(every time.Duration, definitions ...job.Definition) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		d.Generation, d.Revision, d.AnchorMS = 1, 1, now-every.Milliseconds()
+		d.Generation, d.Revision, d.AnchorMS = 1, 1, now-unixtime.Milli(every.Milliseconds())
 		s := job.State{Revision: 1, Generation: 1, Lane: d.Lane(), Nominal: now, Due: now}
 		reply := r.store.Create(r.t.Context(), []job.CreateBatch{{Shard: shard, Records: []job.Record{{Definition: &d, State: s, IndexMS: now}}}})[0]
 		if reply.Err != nil || reply.Results[0].Code != job.Created {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // targetReport is an attempt's result for the circuit of its target.
@@ -66,13 +67,13 @@ func (a *Admission) reportToCircuits(ctx context.Context, list []targetReport) (
 	}
 	for i := range changes {
 		name := changes[i].name
-		changes[i].next = func(c backoff.Circuit, nowMS int64) backoff.Circuit {
+		changes[i].next = func(c backoff.Circuit, nowMS unixtime.Milli) backoff.Circuit {
 			for _, r := range byTarget[name] {
 				c = r.applyTo(c, nowMS)
 			}
 			return c
 		}
-		changes[i].done = func(before, after backoff.Circuit, nowMS int64, err error) {
+		changes[i].done = func(before, after backoff.Circuit, nowMS unixtime.Milli, err error) {
 			if err == nil {
 				a.logCircuit(name, before, after, nowMS)
 				return
@@ -93,12 +94,12 @@ func (a *Admission) reportToCircuits(ctx context.Context, list []targetReport) (
 }
 
 // applyTo applies a report to a circuit.
-func (r targetReport) applyTo(c backoff.Circuit, nowMS int64) backoff.Circuit {
+func (r targetReport) applyTo(c backoff.Circuit, nowMS unixtime.Milli) backoff.Circuit {
 	switch {
 	case r.noVerdict:
 		return c.ReleaseProbe(r.holder)
 	case r.failed:
-		seed := backoff.Seed(r.target, nowMS, 0)
+		seed := backoff.Seed(r.target, int64(nowMS), 0)
 		// The clock was read after the handler had returned, and is rounded down.
 		return c.Failed(nowMS+1, r.holder, r.by, r.reason, r.retryAfter, backoff.DefaultCircuit(), seed)
 	}
@@ -106,12 +107,12 @@ func (r targetReport) applyTo(c backoff.Circuit, nowMS int64) backoff.Circuit {
 }
 
 // logCircuit logs the changes of a circuit that an operator needs to know.
-func (a *Admission) logCircuit(name string, before, after backoff.Circuit, nowMS int64) {
+func (a *Admission) logCircuit(name string, before, after backoff.Circuit, nowMS unixtime.Milli) {
 	switch {
 	case after.OpenUntilMS > before.OpenUntilMS:
 		a.metrics.opened.Inc()
 		a.o.Logger.Warn("target circuit open", "target", name, "failures", after.Failures, "by", after.FailedJob,
-			"error", after.Error, "for", time.Duration(after.OpenUntilMS-nowMS)*time.Millisecond)
+			"error", after.Error, "for", after.OpenUntilMS.Sub(nowMS))
 	case before.Failures > 0 && after.Failures == 0:
 		a.o.Logger.Info("target recovered", "target", name, "failures", before.Failures)
 	}
@@ -135,13 +136,13 @@ func (a *Admission) keepProbes() bool {
 	all := true
 	for i := range changes {
 		list := probes[changes[i].name]
-		changes[i].next = func(c backoff.Circuit, nowMS int64) backoff.Circuit {
+		changes[i].next = func(c backoff.Circuit, nowMS unixtime.Milli) backoff.Circuit {
 			for _, l := range list {
 				c = c.RenewProbe(l.holder, nowMS, a.o.LeaseTTL)
 			}
 			return c
 		}
-		changes[i].done = func(_, after backoff.Circuit, _ int64, err error) {
+		changes[i].done = func(_, after backoff.Circuit, _ unixtime.Milli, err error) {
 			if err != nil {
 				a.logFailure("target", err)
 				all = false

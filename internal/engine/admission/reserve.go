@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/slots"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // gatedReservation takes its leases through the gates.
@@ -78,7 +79,7 @@ func (r *gatedReservation) Deliver(leases []job.Leased) {
 
 // gatesOf returns the gates of a leased run. Its token has the time at which it was leased.
 func (a *Admission) gatesOf(l *job.Leased) job.Gates {
-	gates := job.GatesOf(l.Known.Definition, &l.Known.State, l.Record, int64(l.Known.State.Token/1000))
+	gates := job.GatesOf(l.Known.Definition, &l.Known.State, l.Record, unixtime.Milli(l.Known.State.Token/1000))
 	if a.refusesUnsealed() { // payloads that are not sealed have to be refused
 		gates |= job.GateSeal
 	}

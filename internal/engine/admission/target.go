@@ -8,6 +8,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // swapTries bounds how often the change of a circuit is decided again because another node changed it in
@@ -73,9 +74,9 @@ func (a *Admission) parseCircuit(name, text string) backoff.Circuit {
 // circuitChange is a compare-and-set of one circuit: next computes the new one, again for each stored text.
 type circuitChange struct {
 	name string
-	next func(c backoff.Circuit, nowMS int64) backoff.Circuit
+	next func(c backoff.Circuit, nowMS unixtime.Milli) backoff.Circuit
 	// done is called with the circuits before and after.
-	done func(before, after backoff.Circuit, nowMS int64, err error)
+	done func(before, after backoff.Circuit, nowMS unixtime.Milli, err error)
 }
 
 // changeCircuits makes changes of circuits, all of them in the same calls.
@@ -208,14 +209,14 @@ func (a *Admission) askTargets(ctx context.Context, g *gateGroup) {
 	answers := make(map[string]changeResult)
 	for i := range changes {
 		name := changes[i].name
-		changes[i].next = func(c backoff.Circuit, nowMS int64) backoff.Circuit {
+		changes[i].next = func(c backoff.Circuit, nowMS unixtime.Milli) backoff.Circuit {
 			for _, it := range byName[name] {
 				c, verdicts[it] = c.Admit(nowMS, it.holder, a.o.LeaseTTL)
 				it.mayProbe = it.mayProbe || verdicts[it].Probe
 			}
 			return c
 		}
-		changes[i].done = func(_, after backoff.Circuit, nowMS int64, err error) {
+		changes[i].done = func(_, after backoff.Circuit, nowMS unixtime.Milli, err error) {
 			answers[name] = changeResult{after, nowMS, err}
 		}
 	}
@@ -239,7 +240,7 @@ func (a *Admission) askTargets(ctx context.Context, g *gateGroup) {
 			}
 			return true
 		}
-		until := it.latest.After(max(0, v.UntilMS-answer.nowMS))
+		until := it.latest.After(max(0, int64(v.UntilMS-answer.nowMS)))
 		if answer.circuit.Probe != "" {
 			until = min(until, it.nextPollMS(it.heldSince(job.HeldTarget, it.Known.Definition.Target),
 				pollTarget)) // the probe may be done long before
@@ -254,9 +255,9 @@ func (a *Admission) askTargets(ctx context.Context, g *gateGroup) {
 // delayForFastClock delays the new instants of a circuit if the clock that they were computed from runs ahead of
 // passing time.
 func delayForFastClock(before, after backoff.Circuit, r job.CellReply) backoff.Circuit {
-	stretch := func(old int64, new *int64) {
+	stretch := func(old unixtime.Milli, new *unixtime.Milli) {
 		if *new > max(old, r.NowMS) {
-			*new = lease.ClockBound{MS: r.NowMS, LagMS: r.LagMS}.After(*new - r.NowMS)
+			*new = lease.ClockBound{MS: r.NowMS, LagMS: r.LagMS}.After(int64(*new - r.NowMS))
 		}
 	}
 	stretch(before.OpenUntilMS, &after.OpenUntilMS)
@@ -267,6 +268,6 @@ func delayForFastClock(before, after backoff.Circuit, r job.CellReply) backoff.C
 // changeResult is the result of a circuit's change.
 type changeResult struct {
 	circuit backoff.Circuit
-	nowMS   int64
+	nowMS   unixtime.Milli
 	err     error
 }

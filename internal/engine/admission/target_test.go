@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 const host = "target/ns/host"
@@ -20,7 +21,7 @@ func (b *bed) circuit() string {
 // openUntil is how long the target is backing off.
 func (b *bed) openFor() time.Duration {
 	c := b.a.parseCircuit(host, b.circuit())
-	return time.Until(time.UnixMilli(c.OpenUntilMS))
+	return time.Until(c.OpenUntilMS.Time())
 }
 
 // A lock whose server does not answer delays no report to targets.
@@ -172,7 +173,7 @@ func TestSwapIsRepeated(t *testing.T) {
 		b.limits.set(func() {
 			b.limits.before = func() {
 				c := b.a.parseCircuit(host, b.limits.cells[host])
-				c, _ = c.Admit(time.Now().UnixMilli(), "9@ns/elsewhere", ttl)
+				c, _ = c.Admit(unixtime.MilliOf(time.Now()), "9@ns/elsewhere", ttl)
 				b.limits.cells[host] = c.Encode()
 				b.limits.before = nil
 			}

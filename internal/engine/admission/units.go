@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // heldUnit is a place at a lock or in a queue's concurrency.
@@ -89,13 +90,13 @@ func (a *Admission) takeUnits(ctx context.Context, g *gateGroup) {
 //
 // A holder that dies gives nothing back and wakes none: the first in line come when its unit
 // expires.
-func (it *gatedRun) deniedUntil(u heldUnit, grant job.UnitGrant) int64 {
+func (it *gatedRun) deniedUntil(u heldUnit, grant job.UnitGrant) unixtime.Milli {
 	if u.reason == job.HeldQueue {
-		return it.nowMS + it.spreadMS(roomPause)
+		return it.nowMS + unixtime.Milli(it.spreadMS(roomPause))
 	}
 	until := it.nextPollMS(it.heldSince(u.reason, u.key), pollLock)
-	if lapses := grant.FreeMS - grant.NowMS; grant.FreeMS > 0 {
-		until = min(until, it.nowMS+max(0, lapses)+lapseSlack.Milliseconds())
+	if lapses := int64(grant.FreeMS - grant.NowMS); grant.FreeMS > 0 {
+		until = min(until, (it.nowMS + unixtime.Milli(max(0, lapses))).Add(lapseSlack))
 	}
 	return until
 }
@@ -108,7 +109,7 @@ const lapseSlack = 20 * time.Millisecond
 func (it *gatedRun) unitAsk(u heldUnit, ttl time.Duration) job.UnitRequest {
 	ask := job.UnitRequest{Name: u.name, Limit: u.limit, Holder: it.holder, TTL: ttl}
 	if u.reason == job.HeldLock {
-		ask.Waiter, ask.Rank = it.Record, it.heldSince(u.reason, u.key)
+		ask.Waiter, ask.Rank = it.Record, int64(it.heldSince(u.reason, u.key))
 	}
 	return ask
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/test/keytest"
 )
 
@@ -221,7 +222,7 @@ func TestChainContinuesAfterASetBack(t *testing.T) {
 
 // TestRetention: what goes first, and what exports hold.
 func TestRetention(t *testing.T) {
-	const hour = int64(3_600_000)
+	const hour = unixtime.Milli(3_600_000)
 	state := func(change func(*job.TrailState)) job.TrailState {
 		s := job.TrailState{NowMS: 1000 * hour, Head: job.TrailHead{Seq: 1000, Bytes: 400_000}, NewestID: "3599999999-0",
 			OldestID: fmt.Sprintf("%d-0", 950*hour), OldestSeq: 501, OldestBytes: 200_400}
@@ -235,9 +236,9 @@ func TestRetention(t *testing.T) {
 			s.Exports = append(s.Exports, job.TrailExport{Name: "siem", ID: id, Seq: seq})
 		}
 	}
-	keeps := retention{maxRecords: 400, maxAgeMS: 100 * hour, maxBytes: 1 << 20}
+	keeps := retention{maxRecords: 400, maxAgeMS: int64(100 * hour), maxBytes: 1 << 20}
 	aged, small := keeps, keeps
-	aged.maxAgeMS, small.maxBytes = 10*hour, 100_000
+	aged.maxAgeMS, small.maxBytes = int64(10*hour), 100_000
 	for what, c := range map[string]struct {
 		r     retention
 		state job.TrailState
@@ -264,14 +265,14 @@ func TestRetention(t *testing.T) {
 func TestExpiredRecordsAreRemovedWithoutWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		store := &memory{now: begun.UnixMilli()}
+		store := &memory{now: unixtime.MilliOf(begun)}
 		r := recorder(t, Options{Store: store, Age: 2 * time.Hour, Node: "a"})
 		r.Record(job.TrailRecord{Method: "old"})
 		synctest.Wait()
 		for range 6 {
 			time.Sleep(time.Hour)
 			store.mu.Lock()
-			store.now = time.Now().UnixMilli()
+			store.now = unixtime.MilliOf(time.Now())
 			store.mu.Unlock()
 			time.Sleep(checkEvery)
 			synctest.Wait()

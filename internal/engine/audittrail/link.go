@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // linkRecords makes records the next ones of a chain that ends at base: it gives them ids after the
@@ -23,7 +24,7 @@ func linkRecords(records []job.TrailRecord, base job.TrailHead, state job.TrailS
 	prev := base.Hash
 	for i, r := range records {
 		r = r.Clipped()
-		r.ID, r.AtMS = fmt.Sprintf("%d-%d", ms, seq+uint64(i)), int64(ms)
+		r.ID, r.AtMS = fmt.Sprintf("%d-%d", ms, seq+uint64(i)), unixtime.Milli(ms)
 		r.Seq, r.Version, r.Prev = base.Seq+int64(i)+1, job.ChainVersion, prev
 		r.Hash = r.ChainHash()
 		prev, out[i] = r.Hash, r
@@ -64,7 +65,7 @@ func (t retention) expiredBefore(state job.TrailState) string {
 	if t.maxAgeMS <= 0 || state.OldestID == "" {
 		return ""
 	}
-	before := fmt.Sprintf("%d-0", max(0, state.NowMS-t.maxAgeMS))
+	before := fmt.Sprintf("%d-0", max(0, int64(state.NowMS-unixtime.Milli(t.maxAgeMS))))
 	for _, e := range state.Exports {
 		if compareIDs(e.ID, before) < 0 {
 			before = e.ID

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // slowTrail takes time for each read.
@@ -19,7 +20,7 @@ type slowTrail struct {
 	most  int // records of one read
 }
 
-func (s *slowTrail) ReadTrail(ctx context.Context, before string, fromMS, toMS int64, n int) ([]job.TrailRecord, string, error) {
+func (s *slowTrail) ReadTrail(ctx context.Context, before string, fromMS, toMS unixtime.Milli, n int) ([]job.TrailRecord, string, error) {
 	time.Sleep(s.delay)
 	records, next, err := s.memory.ReadTrail(ctx, before, fromMS, toMS, n)
 	s.reads, s.most = s.reads+1, max(s.most, len(records))
@@ -41,7 +42,7 @@ func TestListsAreBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &slowTrail{memory: &memory{}, delay: c.delay}
 				for i := range 3000 {
-					store.records = append(store.records, job.TrailRecord{ID: fmt.Sprintf("%d-0", i+1), AtMS: int64(i + 1),
+					store.records = append(store.records, job.TrailRecord{ID: fmt.Sprintf("%d-0", i+1), AtMS: unixtime.Milli(i + 1),
 						Resource: c.resource, Identity: "alice"})
 				}
 				r := recorder(t, Options{Store: store})

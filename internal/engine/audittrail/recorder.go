@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Defaults and limits of [Options].
@@ -47,7 +48,7 @@ type Store interface {
 	AppendTrail(ctx context.Context, head job.TrailHead, records []job.TrailRecord, trim job.TrailTrim) (done bool,
 		err error)
 	// ReadTrail returns up to n records that are older than the one called before.
-	ReadTrail(ctx context.Context, before string, fromMS, toMS int64, n int) (records []job.TrailRecord, next string,
+	ReadTrail(ctx context.Context, before string, fromMS, toMS unixtime.Milli, n int) (records []job.TrailRecord, next string,
 		err error)
 	// ReadTrailFrom returns up to n records after the one called after, oldest first.
 	ReadTrailFrom(ctx context.Context, after string, n int) ([]job.TrailRecord, error)

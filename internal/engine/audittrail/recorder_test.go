@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,7 +28,7 @@ type memory struct {
 	head    job.TrailHead
 	trims   []job.TrailTrim
 	exports map[string]job.TrailExport
-	now     int64
+	now     unixtime.Milli
 	before  func() // each append
 }
 
@@ -104,7 +105,7 @@ func (m *memory) DropTrailExport(_ context.Context, name string) error {
 	return m.err
 }
 
-func (m *memory) ReadTrail(_ context.Context, before string, fromMS, toMS int64, n int) (out []job.TrailRecord, next string, err error) {
+func (m *memory) ReadTrail(_ context.Context, before string, fromMS, toMS unixtime.Milli, n int) (out []job.TrailRecord, next string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	passed := before == ""
@@ -179,7 +180,7 @@ func TestList(t *testing.T) {
 	store := &memory{}
 	for i := range 250 {
 		resource := fmt.Sprintf("namespaces/n/jobs/j%d", i%10)
-		store.records = append(store.records, job.TrailRecord{ID: fmt.Sprintf("%d-0", i+1), AtMS: int64(i + 1), Resource: resource, Identity: "alice"})
+		store.records = append(store.records, job.TrailRecord{ID: fmt.Sprintf("%d-0", i+1), AtMS: unixtime.Milli(i + 1), Resource: resource, Identity: "alice"})
 	}
 	store.records = append(store.records, job.TrailRecord{ID: "251-0", AtMS: 251, Resource: "namespaces/n", Names: []string{"namespaces/n/jobs/j3"}, Identity: "bob"})
 	r := recorder(t, Options{Store: store})
@@ -199,10 +200,10 @@ func TestList(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, record := range page.Records {
-				if record.AtMS >= last {
+				if record.AtMS >= unixtime.Milli(last) {
 					t.Errorf("%+v: %d after %d", c.f, record.AtMS, last)
 				}
-				last, seen = record.AtMS, seen+1
+				last, seen = int64(record.AtMS), seen+1
 			}
 			if token = page.Next; token == "" {
 				break

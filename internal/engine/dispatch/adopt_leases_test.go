@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // A cut stream: what started is renewed once, with the acknowledgement, and then
@@ -284,7 +285,7 @@ func TestAdoptionFromAnotherNode(t *testing.T) {
 		s2.HandleResults(ok(ids[0]))
 		b.wantSent(out, "ack a accepted")
 		settle := b.wantEvents("FinishAttempt a succeeded")[0]
-		if ev := settle.Input.(job.FinishAttempt); time.Now().UnixMilli()-ev.StartedMS < 21_000 || settle.Known == nil {
+		if ev := settle.Input.(job.FinishAttempt); int64(unixtime.MilliOf(time.Now())-ev.StartedMS) < 21_000 || settle.Known == nil {
 			t.Errorf("settled with start %d, known %v", ev.StartedMS, settle.Known)
 		}
 		if n := len(other.ledger.took()); n != 0 {

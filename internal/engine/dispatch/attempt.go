@@ -5,6 +5,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // attempt is this node's state of one lease. All fields are guarded by the dispatcher's mutex, except those that
@@ -24,10 +25,10 @@ type attempt struct {
 	takesSlot bool // takes a slot of the session
 
 	started   bool
-	startedMS int64     // shard clock; 0 unknown
-	deadline  time.Time // start + timeout + grace; zero: none
-	hardStop  int64     // bound of renewals, shard clock; 0: none
-	lateAt    time.Time // when the lateness objective of its run is judged; zero: kept, counted, or none
+	startedMS unixtime.Milli // shard clock; 0 unknown
+	deadline  time.Time      // start + timeout + grace; zero: none
+	hardStop  unixtime.Milli // bound of renewals, shard clock; 0: none
+	lateAt    time.Time      // when the lateness objective of its run is judged; zero: kept, counted, or none
 
 	trustedUntil time.Time // when this node stops trusting the lease
 	renewAt      time.Time // zero: not to be renewed
@@ -67,10 +68,12 @@ func (a *attempt) streamOpen() bool { return a.session != nil && !a.session.clos
 // earliestStartMS is about when the handler could start at the earliest, by the shard's clock: when the lease
 // was taken, which its token encodes, or when the run was due. It may be too late, but is too early by at most a
 // millisecond.
-func (a *attempt) earliestStartMS() int64 { return a.atLeastDue(int64(a.token / 1000)) }
+func (a *attempt) earliestStartMS() unixtime.Milli {
+	return a.atLeastDue(unixtime.Milli(a.token / 1000))
+}
 
 // atLeastDue is nowMS, or the time that the run is due if that is a little later.
-func (a *attempt) atLeastDue(nowMS int64) int64 {
+func (a *attempt) atLeastDue(nowMS unixtime.Milli) unixtime.Milli {
 	if a.known == nil {
 		return nowMS
 	}
@@ -101,7 +104,7 @@ func (a *attempt) nextDeadline() time.Time {
 }
 
 // markStarted notes that the handler started at nowMS by the shard's clock, which shows latest at most.
-func (a *attempt) markStarted(now time.Time, nowMS int64, latest lease.ClockBound, margin time.Duration) {
+func (a *attempt) markStarted(now time.Time, nowMS unixtime.Milli, latest lease.ClockBound, margin time.Duration) {
 	a.started, a.startedMS = true, nowMS
 	if a.known == nil {
 		return
@@ -118,15 +121,15 @@ func (a *attempt) markStarted(now time.Time, nowMS int64, latest lease.ClockBoun
 func (a *attempt) boundAdopted(ttl, margin time.Duration) {
 	d := a.known.Definition
 	if a.startedMS == 0 && d.Timeout > 0 {
-		a.hardStop = a.earliestStartMS() + (ttl + d.Timeout + d.TimeoutGrace + margin).Milliseconds()
+		a.hardStop = a.earliestStartMS().Add((ttl + d.Timeout + d.TimeoutGrace + margin))
 	}
 }
 
 // estimateStart completes boundAdopted when the shard's clock is known.
-func (a *attempt) estimateStart(now time.Time, nowMS int64, margin time.Duration) {
+func (a *attempt) estimateStart(now time.Time, nowMS unixtime.Milli, margin time.Duration) {
 	a.startedMS = min(nowMS, a.earliestStartMS())
 	if a.hardStop != 0 {
-		left := time.Duration(a.hardStop-nowMS)*time.Millisecond - margin
+		left := a.hardStop.Sub(nowMS) - margin
 		a.deadline = now.Add(max(0, left))
 	}
 }
@@ -150,7 +153,7 @@ func (d *Dispatcher) startNotice(a *attempt) job.Notice {
 		Worker: a.session.hello.WorkerID, Labels: a.known.Definition.Labels,
 	}
 	if s.Held.Reason != job.HeldNone {
-		n.Held, n.HeldMS = s.Held.Reason, max(0, s.Due-s.Held.SinceMS)
+		n.Held, n.HeldMS = s.Held.Reason, max(0, int64(s.Due-s.Held.SinceMS))
 	}
 	if d.o.TraceID != nil {
 		n.TraceID = d.o.TraceID(a.known)

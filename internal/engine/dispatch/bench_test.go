@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -44,7 +45,7 @@ func BenchmarkAttempts(b *testing.B) {
 		now := time.Now()
 		for i := range leases {
 			leases[i].Known.State = leases[i].Known.State.Leased(uint64(now.UnixMicro()) + uint64(n+i))
-			leases[i].Known.IndexMS = now.Add(DefaultLeaseTTL).UnixMilli()
+			leases[i].Known.IndexMS = unixtime.MilliOf(now.Add(DefaultLeaseTTL))
 		}
 		d.Reserve("ns", "q", batch).Deliver(leases)
 		for i, s := range sessions {
@@ -114,7 +115,7 @@ func oneByOne(b *testing.B, workers, queues int) {
 	for n := uint64(0); b.Loop(); n++ {
 		now := time.Now()
 		leases[0].Known.State = leases[0].Known.State.Leased(uint64(now.UnixMicro()) + n)
-		leases[0].Known.IndexMS = now.Add(DefaultLeaseTTL).UnixMilli()
+		leases[0].Known.IndexMS = unixtime.MilliOf(now.Add(DefaultLeaseTTL))
 		out.ids = out.ids[:0]
 		d.Reserve("ns", def.Queue, 1).Deliver(leases)
 		results[0].LeaseID = out.ids[0]

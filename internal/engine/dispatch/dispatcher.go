@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/lib/fairshare"
 	"github.com/fermata-io/fermata/internal/lib/minheap"
 )
@@ -259,7 +260,7 @@ func (d *Dispatcher) trustedUntil(start time.Time, ttl time.Duration, now time.T
 }
 
 // readClocks reads the clocks of shards. Shards that do not answer in time are left out.
-func (d *Dispatcher) readClocks(shards map[int]int64) {
+func (d *Dispatcher) readClocks(shards map[int]unixtime.Milli) {
 	if len(shards) == 0 {
 		return
 	}
@@ -280,9 +281,9 @@ const clockTimeout = 250 * time.Millisecond
 
 // nowMS is the shard's clock from a reading, or else computed from the lease. It is called when the handler has
 // started.
-func (a *attempt) nowMS(clocks map[int]int64) int64 {
+func (a *attempt) nowMS(clocks map[int]unixtime.Milli) unixtime.Milli {
 	if now, ok := clocks[a.shard]; ok {
 		return a.atLeastDue(now)
 	}
-	return a.earliestStartMS() + time.Since(a.born).Milliseconds()
+	return a.earliestStartMS().Add(time.Since(a.born))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/lib/minheap"
 )
 
@@ -35,21 +36,21 @@ type fakeStore struct {
 
 type fakeLease struct {
 	rec      job.Record
-	deadline int64
+	deadline unixtime.Milli
 }
 
 func (s *fakeStore) ShardOf(k job.Key) int { return len(k.ID) % 4 }
 
-func (s *fakeStore) Now(context.Context, int) (int64, error) {
+func (s *fakeStore) Now(context.Context, int) (unixtime.Milli, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Now().Add(s.clockSkew).UnixMilli(), s.fail
+	return unixtime.MilliOf(time.Now().Add(s.clockSkew)), s.fail
 }
 
 func (s *fakeStore) Latest(int) lease.ClockBound {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return lease.ClockBound{MS: time.Now().Add(s.clockSkew).UnixMilli()}
+	return lease.ClockBound{MS: unixtime.MilliOf(time.Now().Add(s.clockSkew))}
 }
 
 func (s *fakeStore) GetRecords(_ context.Context, _ int, records []job.RecordID) ([]*job.Record, error) {
@@ -85,7 +86,7 @@ func (s *fakeStore) Renew(_ context.Context, requests []job.RenewRequest) []job.
 	s.calls++
 	replies := make([]job.RenewReply, len(requests))
 	for i, r := range requests {
-		replies[i] = job.RenewReply{NowUS: time.Now().UnixMicro(), Err: s.fail}
+		replies[i] = job.RenewReply{NowUS: unixtime.MicroOf(time.Now()), Err: s.fail}
 		if s.fail != nil {
 			continue
 		}
@@ -107,7 +108,7 @@ func (s *fakeStore) renew(n job.Renewal, ttl time.Duration) job.RenewResult {
 	}
 	l.rec.State.Epoch = n.Epoch
 	l.rec.State.Acked = l.rec.State.Acked || n.Acked
-	l.deadline = time.Now().Add(ttl).UnixMilli()
+	l.deadline = unixtime.MilliOf(time.Now().Add(ttl))
 	if n.HardStopMS > 0 {
 		l.deadline = min(l.deadline, n.HardStopMS)
 	}
@@ -457,8 +458,8 @@ func (b *bench) lease(id string) job.Leased {
 		Key: key, Queue: "q", Handler: "h",
 		Timeout: job.DefaultTimeout, TimeoutGrace: job.DefaultTimeoutGrace, MaxLag: b.maxLag,
 	}
-	state := job.State{Revision: 3, Lane: def.Lane(), Nominal: now.UnixMilli(), Due: now.UnixMilli()}.Leased(b.tokens)
-	deadline := now.Add(ttl).UnixMilli()
+	state := job.State{Revision: 3, Lane: def.Lane(), Nominal: unixtime.MilliOf(now), Due: unixtime.MilliOf(now)}.Leased(b.tokens)
+	deadline := unixtime.MilliOf(now.Add(ttl))
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
 	b.store.leases[record] = &fakeLease{rec: job.Record{Definition: &def, State: state}, deadline: deadline}

@@ -17,7 +17,7 @@ const sessionTTL = DefaultSessionTTL
 func (b *bench) left(record job.RecordID) time.Duration {
 	synctest.Wait()
 	l := b.store.lease(record)
-	return time.Until(time.UnixMilli(l.deadline))
+	return time.Until(l.deadline.Time())
 }
 
 // wantLeft checks that to a few milliseconds, which the heartbeat's way may take.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 const (
@@ -17,9 +18,9 @@ const (
 
 // watchObjective schedules the judgement of the run's lateness objective, for a run that starts late or not at
 // all; nowMS is the shard's clock. Runs that wait in the store are judged by the scheduler.
-func (a *attempt) watchObjective(now time.Time, nowMS int64) {
+func (a *attempt) watchObjective(now time.Time, nowMS unixtime.Milli) {
 	if at := a.known.Definition.BreachAtMS(&a.known.State); at != 0 {
-		a.lateAt = now.Add(time.Duration(max(0, at-nowMS))*time.Millisecond + lateGrace)
+		a.lateAt = now.Add(max(0, at.Sub(nowMS)) + lateGrace)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // TestARunThatAWorkerDoesNotStartIsJudged: while it is leased, no other node knows that it has not started.
@@ -40,7 +41,7 @@ func TestALateStartIsCountedWithItsResultOrAlone(t *testing.T) {
 		ids := b.deliver("brief", "long")
 		time.Sleep(200 * time.Millisecond)
 		s.HandleStarted(ids[:2])
-		started := time.Now().UnixMilli()
+		started := unixtime.MilliOf(time.Now())
 		time.Sleep(500 * time.Millisecond)
 		s.HandleResults(ok(ids[0]))
 		b.wantEvents("FinishAttempt brief succeeded")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Defaults and limits of [Options].
@@ -26,7 +27,7 @@ type Store interface {
 	Renew(ctx context.Context, requests []job.RenewRequest) []job.RenewReply
 	GetRecords(ctx context.Context, shard int, records []job.RecordID) ([]*job.Record, error)
 	// Now is the shard's clock in Unix milliseconds; it calls Redis only if the last answer is too old.
-	Now(ctx context.Context, shard int) (int64, error)
+	Now(ctx context.Context, shard int) (unixtime.Milli, error)
 	// Latest is an upper bound of that clock.
 	Latest(shard int) lease.ClockBound
 	ShardOf(job.Key) int

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Bounds of one round with the store and of one script call in it.
@@ -147,7 +148,7 @@ func (d *Dispatcher) applyRenewals(c *renewCall, reply job.RenewReply, at time.T
 			// Another session has it now; its own renewal is due.
 			a.renewAt = at
 		default:
-			d.applyRenewal(a, reply.Results[i], renewalGrant{c.request.TTL, reply.NowUS / 1000, at}, fx)
+			d.applyRenewal(a, reply.Results[i], renewalGrant{c.request.TTL, reply.NowUS.Milli(), at}, fx)
 		}
 	}
 }
@@ -155,8 +156,8 @@ func (d *Dispatcher) applyRenewals(c *renewCall, reply job.RenewReply, at time.T
 // renewalGrant is the time for which a call has renewed leases.
 type renewalGrant struct {
 	ttl   time.Duration
-	nowMS int64     // the shard's clock
-	at    time.Time // before the call
+	nowMS unixtime.Milli // the shard's clock
+	at    time.Time      // before the call
 }
 
 func (d *Dispatcher) applyRenewal(a *attempt, r job.RenewResult, g renewalGrant, fx *pendingEffects) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func TestShortAttemptsAreNotRenewed(t *testing.T) {
@@ -59,7 +60,7 @@ func TestRenewals(t *testing.T) {
 			t.Errorf("%d renewals after a third of the TTL", n)
 		}
 		for _, name := range names {
-			if left := b.store.lease(job.RecordID("ns/"+name)).deadline - time.Now().UnixMilli(); left < (2*ttl/3).Milliseconds()-1000 {
+			if left := int64(b.store.lease(job.RecordID("ns/"+name)).deadline - unixtime.MilliOf(time.Now())); unixtime.Milli(left) < unixtime.Milli((2*ttl/3).Milliseconds()-1000) {
 				t.Fatalf("a lease has %d ms left", left)
 			}
 		}
@@ -158,7 +159,7 @@ func TestSlowReadsDoNotHoldUpRenewals(t *testing.T) {
 		time.Sleep(b.d.o.LeaseTTL + time.Second)
 		synctest.Wait()
 		b.wantSent(out)
-		if left := b.store.lease("ns/a").deadline - time.Now().UnixMilli(); left <= 0 {
+		if left := int64(b.store.lease("ns/a").deadline - unixtime.MilliOf(time.Now())); left <= 0 {
 			t.Errorf("the lease lives for %d ms more", left)
 		}
 	})

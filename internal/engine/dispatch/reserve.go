@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/slots"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // sessionReservation is a number of slots of certain sessions, held until Deliver.
@@ -159,7 +160,7 @@ func (r *sessionReservation) Split(n int) slots.Reservation {
 // all the leases.
 func (r *sessionReservation) Deliver(leases []job.Leased) {
 	d := r.d
-	clocks := make(map[int]int64)
+	clocks := make(map[int]unixtime.Milli)
 	for i := range leases {
 		clocks[leases[i].Shard] = 0
 	}
@@ -208,7 +209,7 @@ func (r *sessionReservation) Deliver(leases []job.Leased) {
 }
 
 // deliverLease makes the attempt of one lease and finds its session. It returns nil if nothing is to be sent.
-func (d *Dispatcher) deliverLease(r *sessionReservation, l *job.Leased, now time.Time, clocks map[int]int64,
+func (d *Dispatcher) deliverLease(r *sessionReservation, l *job.Leased, now time.Time, clocks map[int]unixtime.Milli,
 	fx *pendingEffects) *attempt {
 	a := newAttempt(l, now)
 	if d.mu.attempts[a.id] != nil {
@@ -217,7 +218,7 @@ func (d *Dispatcher) deliverLease(r *sessionReservation, l *job.Leased, now time
 	left := d.o.LeaseTTL
 	nowMS, ok := clocks[l.Shard]
 	if ok {
-		left = min(left, time.Duration(l.Known.IndexMS-nowMS)*time.Millisecond)
+		left = min(left, l.Known.IndexMS.Sub(nowMS))
 	}
 	a.trustedUntil = d.trustedUntil(now, left, now)
 	late := a.trustedUntil.Sub(now) < d.o.minLeaseLife()

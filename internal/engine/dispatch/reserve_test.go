@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/slots"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func TestReserveTakesExactSlotsOfTheLeastLoaded(t *testing.T) {
@@ -136,7 +137,7 @@ func TestStartsAreNotBeforeRunsAreDue(t *testing.T) {
 			synctest.Wait()
 			changes := b.ledger.took()
 			if got := changes[len(changes)-1].Input.(job.FinishAttempt).StartedMS; got != l.Known.State.Due {
-				t.Errorf("it started %d ms after it was due", got-l.Known.State.Due)
+				t.Errorf("it started %d ms after it was due", int64(got-l.Known.State.Due))
 			}
 		}
 	})
@@ -404,7 +405,7 @@ func TestSlotOfALateLeaseIsAnnounced(t *testing.T) {
 		}
 		b.freed.Store(&hear)
 		l := b.lease("late")
-		l.Known.IndexMS = time.Now().UnixMilli() + 1
+		l.Known.IndexMS = unixtime.Milli(time.Now().UnixMilli() + 1)
 		r.Deliver([]job.Leased{l})
 		b.wantEvents("ReturnLease late")
 		b.wantFree(1)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // HandleResults handles the ends of attempts. Each is acknowledged when the ledger has given a final answer, on the
@@ -31,7 +32,7 @@ func (s *Session) HandleResults(results []job.Result) {
 	d.runEffects(&fx)
 }
 
-func (d *Dispatcher) applyResult(s *Session, r job.Result, clocks map[int]int64, fx *pendingEffects) {
+func (d *Dispatcher) applyResult(s *Session, r job.Result, clocks map[int]unixtime.Milli, fx *pendingEffects) {
 	a := d.mu.attempts[r.LeaseID]
 	if a == nil {
 		a = d.newForeignAttempt(s, r.LeaseID)
@@ -87,7 +88,7 @@ func (d *Dispatcher) newForeignAttempt(s *Session, id string) *attempt {
 }
 
 // applyMissedStart sets the start of an attempt whose handler ended before its start was reported.
-func (d *Dispatcher) applyMissedStart(a *attempt, r job.Result, clocks map[int]int64, fx *pendingEffects) {
+func (d *Dispatcher) applyMissedStart(a *attempt, r job.Result, clocks map[int]unixtime.Milli, fx *pendingEffects) {
 	if a.started {
 		if a.startedMS == 0 {
 			a.startedMS = a.earliestStartMS()
@@ -95,7 +96,7 @@ func (d *Dispatcher) applyMissedStart(a *attempt, r job.Result, clocks map[int]i
 		return
 	}
 	now := a.nowMS(clocks)
-	a.started, a.startedMS = true, min(now, max(now-r.Duration.Milliseconds(), a.earliestStartMS()))
+	a.started, a.startedMS = true, min(now, max(now.Add(-r.Duration), a.earliestStartMS()))
 	fx.notices = d.appendStart(fx.notices, a)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func TestResultIsAcknowledgedByTheLedgersAnswer(t *testing.T) {
@@ -34,7 +35,7 @@ func TestResultIsAcknowledgedByTheLedgersAnswer(t *testing.T) {
 			if settle.Known == nil || settle.Known.State.Token != ev.Token || ev.Worker != "w" {
 				t.Errorf("settled as %+v, known %v", ev, settle.Known)
 			}
-			if ran := time.Now().UnixMilli() - ev.StartedMS; ran != 20 {
+			if ran := int64(unixtime.MilliOf(time.Now()) - ev.StartedMS); ran != 20 {
 				t.Errorf("started %d ms ago, want 20", ran)
 			}
 			b.wantFree(1)
@@ -152,7 +153,7 @@ func TestStartIsObservedWithItsLag(t *testing.T) {
 		}
 		for i, lag := range []int64{7, 12} {
 			n := b.seen.all()[i]
-			if n.Kind != job.AttemptStarted || n.AtMS-n.DueMS != lag || n.Attempt != 1 || n.Worker != "w" || n.Correlation() == "" {
+			if n.Kind != job.AttemptStarted || int64(n.AtMS-n.DueMS) != lag || n.Attempt != 1 || n.Worker != "w" || n.Correlation() == "" {
 				t.Errorf("notice %d: %+v, want a start %d ms after due", i, n, lag)
 			}
 		}
@@ -186,15 +187,15 @@ func TestTimeout(t *testing.T) {
 		b.wantSent(out, "lease a")
 		b.wantEvents()
 		// Should this node die now, the lease ends soon after by itself.
-		if end := b.store.lease("ns/a").deadline; end > bound.Add(ttl/10).UnixMilli() {
-			t.Errorf("lease reaches %d ms past the bound", end-bound.UnixMilli())
-		} else if end <= bound.UnixMilli() {
+		if end := b.store.lease("ns/a").deadline; end > unixtime.MilliOf(bound.Add(ttl/10)) {
+			t.Errorf("lease reaches %d ms past the bound", int64(end-unixtime.MilliOf(bound)))
+		} else if end <= unixtime.MilliOf(bound) {
 			t.Errorf("lease ends before this node can settle it")
 		}
 		time.Sleep(time.Millisecond)
 		b.wantSent(out, "cancel a timed_out")
 		settle := b.wantEvents("FinishAttempt a timed_out")[0].Input.(job.FinishAttempt)
-		if settle.StartedMS != started.UnixMilli() {
+		if settle.StartedMS != unixtime.MilliOf(started) {
 			t.Errorf("started at %d, want %d", settle.StartedMS, started.UnixMilli())
 		}
 		b.wantFree(0) // the handler still runs

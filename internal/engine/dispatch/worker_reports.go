@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // HandleStarted handles the worker's report that handlers started.
@@ -35,13 +36,13 @@ func (s *Session) HandleStarted(leaseIDs []string) {
 }
 
 // clocksOfUnstarted reads the clocks of the shards of those attempts that have not started yet.
-func (d *Dispatcher) clocksOfUnstarted(leaseIDs []string) map[int]int64 {
-	var shards map[int]int64
+func (d *Dispatcher) clocksOfUnstarted(leaseIDs []string) map[int]unixtime.Milli {
+	var shards map[int]unixtime.Milli
 	d.mu.Lock()
 	for _, id := range leaseIDs {
 		if a := d.mu.attempts[id]; a != nil && !a.started {
 			if shards == nil {
-				shards = make(map[int]int64)
+				shards = make(map[int]unixtime.Milli)
 			}
 			shards[a.shard] = 0
 		}

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/lib/fairshare"
 )
 
@@ -39,7 +40,7 @@ func (m *memory) Shards() int         { return len(m.streams) }
 func (m *memory) RecordsEvents() bool { return !m.off }
 
 // happen appends an event of a job at an instant.
-func (m *memory) happen(shard int, ms int64, kind, id string) {
+func (m *memory) happen(shard int, ms unixtime.Milli, kind, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	seq := uint64(len(m.streams[shard]) + 1)
@@ -224,7 +225,7 @@ func TestNothingIsReadWithoutWatchers(t *testing.T) {
 		time.Sleep(time.Second)
 		before := m.readsSoFar()
 		for i := range 10 {
-			m.happen(i%3, int64(i+10), job.KindRunDead, fmt.Sprint(i))
+			m.happen(i%3, unixtime.Milli(i+10), job.KindRunDead, fmt.Sprint(i))
 			time.Sleep(DefaultPoll)
 		}
 		time.Sleep(time.Second)
@@ -274,7 +275,7 @@ func TestOrderAndResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		for i := range 1000 { // shard 0 has most of them, and pages of the others reach further
-			m.happen([]int{0, 0, 0, 0, 1, 0, 0, 0, 0, 2}[i%10], int64(i+1), job.KindRunDead, fmt.Sprint(i))
+			m.happen([]int{0, 0, 0, 0, 1, 0, 0, 0, 0, 2}[i%10], unixtime.Milli(i+1), job.KindRunDead, fmt.Sprint(i))
 		}
 		f, stop := feed(t, m, 0)
 		defer stop()
@@ -325,7 +326,7 @@ func TestSlowWatcherEndsWithEventsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		for i := range 10 {
-			m.happen(0, int64(i+1), job.KindRunDead, "a")
+			m.happen(0, unixtime.Milli(i+1), job.KindRunDead, "a")
 		}
 		f, stop := feed(t, m, 0)
 		defer stop()
@@ -349,7 +350,7 @@ func TestSlowWatcherEndsWithEventsGone(t *testing.T) {
 			})
 		}()
 		for i := range 1000 {
-			m.happen(0, int64(i+20), job.KindRunDead, "a")
+			m.happen(0, unixtime.Milli(i+20), job.KindRunDead, "a")
 		}
 		m.mu.Lock()
 		m.trimmed[0] = 900
@@ -401,7 +402,7 @@ func TestTheFirstTokenOfAnInstantKnowsWhatFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		for i := range 10 {
-			m.happen(0, int64(i+1), job.KindRunDead, fmt.Sprint(i+1))
+			m.happen(0, unixtime.Milli(i+1), job.KindRunDead, fmt.Sprint(i+1))
 		}
 		f, stop := feed(t, m, 0)
 		defer stop()
@@ -417,7 +418,7 @@ func TestTheFirstTokenOfAnInstantKnowsWhatFollows(t *testing.T) {
 			return token
 		}
 		first, tenth := token(job.EventQuery{FromMS: 1}), token(job.EventQuery{FromMS: 10})
-		vague := func(ms int64) string { return job.EncodePlaces([]job.Place{job.PlaceBefore(ms), {}, {}}) }
+		vague := func(ms unixtime.Milli) string { return job.EncodePlaces([]job.Place{job.PlaceBefore(ms), {}, {}}) }
 		for _, c := range []struct {
 			trimmed int
 			token   string
@@ -445,7 +446,7 @@ func TestTrimmedBeforeTheFirstRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		for i := range 10 {
-			m.happen(0, int64(i+1), job.KindRunDead, fmt.Sprint(i+1))
+			m.happen(0, unixtime.Milli(i+1), job.KindRunDead, fmt.Sprint(i+1))
 		}
 		f, stop := feed(t, m, 0)
 		defer stop()
@@ -523,7 +524,7 @@ func TestUnreachableShardDoesNotDelayOthers(t *testing.T) {
 		all := []*watcher{there, begun, from, resumed}
 		var want []string
 		for i := range 5 * windowSize { // a minute and more
-			m.happen(0, int64(20+i), job.KindRunDead, fmt.Sprint(i))
+			m.happen(0, unixtime.Milli(20+i), job.KindRunDead, fmt.Sprint(i))
 			want = append(want, fmt.Sprintf("run.dead %d", i))
 			time.Sleep(DefaultPoll)
 			synctest.Wait()
@@ -710,7 +711,7 @@ func TestAChargedScanDelaysNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		for i := range 4 * pageSize {
-			m.happen(0, int64(1000+i), job.KindRunSucceeded, "x")
+			m.happen(0, unixtime.Milli(1000+i), job.KindRunSucceeded, "x")
 		}
 		f, stop := feed(t, m, 100)
 		defer stop()
@@ -741,7 +742,7 @@ func TestScansTakeTurns(t *testing.T) {
 		m := &memory{takes: 100 * time.Millisecond}
 		const kept = 40 * pageSize
 		for i := range kept {
-			m.happen(0, int64(1000+i), job.KindRunSucceeded, "x")
+			m.happen(0, unixtime.Milli(1000+i), job.KindRunSucceeded, "x")
 		}
 		f, stop := feed(t, m, 100)
 		defer stop()
@@ -795,7 +796,7 @@ func TestNothingIsReadTwice(t *testing.T) {
 		m := &memory{}
 		for shard := range m.streams {
 			for i := range 10 * pageSize {
-				m.happen(shard, int64(1000+(shard*10*pageSize)+i), job.KindRunSucceeded, fmt.Sprint(shard, "-", i))
+				m.happen(shard, unixtime.Milli(1000+(shard*10*pageSize)+i), job.KindRunSucceeded, fmt.Sprint(shard, "-", i))
 			}
 		}
 		f, stop := feed(t, m, 0)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/engine/events"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
@@ -24,8 +25,8 @@ func BenchmarkScan(b *testing.B) {
 	}
 	for i := range kept {
 		store.Announce(job.Event{
-			Kind: job.KindRunSucceeded, AtMS: time.Now().UnixMilli(), Key: job.Key{Namespace: "team-b", ID: fmt.Sprint("report-", i)},
-			Queue: "default", RunID: "1", Attempt: 1, DueMS: time.Now().UnixMilli(), StartMS: time.Now().UnixMilli(), Worker: "worker-1",
+			Kind: job.KindRunSucceeded, AtMS: unixtime.MilliOf(time.Now()), Key: job.Key{Namespace: "team-b", ID: fmt.Sprint("report-", i)},
+			Queue: "default", RunID: "1", Attempt: 1, DueMS: unixtime.MilliOf(time.Now()), StartMS: unixtime.MilliOf(time.Now()), Worker: "worker-1",
 			Labels: map[string]string{"team": "b", "tier": "gold"},
 		})
 		if i%20_000 == 19_999 || i == kept-1 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/lib/fairshare"
 )
 
@@ -169,7 +170,7 @@ func (w *watchStream) findStart(ctx context.Context) error {
 // startAwayShards makes unreachable shards start after the newest entry of the others: rather too early than too
 // late.
 func (w *watchStream) startAwayShards(last []job.Place) {
-	newest := int64(0)
+	newest := unixtime.Milli(0)
 	for _, p := range last {
 		if p.Exact() {
 			newest = max(newest, p.MS)
@@ -259,7 +260,7 @@ func (w *watchStream) storePage(ask job.EventsRequest, page *job.EventsPage) err
 // sendOrdered sends the events that precede everything unread. Where a shard has more entries, nothing is known
 // after its part, so later events of other shards wait.
 func (w *watchStream) sendOrdered() (more bool, err error) {
-	bound := int64(1<<63 - 1)
+	bound := unixtime.Milli(1<<63 - 1)
 	for _, p := range w.pendingParts {
 		if p.more {
 			more, bound = true, min(bound, p.last.MS)

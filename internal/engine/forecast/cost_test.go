@@ -15,6 +15,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/forecast"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -60,8 +61,8 @@ func TestCostOfManyJobs(t *testing.T) {
 	})
 	f.roundAt = time.Now() // the reads are fresh: the query makes none
 	began := time.Now()
-	answer, err := f.Query(t.Context(), forecast.Query{NowMS: now.UnixMilli(),
-		StartMS:      now.Truncate(time.Minute).UnixMilli(),
+	answer, err := f.Query(t.Context(), forecast.Query{NowMS: unixtime.MilliOf(now),
+		StartMS:      unixtime.MilliOf(now.Truncate(time.Minute)),
 		ResolutionMS: time.Minute.Milliseconds(), Buckets: 24 * 60, HerdJobs: 100})
 	if err != nil {
 		t.Fatal(err)
@@ -155,13 +156,13 @@ func createMany(t *testing.T, store *redisstore.Store, jobs int, now time.Time) 
 			Key: job.Key{Namespace: fmt.Sprint("team-", i%10), ID: fmt.Sprintf("job-%07d", i)}, Queue: fmt.Sprint("queue-",
 				i/10%10),
 			Handler: "http", Payload: make([]byte, 120), Schedule: mixedSchedule(i), Generation: 1,
-			AnchorMS: now.Add(-time.Duration(i%86400) * time.Second).UnixMilli(),
+			AnchorMS: unixtime.MilliOf(now.Add(-time.Duration(i%86400) * time.Second)),
 		})
 		c, err := job.Compile(&d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		state := job.New(c, now.UnixMilli()).State
+		state := job.New(c, unixtime.MilliOf(now)).State
 		shard := store.ShardOf(d.Key)
 		batches[shard] = append(batches[shard], job.Record{Definition: &d, State: state, IndexMS: state.Due})
 		if len(batches[shard]) == 400 {

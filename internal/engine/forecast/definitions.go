@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/forecast"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // readRound reads the definitions of the shards that need it: all, if a query asked or the last round is some time
@@ -35,7 +36,7 @@ func (f *Forecaster) shardsToRead(held []int, all bool) (shards []int, whole boo
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	maps.DeleteFunc(f.shards, func(shard int, _ *forecast.Shard) bool { return !slices.Contains(held, shard) })
-	readAt := func(shard int) int64 {
+	readAt := func(shard int) unixtime.Milli {
 		if s := f.shards[shard]; s != nil {
 			return s.DefinitionsMS
 		}
@@ -53,7 +54,7 @@ func (f *Forecaster) shardsToRead(held []int, all bool) (shards []int, whole boo
 // readShard reads the definitions of a shard page by page, and replaces its last read when all are there.
 func (f *Forecaster) readShard(ctx context.Context, shard int) (cost time.Duration, err error) {
 	f.mu.Lock()
-	next := f.table.NewShard(f.o.Now().UnixMilli())
+	next := f.table.NewShard(unixtime.MilliOf(f.o.Now()))
 	f.mu.Unlock()
 	for at, more := "", true; more; more = at != "" {
 		began := time.Now()

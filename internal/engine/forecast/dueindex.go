@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/forecast"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 func (f *Forecaster) refreshDue(ctx context.Context) {
 	f.dueRound.Lock()
 	defer f.dueRound.Unlock()
-	nowMS := f.o.Now().UnixMilli()
+	nowMS := unixtime.MilliOf(f.o.Now())
 	shards, cost := f.beginDueRound(nowMS)
 	defer f.endDueRound()
 	if len(shards) == 0 || !f.due.suffices(cost, time.Now()) {
@@ -44,14 +45,14 @@ func (f *Forecaster) refreshDue(ctx context.Context) {
 }
 
 // beginDueRound returns the shards to read, unless the due index of all of them is fresh, and what the last round cost.
-func (f *Forecaster) beginDueRound(nowMS int64) (shards []int, cost time.Duration) {
+func (f *Forecaster) beginDueRound(nowMS unixtime.Milli) (shards []int, cost time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.readingDue = true
 	stale := false
 	for shard, s := range f.shards {
 		shards = append(shards, shard)
-		stale = stale || s.Due == nil || s.Due.ReadMS < nowMS-fresh.Milliseconds()
+		stale = stale || s.Due == nil || s.Due.ReadMS < nowMS.Add(-fresh)
 	}
 	if !stale {
 		return nil, 0
@@ -68,10 +69,10 @@ func (f *Forecaster) endDueRound() {
 // readDueIndex reads the due times of all lanes of shards. It stops when the allowance is in debt by all that it
 // saves up: the
 // cost of the round was not foreseen, and the next round will wait.
-func (f *Forecaster) readDueIndex(ctx context.Context, shards []int, nowMS int64) (map[int]*forecast.DueIndex,
+func (f *Forecaster) readDueIndex(ctx context.Context, shards []int, nowMS unixtime.Milli) (map[int]*forecast.DueIndex,
 	time.Duration, error) {
 	began := time.Now()
-	reads, err := f.listLanes(ctx, shards, nowMS+dueReach.Milliseconds())
+	reads, err := f.listLanes(ctx, shards, nowMS.Add(dueReach))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -83,7 +84,7 @@ func (f *Forecaster) readDueIndex(ctx context.Context, shards []int, nowMS int64
 	for len(reads) > 0 {
 		n := min(len(reads), duePagesPerCall)
 		began := time.Now()
-		pages, err := f.o.Store.DuePages(ctx, reads[:n], nowMS+dueReach.Milliseconds())
+		pages, err := f.o.Store.DuePages(ctx, reads[:n], nowMS.Add(dueReach))
 		if err != nil {
 			return nil, cost, err
 		}
@@ -112,7 +113,7 @@ func (f *Forecaster) addPages(indexes map[int]*forecast.DueIndex, reads []job.Du
 }
 
 // listLanes returns the first reads of the lanes in which something is due up to a time.
-func (f *Forecaster) listLanes(ctx context.Context, shards []int, uptoMS int64) (reads []job.DueRead, err error) {
+func (f *Forecaster) listLanes(ctx context.Context, shards []int, uptoMS unixtime.Milli) (reads []job.DueRead, err error) {
 	from := make(map[int]job.LaneCursor, len(shards))
 	for _, shard := range shards {
 		from[shard] = job.LaneCursor{}

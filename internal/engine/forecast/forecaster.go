@@ -12,6 +12,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/forecast"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 const (
@@ -39,7 +40,7 @@ type Store interface {
 	// LanePages lists the lanes of shards.
 	LanePages(ctx context.Context, from map[int]job.LaneCursor) (map[int]job.LanePage, error)
 	// DuePages reads pages of due times.
-	DuePages(ctx context.Context, reads []job.DueRead, uptoMS int64) ([]job.DuePage, error)
+	DuePages(ctx context.Context, reads []job.DueRead, uptoMS unixtime.Milli) ([]job.DuePage, error)
 }
 
 // Options of a [Forecaster]. Store and Held are required.

@@ -15,6 +15,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/forecast"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // fakeStore has jobs that run every hour, as if each shard had so many pages of ten.
@@ -58,7 +59,7 @@ func (s *fakeStore) WalkShard(_ context.Context, shard int, at string) (jobs []j
 	for i := range 10 {
 		d := &job.Definition{Key: job.Key{Namespace: "ns", ID: fmt.Sprintf("%d-%d-%d", shard, page, i)}, Queue: "q",
 			Schedule: schedule.Spec{Kind: schedule.KindCron, Cron: []string{"0 * * * *"}}}
-		state := job.State{Nominal: now.Truncate(time.Hour).Add(time.Hour).UnixMilli()}
+		state := job.State{Nominal: unixtime.MilliOf(now.Truncate(time.Hour).Add(time.Hour))}
 		state.Due = state.Nominal
 		jobs = append(jobs, job.Record{Definition: d, State: state})
 	}
@@ -77,12 +78,12 @@ func (s *fakeStore) LanePages(_ context.Context, from map[int]job.LaneCursor) (m
 	return pages, nil
 }
 
-func (s *fakeStore) DuePages(_ context.Context, reads []job.DueRead, _ int64) ([]job.DuePage, error) {
+func (s *fakeStore) DuePages(_ context.Context, reads []job.DueRead, _ unixtime.Milli) ([]job.DuePage, error) {
 	if err := s.work(); err != nil {
 		return nil, err
 	}
 	pages := make([]job.DuePage, len(reads))
-	at := time.Now().Truncate(time.Hour).Add(time.Hour).UnixMilli()
+	at := unixtime.MilliOf(time.Now().Truncate(time.Hour).Add(time.Hour))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, r := range reads {
@@ -92,7 +93,7 @@ func (s *fakeStore) DuePages(_ context.Context, reads []job.DueRead, _ int64) ([
 		s.duePages++
 		page, next := r.Ties, r
 		next.Ties++
-		pages[i] = job.DuePage{DueMS: slices.Repeat([]int64{at}, 10), Next: next, More: page+1 < s.pages}
+		pages[i] = job.DuePage{DueMS: slices.Repeat([]unixtime.Milli{at}, 10), Next: next, More: page+1 < s.pages}
 	}
 	return pages, nil
 }
@@ -117,7 +118,7 @@ func startForecaster(t *testing.T, store Store, change func(*Options)) *Forecast
 
 func query() forecast.Query {
 	now := time.Now()
-	return forecast.Query{NowMS: now.UnixMilli(), StartMS: now.Truncate(time.Minute).UnixMilli(),
+	return forecast.Query{NowMS: unixtime.MilliOf(now), StartMS: unixtime.MilliOf(now.Truncate(time.Minute)),
 		ResolutionMS: time.Minute.Milliseconds(),
 		Buckets:      24 * 60, HerdJobs: 10}
 }

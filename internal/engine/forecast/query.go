@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/forecast"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Query returns the forecast of the held shards that were read. It waits for new reads if these cost little. Without
@@ -33,7 +34,7 @@ func (f *Forecaster) Query(ctx context.Context, q forecast.Query) (forecast.Answ
 		}
 	}
 	if q.NowMS == 0 {
-		q.NowMS = f.o.Now().UnixMilli()
+		q.NowMS = unixtime.MilliOf(f.o.Now())
 	}
 	answer.Load = f.table.Build(q, shards)
 	return answer, nil

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // needsParent reports whether a change is decided on a record and its parent: a change of a run with a record of
@@ -66,7 +67,7 @@ func (l *Ledger) decideChange(it *decidedChange, clock job.Reading) {
 }
 
 // decideUnusable decides a change of a definition that does not compile.
-func (l *Ledger) decideUnusable(it *decidedChange, d *job.Definition, fault error, now int64) {
+func (l *Ledger) decideUnusable(it *decidedChange, d *job.Definition, fault error, now unixtime.Milli) {
 	e := it.changeEntry
 	if e.needsParent {
 		var pair job.ParentChildPair

@@ -12,13 +12,14 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Store has the methods of the store that the ledger needs.
 type Store interface {
 	Shards() int
 	ShardOf(job.Key) int
-	Now(ctx context.Context, shard int) (int64, error)
+	Now(ctx context.Context, shard int) (unixtime.Milli, error)
 	// Latest is an upper bound of a shard's clock, for which Now was called.
 	Latest(shard int) lease.ClockBound
 	GetRecords(ctx context.Context, shard int, records []job.RecordID) ([]*job.Record, error)

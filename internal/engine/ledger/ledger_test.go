@@ -14,9 +14,10 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
-const now = int64(1_800_000_000_000)
+const now = unixtime.Milli(1_800_000_000_000)
 
 // fakeStore is one shard of records with the store's compare-and-set.
 type fakeStore struct {
@@ -34,8 +35,8 @@ type fakeStore struct {
 func (f *fakeStore) Shards() int         { return 4 }
 func (f *fakeStore) ShardOf(job.Key) int { return 3 }
 
-func (f *fakeStore) Now(context.Context, int) (int64, error) { return now, nil }
-func (f *fakeStore) Latest(int) lease.ClockBound             { return lease.ClockBound{MS: now} }
+func (f *fakeStore) Now(context.Context, int) (unixtime.Milli, error) { return now, nil }
+func (f *fakeStore) Latest(int) lease.ClockBound                      { return lease.ClockBound{MS: now} }
 
 func (f *fakeStore) GetRecords(_ context.Context, _ int, names []job.RecordID) ([]*job.Record, error) {
 	f.mu.Lock()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/autoscale"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Store reads the lanes of shards.
@@ -18,7 +19,7 @@ type Store interface {
 	// Stats counts the records of lanes. With an error it returns the shards that could be counted.
 	Stats(ctx context.Context, lanes map[int][]job.Lane) (map[int][]job.LaneStat, error)
 	// Now is the clock of a shard, in Unix milliseconds.
-	Now(ctx context.Context, shard int) (int64, error)
+	Now(ctx context.Context, shard int) (unixtime.Milli, error)
 }
 
 // LaneStat has the counts of a lane with the times that follow from them.
@@ -112,7 +113,7 @@ func countLanes(ctx context.Context, store Store, lanes map[int][]job.Lane) (map
 }
 
 // withTimes derives the times of a lane's counts from the clock of its shard.
-func withTimes(c job.LaneStat, now int64) LaneStat {
+func withTimes(c job.LaneStat, now unixtime.Milli) LaneStat {
 	s := LaneStat{LaneStat: c}
 	if c.OldestDueMS > 0 {
 		s.OldestOverdue = sinceMS(c.OldestDueMS, now)
@@ -130,8 +131,8 @@ func withTimes(c job.LaneStat, now int64) LaneStat {
 }
 
 // sinceMS is the time from one Unix millisecond to a later one; 0 if it is not later.
-func sinceMS(from, to int64) time.Duration {
-	return time.Duration(max(0, to-from)) * time.Millisecond
+func sinceMS(from, to unixtime.Milli) time.Duration {
+	return max(0, to.Sub(from))
 }
 
 // CountSizes counts some queues in all given shards, of all holders, for autoscalers. It returns an error rather than

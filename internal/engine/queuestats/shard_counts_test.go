@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
@@ -66,7 +67,7 @@ func (b *countBed) must(err error) {
 }
 
 // put makes a record of the first lane of a shard due at an instant.
-func (b *countBed) put(shard int, dueMS int64) {
+func (b *countBed) put(shard int, dueMS unixtime.Milli) {
 	b.t.Helper()
 	lane := countLane(0).String()
 	b.must(b.client.ZAdd(b.t.Context(), b.key(shard, "l:"+lane),

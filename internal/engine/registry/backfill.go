@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // MaxBackfillTimes bounds the nominal times of one backfill.
@@ -50,7 +51,7 @@ func (r *Registry) Backfill(ctx context.Context, key job.Key, q job.BackfillRequ
 	return result.Record, nil
 }
 
-func checkBackfill(q job.BackfillRequest, now int64) []job.Violation {
+func checkBackfill(q job.BackfillRequest, now unixtime.Milli) []job.Violation {
 	var list []job.Violation
 	refuse := func(bad bool, field, description string) {
 		if bad {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // MaxBackupPage bounds a page of Backups: dead letters and runs come with each job.
@@ -57,7 +58,7 @@ func (r *Registry) ExportJobs(ctx context.Context, f job.Filter, pageSize int, t
 	return page, nil
 }
 
-func buildBackup(snap job.Snapshot, now int64) job.Backup {
+func buildBackup(snap job.Snapshot, now unixtime.Milli) job.Backup {
 	b := job.Backup{Definition: *snap.Record.Definition}
 	if c, err := job.Compile(&b.Definition); err == nil {
 		if cp, ok := c.Checkpoint(snap, now); ok {
@@ -216,7 +217,7 @@ func (r *Registry) restoreShard(ctx context.Context, shard int, items []*restore
 }
 
 // planWrite plans the write; done: there is nothing to write.
-func (i *restoreItem) planWrite(r *Registry, now int64) (done bool) {
+func (i *restoreItem) planWrite(r *Registry, now unixtime.Milli) (done bool) {
 	payload, err := r.openPayload(&i.backup.Definition) // a backup grants no access to a payload that may not be delivered
 	if err != nil {
 		i.answer.Err = job.Invalid("job.payload",
@@ -293,7 +294,7 @@ func (i *restoreItem) applyResult(r *Registry, result job.CreateResult, existing
 }
 
 // buildNotices returns the notices of a job that was written.
-func (i *restoreItem) buildNotices(now int64) []job.Notice {
+func (i *restoreItem) buildNotices(now unixtime.Milli) []job.Notice {
 	kind := job.JobCreated
 	switch i.answer.Outcome {
 	case job.RestoreReplaced:

@@ -14,6 +14,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func staleHalve() *backoff.Recurring {
@@ -413,7 +414,7 @@ func TestManualRunAtAnExcludedTime(t *testing.T) {
 	if v, joined, err := r.RunJob(t.Context(), ping, job.RequestManualRun{RequestID: "m", IgnoreExclusions: true}); err != nil || joined || v.DueMS != f.now {
 		t.Errorf("%+v %v %v", v, joined, err)
 	}
-	f.now += 2 * time.Hour.Milliseconds()
+	f.now += unixtime.Milli(2 * time.Hour.Milliseconds())
 	if _, _, err := r.RunJob(t.Context(), ping, job.RequestManualRun{RequestID: "n"}); err != nil {
 		t.Errorf("after it: %v", err)
 	}

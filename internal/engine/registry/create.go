@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // MaxBatch bounds CreateBatch.
@@ -108,7 +109,7 @@ func (b *createCall) claimQuota(ctx context.Context) (returnUnused func()) {
 	}
 	var all []*createItem
 	var demands []quotaDemand
-	now := time.Now().UnixMilli()
+	now := unixtime.MilliOf(time.Now())
 	for _, items := range b.shards {
 		for _, c := range items {
 			all, demands = append(all, c), append(demands, b.quotaDemandOf(c, now))
@@ -145,7 +146,7 @@ func (b *createCall) claimQuota(ctx context.Context) (returnUnused func()) {
 }
 
 // quotaDemandOf returns what a definition takes of the quotas if it is created at about this time.
-func (b *createCall) quotaDemandOf(c *createItem, now int64) quotaDemand {
+func (b *createCall) quotaDemandOf(c *createItem, now unixtime.Milli) quotaDemand {
 	d := c.request.Definition
 	d.Generation, d.Revision = 1, 1
 	d.AnchorMS, d.CreatedMS, d.UpdatedMS = now, now, now
@@ -224,7 +225,7 @@ func (b *createCall) prepareShard(ctx context.Context, shard int, items []*creat
 
 // prepareItem completes the first valid request for an id. The requests before it are answered with their
 // errors. first is memory for the decision.
-func (b *createCall) prepareItem(c *createItem, now int64, first *job.Decision) bool {
+func (b *createCall) prepareItem(c *createItem, now unixtime.Milli, first *job.Decision) bool {
 	for {
 		err := c.buildRecord(b.r, now, b.limits, b.trace, first)
 		if err == nil {
@@ -290,7 +291,7 @@ func (b *createCall) answerExisting(existing *job.Record, items ...*createItem) 
 }
 
 // buildRecord completes the definition and decides the first state. first is memory for the decision.
-func (c *createItem) buildRecord(r *Registry, now int64, limits job.Limits, trace *job.Trace,
+func (c *createItem) buildRecord(r *Registry, now unixtime.Milli, limits job.Limits, trace *job.Trace,
 	first *job.Decision) error {
 	d := &c.request.Definition
 	d.Generation, d.Revision = 1, 1

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 const fakeShards = 4
@@ -22,7 +23,7 @@ const fakeShards = 4
 type fake struct {
 	Index   // only real stores have one
 	mu      sync.Mutex
-	now     int64
+	now     unixtime.Milli
 	records map[job.Key]job.Record
 	history map[job.Key][]job.Run
 	// meddle runs before the next change is decided, as a concurrent client.
@@ -61,7 +62,7 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func newFake(t testing.TB) (*fake, *Registry) {
 	t.Helper()
 	f := &fake{
-		now: start.UnixMilli(), records: map[job.Key]job.Record{}, history: map[job.Key][]job.Run{},
+		now: unixtime.MilliOf(start), records: map[job.Key]job.Record{}, history: map[job.Key][]job.Run{},
 		children: map[job.RecordID]job.State{}, letters: map[job.RecordID]job.DeadLetter{},
 		settings: map[job.QueueKey]job.QueueSettings{}, cells: map[string]string{},
 	}
@@ -78,7 +79,7 @@ func (f *fake) ShardOf(k job.Key) int {
 	return int(h.Sum32() % fakeShards)
 }
 
-func (f *fake) Now(context.Context, int) (int64, error) { return f.now, f.err }
+func (f *fake) Now(context.Context, int) (unixtime.Milli, error) { return f.now, f.err }
 
 func (f *fake) Create(_ context.Context, batches []job.CreateBatch) []job.CreateReply {
 	replies := make([]job.CreateReply, len(batches))

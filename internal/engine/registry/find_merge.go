@@ -66,8 +66,8 @@ func (r *Registry) mergeLanes(ctx context.Context, f job.Filter, plan jobfilter.
 		if lane.from == after.Value {
 			lane.skip = skips[i]
 		}
-		if l.DueMS > lane.from { // the first score, or NeverMS
-			lane.from, lane.skip = l.DueMS, 0
+		if int64(l.DueMS) > lane.from { // the first score, or NeverMS
+			lane.from, lane.skip = int64(l.DueMS), 0
 		}
 		if lane.from <= m.end {
 			m.heap = append(m.heap, lane)

@@ -76,7 +76,7 @@ func (s *sortedJobs) placeOf(c *candidate, state *job.State) (place, bool) {
 		at.Value = -int64(state.Failures)
 		return at, state.Failures > 0 && state.Region < job.RegionDead
 	case job.OrderLastRun:
-		at.Value = -state.LastStarted
+		at.Value = int64(-state.LastStarted)
 	}
 	return at, true
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // hintGrace is how far in the past the next run of a hint may lie: the clocks of callers differ from that of
@@ -25,7 +26,7 @@ func (r *Registry) Hint(ctx context.Context, key job.Key, h job.Hint) (job.Recor
 			return job.Record{}, err
 		}
 		if h.UntilMS == 0 {
-			h.UntilMS = max(now+job.DefaultHintLife.Milliseconds(), h.AtMS)
+			h.UntilMS = max(now.Add(job.DefaultHintLife), h.AtMS)
 		}
 		if v := r.checkHint(h, now); len(v) > 0 {
 			return job.Record{}, &job.InvalidError{Violations: v}
@@ -40,7 +41,7 @@ func (r *Registry) Hint(ctx context.Context, key job.Key, h job.Hint) (job.Recor
 	return result.Record, err
 }
 
-func (r *Registry) checkHint(h job.Hint, now int64) []job.Violation {
+func (r *Registry) checkHint(h job.Hint, now unixtime.Milli) []job.Violation {
 	var list []job.Violation
 	refuse := func(bad bool, field, description string) {
 		if bad {
@@ -48,13 +49,13 @@ func (r *Registry) checkHint(h job.Hint, now int64) []job.Violation {
 		}
 	}
 	least, interval := r.o.Limits.MinInterval, time.Duration(h.IntervalMS)*time.Millisecond
-	last := now + job.MaxHint.Milliseconds()
+	last := now.Add(job.MaxHint)
 	refuse(h.Source != job.HintOperator && h.Source != job.HintPlanner, "hint.source",
 		"want SOURCE_OPERATOR or SOURCE_PLANNER")
 	refuse(h.AtMS == 0 && h.IntervalMS == 0, "hint", "has neither next_run_time nor interval")
 	refuse(h.IntervalMS != 0 && (interval < least || interval > job.MaxHint), "hint.interval",
 		"is "+interval.String()+", want "+least.String()+" to "+job.MaxHint.String())
-	refuse(h.AtMS != 0 && h.AtMS < now-hintGrace.Milliseconds(), "hint.next_run_time",
+	refuse(h.AtMS != 0 && h.AtMS < now.Add(-hintGrace), "hint.next_run_time",
 		"lies more than a minute in the past")
 	refuse(h.AtMS > last, "hint.next_run_time", "lies more than 30 days ahead")
 	refuse(h.UntilMS <= now && h.AtMS <= now, "hint.expire_time", "has passed")

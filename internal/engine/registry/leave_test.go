@@ -38,7 +38,7 @@ func TestChangesStayWhatTheyWereWhenCallersLeave(t *testing.T) {
 		},
 		"delete": func() error { return r.Delete(t.Context(), ping, present.Definition.Etag()) },
 		"hint": func() error {
-			_, err := r.Hint(t.Context(), ping, job.Hint{Source: job.HintOperator, AtMS: f.now + time.Minute.Milliseconds()})
+			_, err := r.Hint(t.Context(), ping, job.Hint{Source: job.HintOperator, AtMS: f.now.Add(time.Minute)})
 			return err
 		},
 	}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Bounds of what one call reads: jobs in one go, and bytes of payloads in all, so that
@@ -39,7 +39,7 @@ type applyCall struct {
 	answers        []job.ApplyResult
 	desired        []*job.Definition // complete definitions, as they would be stored
 	changesSources []bool            // the same values would come from other sources
-	now            int64
+	now            unixtime.Milli
 	limits         job.Limits // with the work of the call
 }
 
@@ -226,8 +226,8 @@ func desiredJobError(desiredJob *job.DesiredJob, v []job.Violation) error {
 func (w *applyCall) hasEnded(i int) bool {
 	d := w.answers[i].After.Definition
 	if d.Schedule.Kind == schedule.KindOnce {
-		return !d.Schedule.At.After(time.UnixMilli(w.now))
+		return !d.Schedule.At.After(w.now.Time())
 	}
 	end := d.Schedule.EndAt
-	return !end.IsZero() && !end.After(time.UnixMilli(w.now))
+	return !end.IsZero() && !end.After(w.now.Time())
 }

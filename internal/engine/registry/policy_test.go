@@ -11,6 +11,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // reason is that of a PreconditionError.
@@ -98,7 +99,7 @@ func TestBackfillIsChecked(t *testing.T) {
 	f, r := newFake(t)
 	key := hourly(t, r, "hourly", nil)
 	day := int64(24 * 3_600_000)
-	good := job.BackfillRequest{FromMS: f.now - day, ToMS: f.now, Overlap: job.OverlapBufferAll}
+	good := job.BackfillRequest{FromMS: f.now - unixtime.Milli(day), ToMS: f.now, Overlap: job.OverlapBufferAll}
 	for want, edit := range map[string]func(*job.BackfillRequest){
 		"start_time":     func(q *job.BackfillRequest) { q.FromMS = 0 },
 		"end_time":       func(q *job.BackfillRequest) { q.ToMS = q.FromMS },
@@ -193,7 +194,7 @@ func TestRunsBesideTheCurrentOne(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	id := fmt.Sprint("b-b-", f.now-5*hour)
+	id := fmt.Sprint("b-b-", int64(f.now-5*hour))
 	child := key.Record().Run(f.records[key].State.ChildSlots()[0])
 	v, err := r.GetRun(t.Context(), key, id)
 	if err != nil || v.Phase != job.RunWaiting {
@@ -277,7 +278,7 @@ func TestDeleteLeavesLiveChildrenToFinish(t *testing.T) {
 // bury makes a dead letter of a job, and its record.
 func (f *fake) bury(key job.Key, slot int, queue string) string {
 	id := key.Record().Letter(slot)
-	f.children[id] = job.State{Region: job.RegionDead, Lane: job.Lane{Namespace: key.Namespace, Queue: queue}, Nominal: int64(slot + 1), Generation: 1, Revision: 1}
+	f.children[id] = job.State{Region: job.RegionDead, Lane: job.Lane{Namespace: key.Namespace, Queue: queue}, Nominal: unixtime.Milli(slot + 1), Generation: 1, Revision: 1}
 	f.letters[id] = job.DeadLetter{Record: id, Queue: queue, JobQueue: f.records[key].Definition.Queue, Labels: map[string]string{"team": queue}, Run: job.Run{ID: "1-" + fmt.Sprint(slot+1)}}
 	return string(id)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Bounds of Preview.
@@ -32,13 +33,13 @@ func (r *Registry) Preview(ctx context.Context, p job.PreviewRequest) (job.Previ
 	if err != nil {
 		return job.Preview{}, err
 	}
-	compiled, err := schedule.Compile(v.d.Schedule, time.UnixMilli(v.d.AnchorMS), v.seed)
+	compiled, err := schedule.Compile(v.d.Schedule, v.d.AnchorMS.Time(), v.seed)
 	if err != nil {
 		return job.Preview{}, job.Invalid("schedule", "%v", err)
 	}
 	after := p.After
 	if after.IsZero() {
-		after = time.UnixMilli(v.now)
+		after = v.now.Time()
 	}
 	answer := job.Preview{FirstDay: v.d.FirstDay()}
 	for _, t := range schedule.Upcoming(compiled, after, p.Count, scheduleBudget(v.d.Schedule)) {
@@ -61,7 +62,7 @@ type previewInput struct {
 	d       *job.Definition // as much of one as previews need
 	state   *job.State      // of the job, if its own schedule is shown; else nil
 	seed    uint64
-	now     int64
+	now     unixtime.Milli
 	backoff bool // there is a policy to show
 	retry   bool // there are attempts to show
 }
@@ -104,7 +105,7 @@ func (r *Registry) resolvePreview(ctx context.Context, p job.PreviewRequest) (v 
 func (r *Registry) checkPreview(v previewInput, p job.PreviewRequest, ownSchedule bool) error {
 	var faults []job.Violation
 	if !ownSchedule {
-		faults = job.ValidateSchedule("schedule", p.Schedule, time.UnixMilli(v.now), limitsForCall(r.o.Limits))
+		faults = job.ValidateSchedule("schedule", p.Schedule, v.now.Time(), limitsForCall(r.o.Limits))
 	}
 	if p.Backoff != nil {
 		for _, e := range p.Backoff.Validate() {
@@ -158,7 +159,7 @@ func (v previewInput) projectRuns(ctx context.Context, times []job.PreviewTime, 
 		}
 		first := job.New(c, v.now).State
 		state = &first
-		state.Nominal = times[0].Nominal.UnixMilli()
+		state.Nominal = unixtime.MilliOf(times[0].Nominal)
 		state.Due = state.Nominal
 	}
 	var work scheduleWork
@@ -168,7 +169,7 @@ func (v previewInput) projectRuns(ctx context.Context, times []job.PreviewTime, 
 	}
 	var out []time.Time
 	for _, ms := range job.ProjectFailures(c.Within(scheduleBudget(d.Schedule)), *state, v.now, count, more) {
-		out = append(out, time.UnixMilli(ms))
+		out = append(out, ms.Time())
 	}
 	return out, ctx.Err()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // die makes a job's current run a dead one.
@@ -67,8 +68,8 @@ func TestBackfillOnRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	hour := time.Hour.Milliseconds()
-	from := created.Definition.CreatedMS/hour*hour - 10*hour
-	q := job.BackfillRequest{FromMS: from, ToMS: from + 5*hour, Overlap: job.OverlapBufferAll, RequestID: "b1"}
+	from := int64(created.Definition.CreatedMS)/hour*hour - 10*hour
+	q := job.BackfillRequest{FromMS: unixtime.Milli(from), ToMS: unixtime.Milli(from + 5*hour), Overlap: job.OverlapBufferAll, RequestID: "b1"}
 	for range 2 {
 		got, err := r.Backfill(ctx, d.Key, q)
 		if err != nil || len(got.State.Backfills) != 1 || len(got.State.ChildSlots()) != 1 {

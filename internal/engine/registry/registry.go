@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Store is what the registry needs of the store.
 type Store interface {
 	ShardOf(job.Key) int
 	// Now returns the time of a shard, in Unix milliseconds.
-	Now(ctx context.Context, shard int) (int64, error)
+	Now(ctx context.Context, shard int) (unixtime.Milli, error)
 	Create(ctx context.Context, batches []job.CreateBatch) []job.CreateReply
 	Get(ctx context.Context, keys []job.Key) ([]*job.Record, error)
 	List(ctx context.Context, namespace, cursor string, budget int) ([]job.Record, string, error)
@@ -233,7 +234,7 @@ func (r *Registry) beginWrite(ctx context.Context) bool {
 }
 
 // shardNow returns the time of the job's shard, in Unix milliseconds.
-func (r *Registry) shardNow(ctx context.Context, key job.Key) (int64, error) {
+func (r *Registry) shardNow(ctx context.Context, key job.Key) (unixtime.Milli, error) {
 	return r.o.Store.Now(ctx, r.o.Store.ShardOf(key))
 }
 

@@ -62,7 +62,7 @@ func (r *Registry) excludedTimeError(ctx context.Context, record job.Record, q j
 	if now, err := r.shardNow(ctx, record.Definition.Key); err == nil {
 		if compiled, err := job.Compile(record.Definition); err == nil {
 			if until, ok := compiled.NextAllowed(now); ok && until > now {
-				refusal.Text += ", until " + time.UnixMilli(until).UTC().Format(time.RFC3339)
+				refusal.Text += ", until " + until.Time().UTC().Format(time.RFC3339)
 			}
 		}
 	}

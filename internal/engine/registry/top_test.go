@@ -9,6 +9,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // put stores a job in a state.
@@ -74,8 +75,8 @@ func TestTheLongestFailingComeFirst(t *testing.T) {
 func TestTheLatestComeFirst(t *testing.T) {
 	f, r := newFake(t)
 	due := func(ago time.Duration) job.State {
-		at := f.now - ago.Milliseconds()
-		return job.State{Region: job.RegionDue, Nominal: at, Due: at}
+		at := int64(f.now - unixtime.Milli(ago.Milliseconds()))
+		return job.State{Region: job.RegionDue, Nominal: unixtime.Milli(at), Due: unixtime.Milli(at)}
 	}
 	f.put("a", "waits", 0, due(time.Minute))
 	f.put("a", "soon", time.Hour, due(time.Minute)) // within its objective

@@ -52,7 +52,7 @@ func leadTimesFor(calls int) leadTimes {
 func (s *Scheduler) pushLater(l *lane) {
 	l.lookAt = l.due
 	if l.mayAdvance {
-		l.lookAt -= s.outlook.margin.Milliseconds()
+		l.lookAt = l.lookAt.Add(-s.outlook.margin)
 	}
 	l.shard.laterLanes.Push(l)
 }
@@ -81,8 +81,8 @@ func (c *call) setStartTimes(r job.LeaseReply, sent, arrived time.Time) {
 		clock = known
 	}
 	for i := range r.Leased {
-		if l := &r.Leased[i]; l.Known.State.Due*1000 > r.NowUS &&
-			l.Known.State.Due*1000 <= r.NowUS+c.horizon().Microseconds() {
+		if l := &r.Leased[i]; l.Known.State.Due.Micro() > r.NowUS &&
+			l.Known.State.Due.Micro() <= r.NowUS.Add(c.horizon()) {
 			l.StartAt = clock.localTimeOf(l.Known.State.Due)
 			l.StartAt = l.StartAt.Add(max(0, l.StartAt.Sub(clock.at)) / clockDrift)
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Where slots are free in plenty, a job is with its worker when it falls due, and what falls
@@ -57,7 +58,7 @@ func TestNothingStartsEarlyForLackOfAClock(t *testing.T) {
 					behind = 7 * time.Millisecond
 				}
 				b.store.set(func() {
-					b.store.clock = func(int) int64 { return time.Now().Add(-behind).UnixMicro() }
+					b.store.clock = func(int) unixtime.Micro { return unixtime.MicroOf(time.Now().Add(-behind)) }
 				})
 				b.create(0, laneOf(1), age, 1)
 				after(age + 50*time.Millisecond)

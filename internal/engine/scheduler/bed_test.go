@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -121,7 +122,7 @@ func (b *bed) lose(shard int) {
 // create adds records that are due after some time and nudges the node.
 func (b *bed) create(shard int, lane job.Lane, after time.Duration, n int) {
 	for range n {
-		if heads := b.store.put(shard, lane, time.Now().Add(after).UnixMilli()); heads != nil {
+		if heads := b.store.put(shard, lane, unixtime.MilliOf(time.Now().Add(after))); heads != nil {
 			b.s.LanesDueEarlier(shard, heads)
 		}
 	}

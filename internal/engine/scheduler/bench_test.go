@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/slots"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // benchBed is a node that holds 64 shards with 200 lanes each, all due: 20 queues
@@ -26,16 +27,16 @@ func benchBed(b *testing.B, slots Slots) *Scheduler {
 	s.scanCount = 1
 	for id := range 64 {
 		s.shards[id] = newShard(id, 0)
-		s.learnHeads(1, id, benchHeads(now.UnixMilli()-1000), now.UnixMilli(), now)
+		s.learnHeads(1, id, benchHeads(unixtime.Milli(now.UnixMilli()-1000)), unixtime.MilliOf(now), now)
 	}
 	return s
 }
 
-func benchHeads(due int64) []job.LaneHead {
+func benchHeads(due unixtime.Milli) []job.LaneHead {
 	var heads []job.LaneHead
 	for q := range 20 {
 		for p := range uint8(10) {
-			heads = append(heads, job.LaneHead{Lane: laneOf(p, fmt.Sprintf("q%02d", q)), DueMS: due + int64(p)})
+			heads = append(heads, job.LaneHead{Lane: laneOf(p, fmt.Sprintf("q%02d", q)), DueMS: due + unixtime.Milli(p)})
 		}
 	}
 	return heads
@@ -83,7 +84,7 @@ func BenchmarkPickWithSlots(b *testing.B) {
 		calls, _ := s.pickCalls(time.Now())
 		now := time.Now()
 		for _, c := range calls {
-			r := job.LeaseReply{NowUS: now.UnixMicro()}
+			r := job.LeaseReply{NowUS: unixtime.MicroOf(now)}
 			got := make([]int, len(c.lanes))
 			for i, l := range c.lanes {
 				got[i] = 1
@@ -101,10 +102,10 @@ func BenchmarkPickWithSlots(b *testing.B) {
 func BenchmarkLearnHeads(b *testing.B) {
 	s := benchBed(b, benchSlots{})
 	now := time.Now()
-	heads := benchHeads(now.UnixMilli() - 1000)
+	heads := benchHeads(unixtime.Milli(now.UnixMilli() - 1000))
 	for b.Loop() {
 		s.scanCount++
-		s.learnHeads(s.scanCount, 3, heads, now.UnixMilli(), now)
+		s.learnHeads(s.scanCount, 3, heads, unixtime.MilliOf(now), now)
 		s.endPage(s.scanCount, s.shards[3], job.LaneCursor{}, job.LanePage{Heads: heads})
 	}
 }

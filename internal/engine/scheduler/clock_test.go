@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func TestClockEstimate(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for name, c := range map[string]struct {
-		us    int64 // of a second reading, one second after the first showed 5 s
+		us    unixtime.Micro // of a second reading, one second after the first showed 5 s
 		after time.Duration
 		doubt bool
-		want  int64
+		want  unixtime.Micro
 	}{
 		"a quicker answer":            {6_000_300, time.Second, false, 6_000_300},
 		"a slower answer":             {5_900_000, time.Second, false, 6_000_000},
@@ -31,7 +32,7 @@ func TestClockEstimate(t *testing.T) {
 			if got := sh.clock.estimateUS(at); got != c.want {
 				t.Errorf("shows %d, want %d", got, c.want)
 			}
-			if ms := c.want/1000 + 17; sh.clock.estimateUS(sh.clock.localTimeOf(ms)) != ms*1000 {
+			if ms := c.want.Milli() + 17; sh.clock.estimateUS(sh.clock.localTimeOf(ms)) != ms.Micro() {
 				t.Errorf("at the instant of %d ms it shows %d us", ms, sh.clock.estimateUS(sh.clock.localTimeOf(ms)))
 			}
 		})
@@ -46,11 +47,13 @@ func TestSlowShardClockIsNoBusyLoop(t *testing.T) {
 			b.trips(trip)
 			start := time.Now()
 			b.store.set(func() {
-				b.store.clock = func(int) int64 { return start.UnixMicro() + time.Since(start).Microseconds()/2 }
+				b.store.clock = func(int) unixtime.Micro {
+					return unixtime.Micro(start.UnixMicro() + time.Since(start).Microseconds()/2)
+				}
 			})
 			after(2 * time.Second)
 			b.slots.done("q", 1)
-			b.store.put(0, laneOf(1), start.Add(2*time.Second).UnixMilli())
+			b.store.put(0, laneOf(1), unixtime.MilliOf(start.Add(2*time.Second)))
 			after(3 * time.Second)
 			b.wantServed(1)
 			if calls := b.store.leasing(); len(calls) > 20 {
@@ -66,7 +69,7 @@ func TestSlowShardClockIsNoBusyLoop(t *testing.T) {
 // The same holds where a peer leases: its answers do not contain the shard's clock.
 func TestSlowShardClockIsNoBusyLoopOfPermits(t *testing.T) {
 	run(t, func(b *bed) {
-		due := time.Now().Add(2 * time.Second).UnixMilli()
+		due := unixtime.MilliOf(time.Now().Add(2 * time.Second))
 		b.s.SetPeerDemand("b", demand(9))
 		b.peers.onPermit = func(node string, p job.Permit) {
 			time.AfterFunc(200*time.Microsecond, func() { b.s.HandlePermitResult(node, job.PermitResult{ID: p.ID, DueMS: due}) })
@@ -103,8 +106,8 @@ func TestShardClocksDiffer(t *testing.T) {
 	run(t, func(b *bed) {
 		b.acquire(1)
 		b.store.set(func() {
-			b.store.clock = func(shard int) int64 {
-				return time.Now().Add(time.Duration(2*shard-1) * time.Hour).UnixMicro()
+			b.store.clock = func(shard int) unixtime.Micro {
+				return unixtime.MicroOf(time.Now().Add(time.Duration(2*shard-1) * time.Hour))
 			}
 		})
 		after(5 * time.Second)
@@ -126,7 +129,7 @@ func TestAScoreBeforeAllStallsNothing(t *testing.T) {
 	run(t, func(b *bed) {
 		b.slots.set(func() { b.slots.advance = true })
 		b.slots.done("q", 2)
-		b.store.put(0, laneOf(1), time.Now().UnixMilli())
+		b.store.put(0, laneOf(1), unixtime.MilliOf(time.Now()))
 		b.s.LanesDueEarlier(0, b.store.put(0, laneOf(1), math.MinInt64))
 		after(2 * time.Second)
 		b.wantServed(2)

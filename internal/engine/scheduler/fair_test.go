@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // shares counts what was served by priority.
@@ -161,7 +162,7 @@ func TestBacklogModel(t *testing.T) {
 			case 0, 1, 2:
 				l := &lane{
 					key: laneOf(uint8(rapid.IntRange(0, 9).Draw(t, "priority")), rapid.SampledFrom(queues).Draw(t, "queue")),
-					due: rapid.Int64Range(0, 50).Draw(t, "due"),
+					due: unixtime.Milli(rapid.Int64Range(0, 50).Draw(t, "due")),
 				}
 				lanes = append(lanes, l)
 				b.addLane(l)

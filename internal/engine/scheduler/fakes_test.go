@@ -12,6 +12,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/slots"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // fakeStore has records in lanes of shards, and leases them as the script does.
@@ -28,7 +29,7 @@ type fakeStore struct {
 	// trip is how long a call takes, half of it before it has its effect.
 	trip func() time.Duration
 	// clock is a shard's clock in microseconds.
-	clock func(shard int) int64
+	clock func(shard int) unixtime.Micro
 	// fail, when it returns an error, has a request of a shard fail without effect.
 	fail func(shard int) error
 	// away are the shards whose server does not answer when they are listed.
@@ -44,12 +45,12 @@ type fakeStore struct {
 	expired           [][]job.Overdue
 	sweeps            []int
 	swept             int
-	leaseless         bool  // nothing is leased
-	punctual          bool  // nor in advance
-	looks             int   // at lanes, for ended leases
-	endLooks          int   // at lanes, for records to delete
-	firstEnd          int64 // of these; NeverMS is none
-	unread            bool  // they fail
+	leaseless         bool           // nothing is leased
+	punctual          bool           // nor in advance
+	looks             int            // at lanes, for ended leases
+	endLooks          int            // at lanes, for records to delete
+	firstEnd          unixtime.Milli // of these; NeverMS is none
+	unread            bool           // they fail
 	upkeepErr         error
 	objectives        map[int]map[string]job.Objective
 	objectiveLooks    int   // at first entries
@@ -60,9 +61,9 @@ type record struct {
 	id     job.RecordID
 	shard  int
 	lane   job.Lane
-	due    int64
+	due    unixtime.Milli
 	leases int
-	made   int64
+	made   unixtime.Micro
 	lag    time.Duration // from due to lease, or start if that was in advance, by the shard's clock
 	wait   time.Duration // from when it was both there and due
 }
@@ -79,7 +80,7 @@ func newFakeStore() *fakeStore {
 		trip: func() time.Duration { return 0 }, fail: func(int) error { return nil },
 		refuse: func(int) error { return nil },
 		lose:   func(int) bool { return false }, batches: make(map[string]job.LeaseReply),
-		clock:    func(int) int64 { return time.Now().UnixMicro() },
+		clock:    func(int) unixtime.Micro { return unixtime.MicroOf(time.Now()) },
 		executed: func() {}, scanned: func() {},
 	}
 }
@@ -107,7 +108,7 @@ func (st *fakeStore) hook(which *func()) func() {
 }
 
 // put adds a record and returns its lane's head if that became earlier.
-func (st *fakeStore) put(shard int, lane job.Lane, due int64) []job.LaneHead {
+func (st *fakeStore) put(shard int, lane job.Lane, due unixtime.Milli) []job.LaneHead {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.lanes[shard] == nil {
@@ -125,7 +126,7 @@ func (st *fakeStore) put(shard int, lane job.Lane, due int64) []job.LaneHead {
 	return nil
 }
 
-func (st *fakeStore) head(shard int, lane job.Lane) int64 {
+func (st *fakeStore) head(shard int, lane job.Lane) unixtime.Milli {
 	for _, r := range st.lanes[shard][lane] {
 		if r.leases == 0 {
 			return r.due
@@ -196,7 +197,7 @@ func (st *fakeStore) lease(ctx context.Context, q job.LeaseRequest) (r job.Lease
 	for _, quota := range q.Quotas {
 		left := quota.N
 		for _, rec := range st.lanes[q.Shard][quota.Lane] {
-			if left == 0 || rec.due > us/1000+st.advance(q) {
+			if left == 0 || rec.due > us.Milli()+unixtime.Milli(st.advance(q)) {
 				break
 			}
 			if rec.leases > 0 {
@@ -207,7 +208,7 @@ func (st *fakeStore) lease(ctx context.Context, q job.LeaseRequest) (r job.Lease
 			left--
 			r.Leased = append(r.Leased, job.Leased{
 				Shard: q.Shard, Record: rec.id,
-				Known: &job.Record{State: job.State{Lane: quota.Lane, Due: rec.due}, IndexMS: us/1000 + q.TTL.Milliseconds()},
+				Known: &job.Record{State: job.State{Lane: quota.Lane, Due: rec.due}, IndexMS: us.Milli().Add(q.TTL)},
 			})
 		}
 		r.Heads = append(r.Heads, job.LaneHead{Lane: quota.Lane, DueMS: st.head(q.Shard, quota.Lane)})
@@ -224,9 +225,9 @@ func (st *fakeStore) advance(q job.LeaseRequest) int64 {
 }
 
 // begins notes that the record may start, at an instant of its shard's clock.
-func (r *record) begins(us int64) {
-	r.lag = time.Duration(us-r.due*1000) * time.Microsecond
-	r.wait = time.Duration(us-max(r.due*1000, r.made)) * time.Microsecond
+func (r *record) begins(us unixtime.Micro) {
+	r.lag = us.Sub(r.due.Micro())
+	r.wait = us.Sub(max(r.due.Micro(), r.made))
 }
 
 // started is for what was leased in advance.
@@ -269,7 +270,7 @@ func (st *fakeStore) FindLanes(_ context.Context, lanes map[int][]job.Lane) (map
 }
 
 func (st *fakeStore) DueLanes(ctx context.Context, shards []int, within time.Duration) (map[int][]job.LaneHead, error) {
-	return st.list(ctx, shards, func(shard int, h job.LaneHead) bool { return h.DueMS <= st.clock(shard)/1000+within.Milliseconds() })
+	return st.list(ctx, shards, func(shard int, h job.LaneHead) bool { return h.DueMS <= st.clock(shard).Milli().Add(within) })
 }
 
 // list answers with the lanes that are wanted of the shards that are not away, and not before
@@ -308,8 +309,8 @@ func (st *fakeStore) list(ctx context.Context, shards []int, wanted func(int, jo
 	return all, ctx.Err()
 }
 
-func (st *fakeStore) Now(_ context.Context, shard int) (int64, error) {
-	return st.clock(shard) / 1000, nil
+func (st *fakeStore) Now(_ context.Context, shard int) (unixtime.Milli, error) {
+	return st.clock(shard).Milli(), nil
 }
 
 // FirstEnds finds something in all lanes, but for those of a store without leases.
@@ -352,11 +353,11 @@ func (st *fakeStore) Expired(_ context.Context, _ int, _ string, _ []job.Lane, _
 }
 
 // FirstObjectives, Objectives and MoveObjectives keep the index that a test has set.
-func (st *fakeStore) FirstObjectives(_ context.Context, shards []int) (map[int]int64, error) {
+func (st *fakeStore) FirstObjectives(_ context.Context, shards []int) (map[int]unixtime.Milli, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.objectiveLooks += len(shards)
-	first := make(map[int]int64, len(shards))
+	first := make(map[int]unixtime.Milli, len(shards))
 	for _, shard := range shards {
 		first[shard] = job.NeverMS
 		for _, o := range st.objectives[shard] {
@@ -366,7 +367,7 @@ func (st *fakeStore) FirstObjectives(_ context.Context, shards []int) (map[int]i
 	return first, st.upkeepErr
 }
 
-func (st *fakeStore) Objectives(_ context.Context, shard int, upToMS int64, limit int) ([]job.Objective, error) {
+func (st *fakeStore) Objectives(_ context.Context, shard int, upToMS unixtime.Milli, limit int) ([]job.Objective, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	var due []job.Objective

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // ShardAcquired is called when this node has acquired a shard's lock. The shard's lanes are read at once.
@@ -91,7 +92,7 @@ func (s *Scheduler) LimitsChanged(namespace, name string) {
 
 // setDue sets a lane's first due time and puts the lane in its place. A score written by another program may be
 // far below any time; subtracting from it would overflow.
-func (s *Scheduler) setDue(l *lane, due int64) {
+func (s *Scheduler) setDue(l *lane, due unixtime.Milli) {
 	l.shard.removeFromHeaps(l, &s.backlog)
 	l.due = max(due, 0)
 	if due < job.NeverMS && !l.isPending() {
@@ -111,7 +112,7 @@ func (sh *shard) removeFromHeaps(l *lane, b *backlog) {
 
 // applyDue sets the first due time that the answer to a pending lane contained. The caller has ended the call or
 // permit.
-func (s *Scheduler) applyDue(l *lane, due int64) {
+func (s *Scheduler) applyDue(l *lane, due unixtime.Milli) {
 	due = min(due, l.nudgedDue)
 	l.nudgedDue = job.NeverMS
 	l.touchedInScan = s.scanCount

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // A shard may have more lanes than one page lists. Such a shard is oversized. Its lanes are read in two ways:
@@ -86,7 +87,7 @@ func (s *Scheduler) lookUpLanes(ctx context.Context, scan int64, shards []int) {
 	found, err := s.o.Store.FindLanes(ctx, asked)
 	s.logUnread(ctx, err)
 	for id, heads := range found {
-		s.withShard(ctx, id, func(sh *shard, nowMS int64) {
+		s.withShard(ctx, id, func(sh *shard, nowMS unixtime.Milli) {
 			if !s.learnHeads(scan, id, heads, nowMS, time.Now()) {
 				return
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // fillShard puts due lanes of queues without workers into a shard, without a nudge, and has pages list ten lanes.
@@ -38,13 +39,13 @@ func TestAKnownLaneOutlivesACutList(t *testing.T) {
 func TestLanesWithWorkersAreFoundInOversizedShards(t *testing.T) {
 	run(t, func(b *bed) {
 		b.fillShard(3, 95)
-		b.store.put(3, laneOf(9), time.Now().UnixMilli())
+		b.store.put(3, laneOf(9), unixtime.MilliOf(time.Now()))
 		b.slots.set(func() { b.slots.queues = []job.QueueKey{{Namespace: "ns", Queue: "q"}} })
 		b.slots.done("q", 2)
 		b.acquire(3)
 		after(time.Millisecond)
 		b.wantServed(1)
-		b.store.put(3, laneOf(2), time.Now().UnixMilli())
+		b.store.put(3, laneOf(2), unixtime.MilliOf(time.Now()))
 		after(1100 * time.Millisecond)
 		b.wantServed(2)
 	})
@@ -54,7 +55,7 @@ func TestLanesWithWorkersAreFoundInOversizedShards(t *testing.T) {
 func TestLanesWithWorkersOfPeersAreFoundInOversizedShards(t *testing.T) {
 	run(t, func(b *bed) {
 		b.fillShard(3, 95)
-		b.store.put(3, laneOf(9), time.Now().UnixMilli())
+		b.store.put(3, laneOf(9), unixtime.MilliOf(time.Now()))
 		b.s.SetPeerDemand("b", []job.QueueDemand{{Namespace: "ns", Queue: "q"}})
 		b.acquire(3)
 		after(time.Millisecond)
@@ -103,7 +104,7 @@ func TestALaneThatAPassDidNotListIsLookedUp(t *testing.T) {
 		b.fillShard(0, 25)
 		after(4 * time.Second)
 		moved := laneOf(3, "moved")
-		b.store.put(0, moved, time.Now().Add(time.Hour).UnixMilli())
+		b.store.put(0, moved, unixtime.MilliOf(time.Now().Add(time.Hour)))
 		b.look(func() {
 			sh := b.s.shards[0]
 			l := sh.laneOf(moved)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/slots"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 const (
@@ -124,11 +125,11 @@ func (s *Scheduler) finishCall(c *call, r job.LeaseReply, got []int, arrived tim
 	}
 	sh.noteClock(r.NowUS, arrived, len(r.Leased) == 0)
 	// A lane that is missing in the answer is left to the next rescan.
-	heads := make(map[job.Lane]int64, len(r.Heads))
+	heads := make(map[job.Lane]unixtime.Milli, len(r.Heads))
 	for _, h := range r.Heads {
 		heads[h.Lane] = h.DueMS
 	}
-	nowMS := sh.clock.estimateUS(arrived) / 1000
+	nowMS := sh.clock.estimateUS(arrived).Milli()
 	for i, l := range c.lanes {
 		due, known := heads[l.key]
 		if !known {

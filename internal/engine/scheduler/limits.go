@@ -187,7 +187,7 @@ func (s *Scheduler) permitLimit(ctx context.Context, node string, p job.Permit, 
 	}})[0]
 	if grant.N == 0 {
 		if now, err := s.o.Store.Now(ctx, p.Shard); err == nil {
-			due := now + max(grant.Again, minLimitPause).Milliseconds()
+			due := now.Add(max(grant.Again, minLimitPause))
 			s.o.Peers.SendPermitResult(node, p.Lane, job.PermitResult{ID: p.ID, DueMS: due})
 		}
 		return 0, false

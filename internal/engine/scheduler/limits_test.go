@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // fakeLimits grants a number of starts for each limited queue.
@@ -209,7 +210,7 @@ func TestPermitOfALimitedQueue(t *testing.T) {
 		b.slots.done("q", 9)
 		b.lose(0)
 		for range 5 {
-			b.store.put(0, laneOf(1), time.Now().UnixMilli())
+			b.store.put(0, laneOf(1), unixtime.MilliOf(time.Now()))
 		}
 		permit := job.Permit{ID: 1, Shard: 0, Lane: laneOf(1), N: 5, LockValue: b.store.locks[0], ValidFor: job.PermitValidity}
 		b.permitted(t.Context(), "h", permit)
@@ -221,7 +222,7 @@ func TestPermitOfALimitedQueue(t *testing.T) {
 		if len(results) != 2 || results[0].Leased != 2 || results[1].Leased != 0 {
 			t.Fatalf("answers %+v", results)
 		}
-		if in := results[1].DueMS - time.Now().UnixMilli(); in < 390 || in > 401 {
+		if in := int64(results[1].DueMS - unixtime.MilliOf(time.Now())); in < 390 || in > 401 {
 			t.Errorf("asked to come back in %d ms", in)
 		}
 		// A permit that ran out while the limits were asked is not used.
@@ -242,7 +243,7 @@ func TestHolderKeepsToThePeersWord(t *testing.T) {
 		b.s.SetPeerDemand("b", demand(9))
 		b.create(0, laneOf(1), 0, 3)
 		synctest.Wait()
-		b.answer(b.wantPermits(1)[0], 0, time.Now().Add(300*time.Millisecond).UnixMilli())
+		b.answer(b.wantPermits(1)[0], 0, unixtime.MilliOf(time.Now().Add(300*time.Millisecond)))
 		after(290 * time.Millisecond)
 		b.wantPermits(1)
 		after(20 * time.Millisecond)
@@ -256,7 +257,7 @@ func TestLimitsAreNotWaitedForLongerThanThePermitIsValid(t *testing.T) {
 		f := b.limited(9)
 		b.slots.done("q", 9)
 		b.lose(0)
-		b.store.put(0, laneOf(1), time.Now().UnixMilli())
+		b.store.put(0, laneOf(1), unixtime.MilliOf(time.Now()))
 		a := b.s.Accept("h", job.Permit{ID: 1, Shard: 0, Lane: laneOf(1), N: 1, LockValue: b.store.locks[0], ValidFor: job.PermitValidity})
 		accepted := time.Now()
 		after(job.PermitValidity * 9 / 10) // it waits for one of the leasers
@@ -326,7 +327,7 @@ func TestPermitOfALimitedQueueWhereRedisIsLate(t *testing.T) {
 		b.slots.done("q", 5)
 		b.lose(0)
 		for range 5 {
-			b.store.put(0, laneOf(1), time.Now().UnixMilli())
+			b.store.put(0, laneOf(1), unixtime.MilliOf(time.Now()))
 		}
 		b.permitted(t.Context(), "h", job.Permit{
 			ID: 1, Shard: 0, Lane: laneOf(1), N: 5, LockValue: b.store.locks[0], ValidFor: b.s.permitValidity(),
@@ -345,7 +346,7 @@ func TestShardsWithoutLimitsDoNotWaitForGrants(t *testing.T) {
 		b.slots.done("q", 100)
 		b.slots.done("other", 100)
 		b.acquire(1)
-		now := time.Now().Add(100 * time.Millisecond).UnixMilli()
+		now := unixtime.MilliOf(time.Now().Add(100 * time.Millisecond))
 		b.store.put(0, laneOf(1), now)
 		b.store.put(1, laneOf(1, "other"), now)
 		b.s.LanesDueEarlier(0, []job.LaneHead{{Lane: laneOf(1), DueMS: now}})

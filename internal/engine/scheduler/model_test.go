@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // cluster is some nodes that share a store and are linked to each other.
@@ -127,7 +128,7 @@ func (c *cluster) move(shard int, to string) {
 
 // create adds a record; who created it nudges the holder, unless that is lost.
 func (c *cluster) create(shard int, lane job.Lane, in time.Duration) {
-	heads := c.store.put(shard, lane, time.Now().Add(in).UnixMilli())
+	heads := c.store.put(shard, lane, unixtime.MilliOf(time.Now().Add(in)))
 	if heads == nil || c.drop() {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // objectiveBatch bounds the entries of one shard's index of objectives that are looked at
@@ -51,7 +52,7 @@ func (s *Scheduler) countLateRunsOnce(ctx context.Context) (left bool) {
 	return left
 }
 
-func (s *Scheduler) firstObjectives(ctx context.Context, shards []int) (map[int]int64, error) {
+func (s *Scheduler) firstObjectives(ctx context.Context, shards []int) (map[int]unixtime.Milli, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	return s.o.Store.FirstObjectives(ctx, shards)
@@ -70,7 +71,7 @@ func (s *Scheduler) shardsToWatch(now time.Time) []int {
 	watch := ids[:0]
 	for _, id := range ids { // one after the other: some have many lanes
 		s.mu.Lock()
-		if sh := s.shards[id]; sh != nil && sh.mayBreakObjective(sh.clock.estimateUS(now)/1000) {
+		if sh := s.shards[id]; sh != nil && sh.mayBreakObjective(sh.clock.estimateUS(now).Milli()) {
 			watch = append(watch, id)
 		}
 		s.mu.Unlock()
@@ -79,7 +80,7 @@ func (s *Scheduler) shardsToWatch(now time.Time) []int {
 }
 
 // mayBreakObjective reports whether a run of the shard may have broken its objective by now.
-func (sh *shard) mayBreakObjective(nowMS int64) bool {
+func (sh *shard) mayBreakObjective(nowMS unixtime.Milli) bool {
 	if sh.firstObjective <= nowMS || len(sh.maybeLeased) > 0 {
 		return true
 	}
@@ -91,7 +92,7 @@ func (sh *shard) mayBreakObjective(nowMS int64) bool {
 	return false
 }
 
-func (s *Scheduler) noteObjectives(heads map[int]int64) {
+func (s *Scheduler) noteObjectives(heads map[int]unixtime.Milli) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, first := range heads {
@@ -104,7 +105,7 @@ func (s *Scheduler) noteObjectives(heads map[int]int64) {
 // judgeObjectives handles the first entries of a shard's index whose time has come: it counts late runs, and
 // moves entries to their next place. It reports whether there are more. If none could be moved it reports false,
 // because the next look would find the same ones.
-func (s *Scheduler) judgeObjectives(ctx context.Context, shard int, nowMS int64) (more bool, err error) {
+func (s *Scheduler) judgeObjectives(ctx context.Context, shard int, nowMS unixtime.Milli) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	entries, err := s.o.Store.Objectives(ctx, shard, nowMS, objectiveBatch)
@@ -131,7 +132,7 @@ func (s *Scheduler) judgeObjectives(ctx context.Context, shard int, nowMS int64)
 
 // objectivePlace returns where the entry of a record belongs, 0 for nowhere, or that its run is late. A leased
 // run is judged by its dispatcher.
-func objectivePlace(r *job.Record, nowMS int64) (toMS int64, late bool) {
+func objectivePlace(r *job.Record, nowMS unixtime.Milli) (toMS unixtime.Milli, late bool) {
 	if r == nil {
 		return 0, false
 	}
@@ -147,7 +148,7 @@ func objectivePlace(r *job.Record, nowMS int64) (toMS int64, late bool) {
 
 // countLate submits a decision for each late run and waits for the answers. It returns the new places of their
 // entries; entries of failed decisions stay.
-func (s *Scheduler) countLate(ctx context.Context, late []job.Objective, nowMS int64) (moves []job.ObjectiveMove,
+func (s *Scheduler) countLate(ctx context.Context, late []job.Objective, nowMS unixtime.Milli) (moves []job.ObjectiveMove,
 	failed error) {
 	type answer struct {
 		nth int

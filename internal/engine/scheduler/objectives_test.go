@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // waiting is the record of a run that was to start so long ago, and may be a second late.
 func waiting(region job.Region, ago time.Duration) *job.Record {
-	due := time.Now().Add(-ago).UnixMilli()
+	due := unixtime.MilliOf(time.Now().Add(-ago))
 	return &job.Record{
 		Definition: &job.Definition{MaxLag: time.Second},
 		State:      job.State{Region: region, Nominal: due, Due: due, Revision: 1, Token: 1},
@@ -24,7 +25,7 @@ func (b *bed) index(records map[job.RecordID]*job.Record) {
 			b.store.objectives = map[int]map[string]job.Objective{0: {}}
 		}
 		for id, r := range records {
-			b.store.objectives[0][string(id)] = job.Objective{Record: id, Known: r, AtMS: time.Now().UnixMilli()}
+			b.store.objectives[0][string(id)] = job.Objective{Record: id, Known: r, AtMS: unixtime.MilliOf(time.Now())}
 		}
 	})
 	b.ledger.set(func() {
@@ -49,10 +50,10 @@ func (b *bed) found() map[job.RecordID]int {
 	return asked
 }
 
-func (b *bed) entries() map[string]int64 {
+func (b *bed) entries() map[string]unixtime.Milli {
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
-	left := make(map[string]int64)
+	left := make(map[string]unixtime.Milli)
 	for id, o := range b.store.objectives[0] {
 		left[id] = o.AtMS
 	}
@@ -63,7 +64,7 @@ func TestRunsThatWaitForTooLongAreFound(t *testing.T) {
 	run(t, func(b *bed) {
 		b.create(0, laneOf(1), 0, 1) // no worker has a slot for it
 		held := waiting(job.RegionDue, time.Minute)
-		held.State.Source, held.State.Due = job.DelayHeld, time.Now().Add(time.Minute).UnixMilli()
+		held.State.Source, held.State.Due = job.DelayHeld, unixtime.MilliOf(time.Now().Add(time.Minute))
 		held.State.Held = job.Hold{Reason: job.HeldLock, DueMS: held.State.Nominal}
 		ready := waiting(job.RegionDue, 0)
 		b.index(map[job.RecordID]*job.Record{
@@ -74,7 +75,7 @@ func TestRunsThatWaitForTooLongAreFound(t *testing.T) {
 		if got := fmt.Sprint(b.found()); got != "map[ns/held:1 ns/late:1]" {
 			t.Errorf("asked about %s", got)
 		}
-		if got, want := fmt.Sprint(b.entries()), fmt.Sprint(map[string]int64{"ns/in-time": ready.State.Due + 1001}); got != want {
+		if got, want := fmt.Sprint(b.entries()), fmt.Sprint(map[string]int64{"ns/in-time": int64(ready.State.Due + 1001)}); got != want {
 			t.Errorf("the index has %s, want %s", got, want)
 		}
 		after(time.Second)

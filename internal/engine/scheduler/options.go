@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/slots"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/lib/ticks"
 )
 
@@ -22,15 +23,15 @@ type Store interface {
 	FindLanes(ctx context.Context, lanes map[int][]job.Lane) (map[int][]job.LaneHead, error)
 	// DueLanes lists the lanes in which something is due within some time, at most job.LanesPerRead of each shard.
 	DueLanes(ctx context.Context, shards []int, within time.Duration) (map[int][]job.LaneHead, error)
-	Now(ctx context.Context, shard int) (int64, error)
+	Now(ctx context.Context, shard int) (unixtime.Milli, error)
 	// FirstEnds returns the time of the first record in each region of the lanes, for those that have any, and
 	// for all shards that could be read.
 	FirstEnds(ctx context.Context, lanes map[int][]job.Lane, regions ...job.Region) (map[int][]job.LaneHead, error)
 	Expired(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) ([]job.Overdue, error)
 	// FirstObjectives, Objectives and MoveObjectives read and move entries of the index of
 	// lateness objectives: see the store.
-	FirstObjectives(ctx context.Context, shards []int) (map[int]int64, error)
-	Objectives(ctx context.Context, shard int, upToMS int64, limit int) ([]job.Objective, error)
+	FirstObjectives(ctx context.Context, shards []int) (map[int]unixtime.Milli, error)
+	Objectives(ctx context.Context, shard int, upToMS unixtime.Milli, limit int) ([]job.Objective, error)
 	MoveObjectives(ctx context.Context, shard int, moves []job.ObjectiveMove) error
 	Sweep(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) (int, error)
 }

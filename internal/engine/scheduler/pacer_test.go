@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func TestPacer(t *testing.T) {
@@ -54,7 +56,9 @@ func TestManyLoneJobsAreCoalesced(t *testing.T) {
 		after(10 * time.Millisecond)
 		b.trips(300 * time.Microsecond)
 		// Milliseconds begin at another moment in each shard.
-		b.store.set(func() { b.store.clock = func(shard int) int64 { return time.Now().UnixMicro() + 157*int64(shard) } })
+		b.store.set(func() {
+			b.store.clock = func(shard int) unixtime.Micro { return unixtime.Micro(time.Now().UnixMicro() + 157*int64(shard)) }
+		})
 		b.slots.done("q", 20000)
 		const jobs = 10000
 		for i := range jobs {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // permitLife is how long an answer to a permit is awaited: its validity, and as much again for the round trip.
@@ -143,7 +144,7 @@ func (s *Scheduler) HandlePermitResult(node string, r job.PermitResult) {
 		if r.DueMS > 0 {
 			due = r.DueMS
 		}
-		l.adaptWanted(out.N, used, due, l.shard.clock.estimateUS(time.Now())/1000)
+		l.adaptWanted(out.N, used, due, l.shard.clock.estimateUS(time.Now()).Milli())
 	}
 	s.settlePermit(out, due)
 	s.backOffLane(l, used == 0 && r.DueMS > 0)
@@ -154,7 +155,7 @@ func (s *Scheduler) HandlePermitResult(node string, r job.PermitResult) {
 // estimate of the shard's clock is ahead, and an answer to a permit does not correct it as one of the shard
 // does: without a delay permits would be exchanged without pause. The delay doubles from 1 to 16 ms.
 func (s *Scheduler) backOffLane(l *lane, foundNothing bool) {
-	now := l.shard.clock.estimateUS(time.Now()) / 1000
+	now := l.shard.clock.estimateUS(time.Now()).Milli()
 	if !foundNothing || l.pos == 0 || l.flow != nil || l.lookAt > now {
 		l.unusedPermits = 0
 		return
@@ -165,7 +166,7 @@ func (s *Scheduler) backOffLane(l *lane, foundNothing bool) {
 }
 
 // settlePermit settles the lane of a permit, if its shard is still held.
-func (s *Scheduler) settlePermit(out *openPermit, due int64) {
+func (s *Scheduler) settlePermit(out *openPermit, due unixtime.Milli) {
 	if s.shards[out.Shard] == out.lane.shard {
 		s.applyDue(out.lane, due)
 	}

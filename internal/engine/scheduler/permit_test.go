@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func demand(free int) []job.QueueDemand {
 	return []job.QueueDemand{{Namespace: "ns", Queue: "q", Free: free}}
 }
 
-func (b *bed) answer(p sentPermit, leased int, due int64) {
+func (b *bed) answer(p sentPermit, leased int, due unixtime.Milli) {
 	b.s.HandlePermitResult(p.node, job.PermitResult{ID: p.ID, Leased: leased, DueMS: due})
 	synctest.Wait()
 }
@@ -32,12 +33,12 @@ func TestPermitGoesToThePeerWithTheMostSlots(t *testing.T) {
 		after(100 * time.Millisecond)
 		b.wantPermits(1) // none while it is not answered
 		// It gave all: twice as much next time, of the peer that has most now.
-		b.answer(p, 1, time.Now().UnixMilli())
+		b.answer(p, 1, unixtime.MilliOf(time.Now()))
 		p = b.wantPermits(2)[1]
 		if p.node != "c" || p.N != 2 {
 			t.Errorf("permit %+v", p)
 		}
-		b.answer(p, 0, time.Now().Add(time.Second/2).UnixMilli())
+		b.answer(p, 0, unixtime.MilliOf(time.Now().Add(time.Second/2)))
 		after(498 * time.Millisecond)
 		b.wantPermits(2)
 		after(2 * time.Millisecond)
@@ -75,7 +76,7 @@ func TestPrefetchComesLast(t *testing.T) {
 		after(5 * time.Millisecond)
 		b.wantServed(1)
 		p := b.wantPermits(1)[0]
-		b.answer(p, 1, time.Now().Add(4*time.Millisecond).UnixMilli())
+		b.answer(p, 1, unixtime.MilliOf(time.Now().Add(4*time.Millisecond)))
 		after(5 * time.Millisecond)
 		b.wantPermits(1)
 		b.slots.set(func() {
@@ -123,7 +124,7 @@ func TestPermitsForPlacesAheadComeLast(t *testing.T) {
 		b.wantPermits(1)
 		b.s.SetPeerDemand("b", ahead(0, 1))
 		synctest.Wait()
-		b.answer(b.wantPermits(2)[1], 0, time.Now().UnixMilli()) // its place is still there
+		b.answer(b.wantPermits(2)[1], 0, unixtime.MilliOf(time.Now())) // its place is still there
 		after(2 * time.Millisecond)
 		b.wantPermits(3)
 	})
@@ -174,7 +175,7 @@ func TestPeerWithoutSlotsIsNotAskedAgain(t *testing.T) {
 func TestDemandStatedBeforeTheAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		stated, leased int
-		due            int64
+		due            unixtime.Milli
 		free           int
 	}{
 		"all used":        {4, 1, job.NeverMS, 4},
@@ -258,7 +259,7 @@ func TestNudgeDuringAPermitIsKept(t *testing.T) {
 		b.create(0, laneOf(4), 0, 1)
 		synctest.Wait()
 		p := b.wantPermits(1)[0]
-		b.s.LanesDueEarlier(0, []job.LaneHead{{Lane: laneOf(4), DueMS: time.Now().UnixMilli()}})
+		b.s.LanesDueEarlier(0, []job.LaneHead{{Lane: laneOf(4), DueMS: unixtime.MilliOf(time.Now())}})
 		synctest.Wait()
 		b.wantPermits(1)
 		b.answer(p, 1, job.NeverMS)
@@ -273,7 +274,7 @@ func TestShardLostWithAPermitOut(t *testing.T) {
 		synctest.Wait()
 		p := b.wantPermits(1)[0]
 		b.lose(0)
-		b.answer(p, 1, time.Now().UnixMilli())
+		b.answer(p, 1, unixtime.MilliOf(time.Now()))
 		after(3 * time.Second)
 		b.wantPermits(1)
 		if free := b.freeOf("b"); free != 8 {
@@ -287,8 +288,8 @@ func permitted(t *testing.T, slots int, p job.Permit, prepare func(b *bed)) (b *
 	run(t, func(a *bed) {
 		b = newBed(t, "b", a.store)
 		b.slots.free["q"] = slots
-		a.store.put(0, laneOf(4), time.Now().Add(-time.Second).UnixMilli())
-		a.store.put(0, laneOf(4), time.Now().Add(-time.Second).UnixMilli())
+		a.store.put(0, laneOf(4), unixtime.MilliOf(time.Now().Add(-time.Second)))
+		a.store.put(0, laneOf(4), unixtime.MilliOf(time.Now().Add(-time.Second)))
 		p.LockValue = a.held[0] + p.LockValue
 		prepare(b)
 		b.permitted(context.Background(), "a", p)

@@ -78,7 +78,7 @@ func (s *Scheduler) moveDueLanes(now time.Time, further time.Duration) {
 		if len(sh.laterLanes) == 0 || !s.canLeaseFrom(sh) || now.Before(sh.restUntil) {
 			continue
 		}
-		until := sh.clock.estimateUS(now.Add(further)) / 1000
+		until := sh.clock.estimateUS(now.Add(further)).Milli()
 		for len(sh.laterLanes) > 0 && sh.laterLanes.Top().lookAt <= until &&
 			(further == 0 || sh.laterLanes.Top().mayAdvance) {
 			l := sh.laterLanes.Top()
@@ -132,7 +132,7 @@ func (s *Scheduler) serveLane(l *lane, r *pickRound) {
 		s.parkLane(l)
 		return
 	}
-	soon := l.due > sh.clock.estimateUS(r.now)/1000
+	soon := l.due > sh.clock.estimateUS(r.now).Milli()
 	if soon && !s.mayAdvance(l) {
 		s.parkLane(l)
 		return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // What a call has leased is found although its answer was lost.
@@ -113,7 +114,7 @@ func TestPermittedCallWithoutAnswerIsRepeated(t *testing.T) {
 		b.start()
 		defer b.stop()
 		for range 2 {
-			a.store.put(0, laneOf(4), time.Now().Add(-time.Second).UnixMilli())
+			a.store.put(0, laneOf(4), unixtime.MilliOf(time.Now().Add(-time.Second)))
 		}
 		lost := 0
 		a.store.set(func() { a.store.lose = func(int) bool { lost++; return lost <= 3 } })
@@ -134,7 +135,7 @@ func TestPermittedCallWithoutAnswerIsRepeated(t *testing.T) {
 			t.Errorf("%d leases reached a worker after %d calls", got, n)
 		}
 		b.slots.check(t)
-		a.store.put(0, laneOf(4), time.Now().UnixMilli())
+		a.store.put(0, laneOf(4), unixtime.MilliOf(time.Now()))
 		b.permitted(context.Background(), "a", p)
 		if got := b.slots.count(); got != 3 {
 			t.Errorf("%d leases; the next permit is not used", got)
@@ -186,7 +187,7 @@ func TestAllPermittedCallsWithoutAnswerAreRepeated(t *testing.T) {
 		b.start()
 		defer b.stop()
 		for i := range 2 {
-			a.store.put(0, laneOf(uint8(4+i)), time.Now().Add(-time.Second).UnixMilli())
+			a.store.put(0, laneOf(uint8(4+i)), unixtime.MilliOf(time.Now().Add(-time.Second)))
 		}
 		lost := 0
 		a.trips(10 * time.Millisecond)
@@ -214,7 +215,7 @@ func TestAPermittedCallEndsWithThePermit(t *testing.T) {
 		b.slots.free["q"] = 9
 		b.start()
 		defer b.stop()
-		a.store.put(0, laneOf(4), time.Now().Add(-time.Second).UnixMilli())
+		a.store.put(0, laneOf(4), unixtime.MilliOf(time.Now().Add(-time.Second)))
 		a.trips(3 * time.Second)
 		began := time.Now()
 		b.permitted(context.Background(), "a", job.Permit{ID: 1, Lane: laneOf(4), N: 5, ValidFor: job.PermitValidity, LockValue: a.held[0]})

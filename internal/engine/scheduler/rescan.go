@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // readLoop reads the first due times of newly acquired shards at once, also while a rescan waits for a server
@@ -103,7 +104,7 @@ func (s *Scheduler) beginScan(all bool) scanPlan {
 func (s *Scheduler) learnDue(ctx context.Context, scan scanPlan, heads map[int][]job.LaneHead, err error) {
 	s.logUnread(ctx, err)
 	for id, lanes := range heads {
-		s.withShard(ctx, id, func(sh *shard, nowMS int64) {
+		s.withShard(ctx, id, func(sh *shard, nowMS unixtime.Milli) {
 			if s.learnHeads(scan.number, id, lanes, nowMS, time.Now()) && len(lanes) >= job.LanesPerRead {
 				s.markOversized(sh)
 			}
@@ -117,7 +118,7 @@ func (s *Scheduler) learnDue(ctx context.Context, scan scanPlan, heads map[int][
 func (s *Scheduler) learnPages(ctx context.Context, scan scanPlan, pages map[int]job.LanePage, err error) (found []int) {
 	s.logUnread(ctx, err)
 	for id, page := range pages {
-		s.withShard(ctx, id, func(sh *shard, nowMS int64) {
+		s.withShard(ctx, id, func(sh *shard, nowMS unixtime.Milli) {
 			before := sh.oversized
 			if s.learnHeads(scan.number, id, page.Heads, nowMS, time.Now()) {
 				s.endPage(scan.number, sh, scan.from[id], page)
@@ -144,7 +145,7 @@ func (s *Scheduler) wakeLeaser() {
 }
 
 // withShard calls f under the lock with a shard, if it is held and its clock is known.
-func (s *Scheduler) withShard(ctx context.Context, id int, f func(sh *shard, nowMS int64)) {
+func (s *Scheduler) withShard(ctx context.Context, id int, f func(sh *shard, nowMS unixtime.Milli)) {
 	nowMS, err := s.o.Store.Now(ctx, id)
 	if err != nil {
 		return
@@ -159,12 +160,12 @@ func (s *Scheduler) withShard(ctx context.Context, id int, f func(sh *shard, now
 // learnHeads applies what a rescan read of lanes of a shard. Other inputs since its beginning may be newer: then
 // a lane's due time only becomes earlier. A pending lane will learn its due time from its answer. It returns false
 // if the shard was acquired later.
-func (s *Scheduler) learnHeads(scan int64, id int, heads []job.LaneHead, nowMS int64, at time.Time) bool {
+func (s *Scheduler) learnHeads(scan int64, id int, heads []job.LaneHead, nowMS unixtime.Milli, at time.Time) bool {
 	sh, held := s.shards[id]
 	if !held || sh.acquiredInScan >= scan {
 		return false
 	}
-	sh.noteClock(nowMS*1000, at, false)
+	sh.noteClock(nowMS.Micro(), at, false)
 	for _, h := range heads {
 		l := sh.laneOf(h.Lane)
 		l.listedInScan = max(l.listedInScan, scan)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/lib/minheap"
 )
 
@@ -31,7 +32,7 @@ type shard struct {
 	lastReapPeriod uint64 // the period of reaping in which its lanes were looked at last
 	// firstObjective is the instant of the first entry in the index of objectives at the last read; 0: not read
 	// yet.
-	firstObjective int64
+	firstObjective unixtime.Milli
 }
 
 // newShard is one that is acquired after a rescan has begun.
@@ -44,22 +45,22 @@ func newShard(id int, scan int64) *shard {
 type lane struct {
 	key           job.Lane
 	shard         *shard
-	due           int64 // first due time
-	lookAt        int64 // when to look at it, see advance.go; in a flow, when it is due
-	mayAdvance    bool  // it may be leased from before something is due, as far as is known
-	nudgedDue     int64 // earliest nudge while pending; NeverMS is none
-	wantedLeases  int   // how many leases to ask for
-	callInFlight  bool  // a leasing call for it is in flight
+	due           unixtime.Milli // first due time
+	lookAt        unixtime.Milli // when to look at it, see advance.go; in a flow, when it is due
+	mayAdvance    bool           // it may be leased from before something is due, as far as is known
+	nudgedDue     unixtime.Milli // earliest nudge while pending; NeverMS is none
+	wantedLeases  int            // how many leases to ask for
+	callInFlight  bool           // a leasing call for it is in flight
 	permit        *openPermit
 	unusedPermits uint      // permits in a row that found nothing due, see backOffLane
 	touchedInScan int64     // the rescan after whose start the lane was updated last
 	listedInScan  int64     // the last rescan that found the lane
 	leasableUntil time.Time // until then no look shows that nothing is leased
 	// State of sweeping, see lanesToSweep.
-	leasedSinceSweep bool  // something was leased since the last look, so that it may have ended
-	firstEnd         int64 // when the first record is to be deleted, as the last look showed it; NeverMS is none
-	flow             *flow // where it waits for slots
-	pos              int   // in later or in flow.due
+	leasedSinceSweep bool           // something was leased since the last look, so that it may have ended
+	firstEnd         unixtime.Milli // when the first record is to be deleted, as the last look showed it; NeverMS is none
+	flow             *flow          // where it waits for slots
+	pos              int            // in later or in flow.due
 }
 
 func (l *lane) Before(other *lane) bool { return l.lookAt < other.lookAt }
@@ -99,7 +100,7 @@ const maxGrowth = 16
 // lane that has more, the number is doubled, or set to the guessed rest if that is larger. Otherwise it becomes
 // one more than the lane gave, but at least half of what was asked, because the numbers vary. All times are in
 // ms.
-func (l *lane) adaptWanted(asked, got int, next, now int64) {
+func (l *lane) adaptWanted(asked, got int, next, now unixtime.Milli) {
 	if got < asked || next > now {
 		l.wantedLeases = min(max(l.wantedLeases/2, got+1), job.MaxLeasesPerCall)
 		return
@@ -110,16 +111,16 @@ func (l *lane) adaptWanted(asked, got int, next, now int64) {
 
 // guessRemaining guesses how many more records are due in a lane, at the rate between its first due time and the
 // next one.
-func (l *lane) guessRemaining(got int, next, now int64) int {
+func (l *lane) guessRemaining(got int, next, now unixtime.Milli) int {
 	if next <= l.due {
 		return job.MaxLeasesPerCall
 	}
-	return int(min(int64(got)*(now-next)/(next-l.due), job.MaxLeasesPerCall))
+	return int(min(int64(got)*int64(now-next)/int64(next-l.due), job.MaxLeasesPerCall))
 }
 
 // clockReading is one reading of a shard's clock.
 type clockReading struct {
-	us int64
+	us unixtime.Micro
 	at time.Time
 }
 
@@ -130,7 +131,7 @@ const clockPreference = 2 * time.Second
 // is late by the answer's trip, never early. So of two readings the one that shows more is better. Two things
 // make an estimate run ahead: drift, so readings age, and a shard clock at half speed, which shows in a call
 // that came too early (doubt).
-func (sh *shard) noteClock(us int64, at time.Time, doubt bool) {
+func (sh *shard) noteClock(us unixtime.Micro, at time.Time, doubt bool) {
 	if us <= 0 {
 		return
 	}
@@ -140,9 +141,11 @@ func (sh *shard) noteClock(us int64, at time.Time, doubt bool) {
 }
 
 // estimateUS estimates what the clock shows now, in microseconds.
-func (r clockReading) estimateUS(now time.Time) int64 { return r.us + now.Sub(r.at).Microseconds() }
+func (r clockReading) estimateUS(now time.Time) unixtime.Micro {
+	return r.us.Add(now.Sub(r.at))
+}
 
 // localTimeOf returns the local instant at which the clock shows ms.
-func (r clockReading) localTimeOf(ms int64) time.Time {
-	return r.at.Add(time.Duration(ms*1000-r.us) * time.Microsecond)
+func (r clockReading) localTimeOf(ms unixtime.Milli) time.Time {
+	return r.at.Add(ms.Micro().Sub(r.us))
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // The same for a rescan that is on its way.
@@ -35,7 +36,7 @@ func TestNudgeDuringARescanIsKept(t *testing.T) {
 func TestRescanFindsWhatALostNudgeMissed(t *testing.T) {
 	run(t, func(b *bed) {
 		b.slots.done("q", 5)
-		b.store.put(0, laneOf(1), time.Now().UnixMilli())
+		b.store.put(0, laneOf(1), unixtime.MilliOf(time.Now()))
 		after(500 * time.Millisecond)
 		b.wantServed(0)
 		after(510 * time.Millisecond)
@@ -106,7 +107,7 @@ func TestShardLostAndWonDuringARescan(t *testing.T) {
 				if !once {
 					once = true
 					b.lose(0)
-					b.store.put(0, laneOf(1), time.Now().UnixMilli()) // nudges another node
+					b.store.put(0, laneOf(1), unixtime.MilliOf(time.Now())) // nudges another node
 					b.acquire(0)
 				}
 			}
@@ -184,7 +185,7 @@ func TestShardsWithManyLanesAreListedInTurns(t *testing.T) {
 		b.look(func() { b.s.shards[5].lanesRead = true })
 		// What is due is found in a shard whose turn it is not.
 		b.slots.done("q", 5)
-		b.store.put(5, laneOf(1), time.Now().UnixMilli())
+		b.store.put(5, laneOf(1), unixtime.MilliOf(time.Now()))
 		after(1100 * time.Millisecond)
 		b.wantServed(1)
 	})
@@ -205,8 +206,8 @@ func TestAShardThatIsAwayHidesNoOther(t *testing.T) {
 		})
 		b.store.set(func() { b.store.away = map[int]bool{2: true} })
 		b.slots.done("q", 5)
-		b.store.put(0, laneOf(1), time.Now().UnixMilli())
-		b.store.put(5, laneOf(1), time.Now().UnixMilli())
+		b.store.put(0, laneOf(1), unixtime.MilliOf(time.Now()))
+		b.store.put(5, laneOf(1), unixtime.MilliOf(time.Now()))
 		after(1100 * time.Millisecond)
 		b.wantServed(1) // of the shard that is not listed in this period
 		after(leaseTimeout)
@@ -222,7 +223,7 @@ func TestANewShardIsReadWhileAServerIsAway(t *testing.T) {
 		b.store.set(func() { b.store.away = map[int]bool{1: true} })
 		b.slots.done("q", 9)
 		after(600 * time.Millisecond) // a rescan is under way
-		b.store.put(2, laneOf(1), time.Now().UnixMilli())
+		b.store.put(2, laneOf(1), unixtime.MilliOf(time.Now()))
 		b.acquire(2)
 		won := time.Now()
 		for b.slots.count() == 0 && time.Since(won) < 20*time.Second {
@@ -239,7 +240,7 @@ func TestWantedLeasesAdaptToAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name             string
 		want, asked, got int
-		next             int64
+		next             unixtime.Milli
 		expect           int
 	}{
 		{"the rest of a minute as dense", 4, 4, 4, due + 4000, 4 * 56 / 4},

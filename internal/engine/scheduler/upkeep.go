@@ -131,7 +131,7 @@ func (s *Scheduler) lanesToSweep(now time.Time) map[int][]job.Lane {
 	s.sweepCount++
 	lanes := make(map[int][]job.Lane, len(s.shards))
 	for id, sh := range s.shards {
-		all, nowMS := isShardTurn(id, s.sweepCount), sh.clock.estimateUS(now)/1000
+		all, nowMS := isShardTurn(id, s.sweepCount), sh.clock.estimateUS(now).Milli()
 		for key, l := range sh.lanes {
 			if !all && !l.leasedSinceSweep && l.firstEnd > nowMS {
 				continue

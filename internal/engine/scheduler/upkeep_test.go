@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/lib/ticks"
 )
 
@@ -122,7 +123,7 @@ func TestLanesWithoutLeasesAreLookedAtInTurns(t *testing.T) {
 // What a look showed of a shard proves nothing after another node has held it.
 func TestLookAtALostShardIsIgnored(t *testing.T) {
 	run(t, func(b *bed) {
-		heads := []job.LaneHead{{Lane: laneOf(1), DueMS: time.Now().Add(time.Hour).UnixMilli()}}
+		heads := []job.LaneHead{{Lane: laneOf(1), DueMS: unixtime.MilliOf(time.Now().Add(time.Hour))}}
 		for _, lost := range []bool{false, true} {
 			b.s.LanesDueEarlier(0, heads)
 			b.s.mu.Lock()
@@ -178,7 +179,7 @@ func TestLanesWithoutEndsAreSweptInTurns(t *testing.T) {
 			t.Errorf("lanes that could not be read: %d looks at two when they can be", n)
 		}
 		end := time.Now().Add(100 * period)
-		b.store.set(func() { b.store.firstEnd = end.UnixMilli() })
+		b.store.set(func() { b.store.firstEnd = unixtime.MilliOf(end) })
 		looks(fullReapPeriods * period) // the end is found where none was expected
 		if n := looks(10 * period); n > 2 {
 			t.Errorf("long before the end: %d looks at two in 10 periods", n)

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/test/keytest"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -61,7 +62,7 @@ func (m *memory) happen(shard int, kinds ...string) {
 	for _, kind := range kinds {
 		seq := len(m.streams[shard]) + 1
 		m.streams[shard] = append(m.streams[shard], job.Event{
-			Shard: shard, Place: job.Place{MS: int64(1000 + seq), Seq: uint64(seq)}, Kind: kind, AtMS: int64(1000 + seq),
+			Shard: shard, Place: job.Place{MS: unixtime.Milli(1000 + seq), Seq: uint64(seq)}, Kind: kind, AtMS: unixtime.Milli(1000 + seq),
 			Key: job.Key{Namespace: "ns", ID: "job"}, RunID: "1-1000", Error: "no luck", Labels: map[string]string{"team": "ops"},
 		})
 	}
@@ -121,8 +122,8 @@ func (m *memory) Read(_ context.Context, asks []job.EventsRequest) ([]job.Events
 	return pages, m.away
 }
 
-func (m *memory) Now(context.Context, int) (int64, error) {
-	return 5000 + time.Since(m.began).Milliseconds(), nil
+func (m *memory) Now(context.Context, int) (unixtime.Milli, error) {
+	return unixtime.Milli(5000).Add(time.Since(m.began)), nil
 }
 
 func (m *memory) WebhookProgress(_ context.Context, shards []int) (map[int]map[string]job.WebhookProgress, error) {
@@ -195,7 +196,7 @@ func (m *memory) CountUndeliveredEvents(context.Context, []string) (map[string]i
 	return counts, nil
 }
 
-func (m *memory) DeferUndeliveredEvent(_ context.Context, l job.UndeliveredEvent, atMS int64) error {
+func (m *memory) DeferUndeliveredEvent(_ context.Context, l job.UndeliveredEvent, atMS unixtime.Milli) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	i := slices.IndexFunc(m.letters, func(k job.UndeliveredEvent) bool { return k.ID == l.ID })

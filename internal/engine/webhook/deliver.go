@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 const (
@@ -130,7 +131,7 @@ func (d *delivery) deliverEvent(h *job.Event) bool {
 func (d *delivery) isHookUnchanged() bool { return d.c.findSender(d.l.hook) == d.s }
 
 // noteWaitingEvent notes since when an event has waited.
-func (d *delivery) noteWaitingEvent(ms int64) bool {
+func (d *delivery) noteWaitingEvent(ms unixtime.Milli) bool {
 	now, err := d.c.options.Store.Now(d.l.ctx, d.l.shard)
 	if err != nil {
 		d.postponeLane(time.Second)
@@ -144,8 +145,8 @@ func (d *delivery) noteWaitingEvent(ms int64) bool {
 
 // localTime returns a time of a shard's clock, which shows now, by the clock of this process:
 // the two may be far apart.
-func localTime(ms, now int64) time.Time {
-	return time.Now().Add(time.Duration(ms-now) * time.Millisecond)
+func localTime(ms, now unixtime.Milli) time.Time {
+	return time.Now().Add(ms.Sub(now))
 }
 
 func (d *delivery) countOutcome(outcome string) {
@@ -178,7 +179,7 @@ func (d *delivery) handleFailure(h *job.Event, f *deliveryFailure) bool {
 		l.state.FirstMS = now
 	}
 	l.state.Attempts++
-	elapsed := time.Duration(now-l.state.FirstMS) * time.Millisecond
+	elapsed := now.Sub(l.state.FirstMS)
 	delay, again := d.s.hook.retry.Next(int(l.state.Attempts), elapsed,
 		backoff.Seed(l.hook+" "+h.ID(), int64(l.state.Attempts), 0))
 	log := d.c.options.Logger.With("webhook", l.hook, "event", h.ID(), "kind", h.Kind, "tries", l.state.Attempts,
@@ -197,7 +198,7 @@ func (d *delivery) handleFailure(h *job.Event, f *deliveryFailure) bool {
 	delay = max(delay, f.retryAfter)
 	d.countOutcome(retried)
 	log.Warn("webhook did not take an event", "again_in", delay)
-	l.state.RetryMS = now + delay.Milliseconds()
+	l.state.RetryMS = now.Add(delay)
 	d.saveState(l.ctx, nil)
 	d.postponeLane(delay)
 	return false

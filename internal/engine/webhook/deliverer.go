@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/lib/filewatch"
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
@@ -27,7 +28,7 @@ const (
 
 // Store is the storage of the courier.
 type Store interface {
-	Now(ctx context.Context, shard int) (int64, error)
+	Now(ctx context.Context, shard int) (unixtime.Milli, error)
 	// WebhookProgress answers with an error those shards that could be read.
 	WebhookProgress(ctx context.Context, shards []int) (map[int]map[string]job.WebhookProgress, error)
 	SaveWebhookProgress(ctx context.Context, shard int, lockValue, hook string, state job.WebhookProgress,
@@ -35,7 +36,7 @@ type Store interface {
 	DeleteWebhooks(ctx context.Context, shard int, hooks []string) error
 	UndeliveredEvents(ctx context.Context, q job.UndeliveredQuery) ([]job.UndeliveredEvent, error)
 	CountUndeliveredEvents(ctx context.Context, hooks []string) (map[string]int, error)
-	DeferUndeliveredEvent(ctx context.Context, l job.UndeliveredEvent, atMS int64) error
+	DeferUndeliveredEvent(ctx context.Context, l job.UndeliveredEvent, atMS unixtime.Milli) error
 	DeleteUndeliveredEvent(ctx context.Context, l job.UndeliveredEvent) error
 	LastEvents(ctx context.Context) ([]job.Place, error)
 	Events(ctx context.Context, asks []job.EventsRequest) ([]job.EventsPage, error)

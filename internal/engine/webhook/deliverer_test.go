@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/test/keytest"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -407,8 +408,8 @@ func TestDeadLetterThatCannotBeStoredIsRetried(t *testing.T) {
 func TestStatesOfRemovedWebhooksAreDeleted(t *testing.T) {
 	m := newMemory()
 	month := stateRetention.Milliseconds()
-	m.states[0]["gone"] = job.WebhookProgress{UpdatedMS: 4000 - month}
-	m.states[0]["away"] = job.WebhookProgress{UpdatedMS: 60_000 - month}
+	m.states[0]["gone"] = job.WebhookProgress{UpdatedMS: unixtime.Milli(4000 - month)}
+	m.states[0]["away"] = job.WebhookProgress{UpdatedMS: unixtime.Milli(60_000 - month)}
 	b := run(t, m, func(dir string) string { return hookText(dir, "ops", "http://127.0.0.1:1/", "") })
 	b.begun(t, "ops")
 	redistest.Eventually(t, time.Minute, "one is forgotten", func() bool { _, there := b.state(0, "gone"); return !there })

@@ -3,9 +3,9 @@ package webhook
 import (
 	"encoding/json"
 	"strconv"
-	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // TypePrefix begins the type of all CloudEvents; the kind follows.
@@ -73,9 +73,9 @@ func encodeEvent(source string, h *job.Event) ([]byte, error) {
 	return json.Marshal(e)
 }
 
-func formatTime(ms int64) string {
+func formatTime(ms unixtime.Milli) string {
 	if ms == 0 {
 		return ""
 	}
-	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
+	return ms.Time().UTC().Format("2006-01-02T15:04:05.000Z")
 }

@@ -164,7 +164,7 @@ func (c *Deliverer) deleteOldStates(ctx context.Context, id int, names []string,
 	}
 	var gone []string
 	for name, state := range states {
-		if !known[name] && now-state.UpdatedMS > stateRetention.Milliseconds() {
+		if !known[name] && now.Sub(state.UpdatedMS) > stateRetention {
 			gone = append(gone, name)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 )
@@ -140,7 +139,7 @@ func (c *Deliverer) measureBacklog(ctx context.Context, h *job.WebhookStatus, st
 			return err
 		}
 		if len(page.Events) > 0 {
-			h.Lag = max(h.Lag, time.Duration(now-page.Events[0].AtMS)*time.Millisecond)
+			h.Lag = max(h.Lag, now.Sub(page.Events[0].AtMS))
 		}
 	}
 	return nil

@@ -116,12 +116,12 @@ func (m *metrics) observeNotice(s *queueSeries, n *job.Notice, now time.Time) {
 		if n.Kind == job.AttemptFailed || n.Kind == job.AttemptTimedOut {
 			s.recent.failed.Add(1)
 		}
-		s.countRetryDelay(n.DueMS - n.AtMS)
+		s.countRetryDelay(int64(n.DueMS - n.AtMS))
 	case job.RunSucceeded, job.RunDead, job.RunQuarantined, job.RunCancelled:
 		s.countRunEnd(n)
 	case job.BackoffApplied:
 		s.backoffDepth.Observe(float64(n.Failures))
-		s.countHeldTime("backoff", n.DueMS-n.AtMS)
+		s.countHeldTime("backoff", int64(n.DueMS-n.AtMS))
 	case job.LagBreached:
 		s.countBreach(n)
 	case job.NominalSkipped:

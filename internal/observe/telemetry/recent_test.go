@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // clocked is a Telemetry whose time the test moves.
@@ -28,7 +29,7 @@ var someJob = job.Key{Namespace: "ns", ID: "j"}
 func TestTheLastMinuteOfAQueue(t *testing.T) {
 	tel, _, pass := clocked(slog.New(slog.DiscardHandler))
 	started := func(lagMS int64) job.Notice {
-		return job.Notice{Kind: job.AttemptStarted, Key: someJob, Queue: "q", DueMS: 1000, AtMS: 1000 + lagMS}
+		return job.Notice{Kind: job.AttemptStarted, Key: someJob, Queue: "q", DueMS: 1000, AtMS: unixtime.Milli(1000 + lagMS)}
 	}
 	tel.Observe([]job.Notice{
 		started(40), started(900), started(-5),

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // MaxQueues bounds how many queues have series of their own. The others share the labels of [OtherQueues], so
@@ -192,13 +193,13 @@ func newQueueSeries(m *metrics, k queueKey) *queueSeries {
 func (s *queueSeries) countStart(n *job.Notice, now time.Time) {
 	lag := float64(n.AtMS-n.DueMS) / 1000
 	observeWithTrace(s.lag, lag, n.TraceID)
-	if n.AtMS-n.DueMS > onTimeMS {
+	if int64(n.AtMS-n.DueMS) > onTimeMS {
 		s.late.Inc()
 	} else {
 		s.onTime.Inc()
 	}
 	s.recent.started.Add(1)
-	s.recent.noteLag(n.AtMS - n.DueMS)
+	s.recent.noteLag(int64(n.AtMS - n.DueMS))
 	switch {
 	case lag < 0:
 		s.early.Inc()
@@ -215,7 +216,7 @@ func (s *queueSeries) countStart(n *job.Notice, now time.Time) {
 
 // countWait counts the lag of a start by its causes.
 func (s *queueSeries) countWait(n *job.Notice, now time.Time) {
-	lag := time.Duration(n.AtMS-n.DueMS) * time.Millisecond
+	lag := n.AtMS.Sub(n.DueMS)
 	if lag < minExplainedLag {
 		s.slot.Add(lag.Seconds())
 		return
@@ -290,4 +291,6 @@ func (s *queueSeries) countHeldTime(reason string, ms int64) {
 }
 
 // secondsBetween is in seconds; clocks that disagree make it zero, not negative.
-func secondsBetween(fromMS, toMS int64) float64 { return float64(max(0, toMS-fromMS)) / 1000 }
+func secondsBetween(fromMS, toMS unixtime.Milli) float64 {
+	return float64(max(0, int64(toMS-fromMS))) / 1000
+}

@@ -98,10 +98,10 @@ func (t *Telemetry) logNotice(n *job.Notice) {
 		attrs = append(attrs, slog.Int64("count", n.Count))
 	}
 	if n.DueMS > 0 {
-		attrs = append(attrs, slog.Int64("due_ms", n.DueMS))
+		attrs = append(attrs, slog.Int64("due_ms", int64(n.DueMS)))
 	}
 	if n.Kind == job.LagBreached {
-		attrs = append(attrs, slog.Int64("lag_ms", n.AtMS-n.DueMS))
+		attrs = append(attrs, slog.Int64("lag_ms", int64(n.AtMS-n.DueMS)))
 	}
 	t.logger.LogAttrs(ctx, level, n.Kind.String(), attrs...)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func TestNoticesAreCountedByBoundedLabels(t *testing.T) {
@@ -81,7 +82,7 @@ func TestStartsAreCountedByTiming(t *testing.T) {
 	tel := New(slog.New(slog.DiscardHandler), reg, "v1")
 	tel.QueueServed("ns", "idle", true)
 	for _, lag := range []int64{-5, 0, 1, 999, 1000, 1001, 60_000} {
-		tel.Observe([]job.Notice{{Kind: job.AttemptStarted, Key: job.Key{Namespace: "ns", ID: "j"}, Queue: "q", DueMS: 10_000, AtMS: 10_000 + lag}})
+		tel.Observe([]job.Notice{{Kind: job.AttemptStarted, Key: job.Key{Namespace: "ns", ID: "j"}, Queue: "q", DueMS: 10_000, AtMS: unixtime.Milli(10_000 + lag)}})
 	}
 	want := `
 # HELP fermata_starts_total Attempts that started, by timing: on_time (within a second of their due time) or late.

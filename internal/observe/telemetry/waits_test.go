@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // waiting starts runs, and returns what that added to the time that they were held for.
@@ -29,7 +30,7 @@ func newWaiting(t *testing.T) *waiting {
 
 func (w *waiting) starts(lag time.Duration, want map[string]float64) {
 	w.t.Helper()
-	w.tel.Observe([]job.Notice{{Kind: job.AttemptStarted, Key: someJob, Queue: "q", DueMS: 1000, AtMS: 1000 + lag.Milliseconds()}})
+	w.tel.Observe([]job.Notice{{Kind: job.AttemptStarted, Key: someJob, Queue: "q", DueMS: 1000, AtMS: unixtime.Milli(1000 + lag.Milliseconds())}})
 	added := map[string]float64{}
 	for _, reason := range []string{"no_worker", "slot", "queue", "rate", "queue_paused"} {
 		now := testutil.ToFloat64(w.tel.metrics.held.WithLabelValues("ns", "q", reason))

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // RecordDecision makes the spans that end with a stored decision, and adds the trace to the notices about the run. It
@@ -22,7 +23,7 @@ func (t *Tracer) RecordDecision(d *job.Definition, before *job.State, ev job.Inp
 		return
 	}
 	id := before.RunID()
-	var now int64
+	var now unixtime.Milli
 	for i := range notices {
 		if n := &notices[i]; n.RunID == id {
 			n.TraceID = &run.TraceID
@@ -58,10 +59,10 @@ func (t *Tracer) RecordDecision(d *job.Definition, before *job.State, ev job.Inp
 // spanFacts are the facts for the spans of one decision.
 type spanFacts struct {
 	definition *job.Definition
-	state      *job.State // before the decision
-	id         string     // of the run
-	now        int64      // time of the decision, by the shard's clock
-	startedMS  int64      // of the attempt; 0: it did not start, or that is unknown
+	state      *job.State     // before the decision
+	id         string         // of the run
+	now        unixtime.Milli // time of the decision, by the shard's clock
+	startedMS  unixtime.Milli // of the attempt; 0: it did not start, or that is unknown
 	outcome    string
 	worker     string
 	err        string
@@ -91,13 +92,13 @@ func (t *Tracer) recordAttempt(run *job.RunTrace, f *spanFacts) {
 		attribute.String("fermata.outcome", f.outcome),
 		attribute.String("fermata.node", t.node),
 	)
-	at := func(name string, ms int64) {
+	at := func(name string, ms unixtime.Milli) {
 		if ms > 0 {
-			span.AddEvent(name, trace.WithTimestamp(time.UnixMilli(ms)))
+			span.AddEvent(name, trace.WithTimestamp(ms.Time()))
 		}
 	}
 	// An attempt that was leased in advance did not wait.
-	at("leased", min(max(int64(s.Token/1000), s.Due), f.now))
+	at("leased", min(max(unixtime.Milli(s.Token/1000), s.Due), f.now))
 	at("started", f.startedMS)
 	at("settled", f.now)
 	if f.startedMS > 0 {
@@ -109,7 +110,7 @@ func (t *Tracer) recordAttempt(run *job.RunTrace, f *spanFacts) {
 	if f.err != "" {
 		span.SetStatus(codes.Error, job.Clip(f.err, job.MaxError))
 	}
-	span.End(trace.WithTimestamp(time.UnixMilli(f.now)))
+	span.End(trace.WithTimestamp(f.now.Time()))
 }
 
 // recordRun makes the span of a run that ended, from its first due time.
@@ -132,8 +133,8 @@ func (t *Tracer) recordRun(run *job.RunTrace, f *spanFacts, ended *job.Run) {
 	span.SetAttributes(
 		attribute.Int64("fermata.attempts", int64(ended.Attempts)),
 		attribute.String("fermata.outcome", ended.Outcome.String()),
-		attribute.String("fermata.due_time", time.UnixMilli(ended.DueMS).UTC().Format(time.RFC3339Nano)),
-		attribute.String("fermata.nominal_time", time.UnixMilli(ended.NominalMS).UTC().Format(time.RFC3339Nano)),
+		attribute.String("fermata.due_time", ended.DueMS.Time().UTC().Format(time.RFC3339Nano)),
+		attribute.String("fermata.nominal_time", ended.NominalMS.Time().UTC().Format(time.RFC3339Nano)),
 		attribute.String("fermata.node", t.node),
 	)
 	if f.startedMS > 0 {
@@ -142,5 +143,5 @@ func (t *Tracer) recordRun(run *job.RunTrace, f *spanFacts, ended *job.Run) {
 	if ended.Outcome != job.OutcomeSucceeded && ended.Outcome != job.OutcomeCancelled {
 		span.SetStatus(codes.Error, job.Clip(ended.Error, job.MaxError))
 	}
-	span.End(trace.WithTimestamp(time.UnixMilli(f.now)))
+	span.End(trace.WithTimestamp(f.now.Time()))
 }

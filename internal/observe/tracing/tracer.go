@@ -2,12 +2,12 @@ package tracing
 
 import (
 	"context"
-	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Tracer makes the spans of a node. It is safe for concurrent use.
@@ -77,14 +77,14 @@ func (t *Tracer) Caller(ctx context.Context) *job.Trace {
 }
 
 // startSpan begins a span with a name of its own, below the parent if there is one.
-func (t *Tracer) startSpan(run *job.RunTrace, id, parent job.SpanID, name string, atMS int64,
+func (t *Tracer) startSpan(run *job.RunTrace, id, parent job.SpanID, name string, atMS unixtime.Milli,
 	o ...trace.SpanStartOption) trace.Span {
 	ctx := context.WithValue(context.Background(), spanNameKey{}, spanName{run.TraceID, id})
 	if parent != (job.SpanID{}) {
 		ctx = trace.ContextWithRemoteSpanContext(ctx,
 			spanContext(&job.Trace{TraceID: run.TraceID, SpanID: parent, State: run.State}))
 	}
-	_, span := t.tracer.Start(ctx, name, append(o, trace.WithTimestamp(time.UnixMilli(atMS)))...)
+	_, span := t.tracer.Start(ctx, name, append(o, trace.WithTimestamp(atMS.Time()))...)
 	return span
 }
 

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func recorded(share float64) (*Tracer, *tracetest.SpanRecorder) {
@@ -30,7 +31,7 @@ var definition = &job.Definition{Key: job.Key{Namespace: "ns", ID: "j"}, Handler
 func live(attempt uint32) job.State {
 	return job.State{
 		Region: job.RegionLeased, Token: 2_000_000, Lane: job.Lane{Namespace: "ns", Queue: "q"}, Generation: 1,
-		Nominal: 1000, Due: 1500, Attempt: attempt, FirstMS: map[bool]int64{true: 1200}[attempt > 0],
+		Nominal: 1000, Due: 1500, Attempt: attempt, FirstMS: unixtime.Milli(map[bool]int64{true: 1200}[attempt > 0]),
 	}
 }
 
@@ -59,7 +60,7 @@ func TestRunsBecomeSpans(t *testing.T) {
 	for i, want := range []struct {
 		span     sdktrace.ReadOnlySpan
 		name     string
-		from, to int64
+		from, to unixtime.Milli
 		parent   trace.SpanID
 		status   codes.Code
 	}{
@@ -68,8 +69,8 @@ func TestRunsBecomeSpans(t *testing.T) {
 		{run, "run h", 1200, 4000, trace.SpanID{}, codes.Unset},
 	} {
 		have := want.span
-		if have.Name() != want.name || have.StartTime().UnixMilli() != want.from ||
-			have.EndTime().UnixMilli() != want.to ||
+		if have.Name() != want.name || unixtime.MilliOf(have.StartTime()) != want.from ||
+			unixtime.MilliOf(have.EndTime()) != want.to ||
 			have.Parent().SpanID() != want.parent || have.Status().Code != want.status ||
 			have.SpanContext().TraceID() != trace.TraceID(*failed[0].TraceID) {
 			t.Errorf("span %d: %s %v to %v below %v, %v", i, have.Name(), have.StartTime(), have.EndTime(),

@@ -9,6 +9,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 )
 
@@ -42,10 +43,10 @@ func (f Encoding) EncodeDefinition(d *job.Definition) ([]byte, error) {
 		RetentionMs:     d.Retention.Milliseconds(),
 		DeadLetterTtlMs: d.DeadLetterTTL.Milliseconds(),
 		Generation:      d.Generation,
-		AnchorMs:        d.AnchorMS,
+		AnchorMs:        int64(d.AnchorMS),
 		Revision:        d.Revision,
-		CreatedMs:       d.CreatedMS,
-		UpdatedMs:       d.UpdatedMS,
+		CreatedMs:       int64(d.CreatedMS),
+		UpdatedMs:       int64(d.UpdatedMS),
 		CreateRequestId: d.CreateRequestID,
 	}
 	m.EarlierUpdateRequestIds, m.UpdateRequestId = d.UpdateRequestIDs.Split()
@@ -151,10 +152,10 @@ func (r *DefinitionDecoder) decodeMessage(key job.Key) (*job.Definition, error) 
 		Retention:        durationOfMS(m.RetentionMs),
 		DeadLetterTTL:    durationOfMS(m.DeadLetterTtlMs),
 		Generation:       m.Generation,
-		AnchorMS:         m.AnchorMs,
+		AnchorMS:         unixtime.Milli(m.AnchorMs),
 		Revision:         m.Revision,
-		CreatedMS:        m.CreatedMs,
-		UpdatedMS:        m.UpdatedMs,
+		CreatedMS:        unixtime.Milli(m.CreatedMs),
+		UpdatedMS:        unixtime.Milli(m.UpdatedMs),
 		CreateRequestID:  m.CreateRequestId + formatUUID(m.CreateRequestUuid),
 		UpdateRequestIDs: job.JoinRequestIDs(m.EarlierUpdateRequestIds, updateID),
 		Trace:            decodeTrace(m.Trace, m.TraceState),

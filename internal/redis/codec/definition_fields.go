@@ -10,6 +10,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 )
 
@@ -118,13 +119,13 @@ func readNumberField(d *job.Definition, n protowire.Number, v uint64) bool {
 	case fieldDefinitionGeneration:
 		d.Generation = uint32(v)
 	case fieldDefinitionAnchorMS:
-		d.AnchorMS = ms
+		d.AnchorMS = unixtime.Milli(ms)
 	case fieldDefinitionRevision:
 		d.Revision = uint32(v)
 	case fieldDefinitionCreatedMS:
-		d.CreatedMS = ms
+		d.CreatedMS = unixtime.Milli(ms)
 	case fieldDefinitionUpdatedMS:
-		d.UpdatedMS = ms
+		d.UpdatedMS = unixtime.Milli(ms)
 	case fieldDefinitionMinIntervalMS:
 		d.MinInterval = durationOfMS(ms)
 	case fieldDefinitionMaxIntervalMS:

@@ -16,6 +16,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 )
 
@@ -63,8 +64,8 @@ func drawDefinition(t *rapid.T) job.Definition {
 		},
 		MinInterval: dur("min"), MaxInterval: dur("max"), Timeout: dur("timeout"), TimeoutGrace: dur("grace"),
 		HistoryLimit: rapid.IntRange(0, MaxHistory).Draw(t, "history"), Retention: dur("retention"), DeadLetterTTL: dur("ttl"),
-		Generation: rapid.Uint32().Draw(t, "generation"), AnchorMS: ms.Draw(t, "anchor"), Revision: rapid.Uint32().Draw(t, "revision"),
-		CreatedMS: ms.Draw(t, "created"), UpdatedMS: ms.Draw(t, "updated"), CreateRequestID: text.Draw(t, "create"), UpdateRequestIDs: drawEdits(t, text),
+		Generation: rapid.Uint32().Draw(t, "generation"), AnchorMS: unixtime.Milli(ms.Draw(t, "anchor")), Revision: rapid.Uint32().Draw(t, "revision"),
+		CreatedMS: unixtime.Milli(ms.Draw(t, "created")), UpdatedMS: unixtime.Milli(ms.Draw(t, "updated")), CreateRequestID: text.Draw(t, "create"), UpdateRequestIDs: drawEdits(t, text),
 		Overlap: job.Overlap(rapid.IntRange(0, int(job.OverlapTerminateOther)).Draw(t, "overlap")), OverlapLimit: rapid.IntRange(0, job.MaxBufferedRuns).Draw(t, "limit"),
 		Misfire: job.Misfire{
 			Policy: job.MisfirePolicy(rapid.IntRange(0, int(job.MisfireRunAll)).Draw(t, "misfire")), Window: dur("window"),
@@ -351,7 +352,7 @@ func TestDefinitionsOfPlainJobsStaySmall(t *testing.T) {
 		{"schema 1", EncodingFull, func(*job.Definition) {}, 337},
 		{"schema 2", EncodingSparse, func(*job.Definition) {}, 228},
 		{"as usual", EncodingCompact, func(*job.Definition) {}, 220},
-		{"with a start", EncodingCompact, func(d *job.Definition) { d.Schedule.StartAt = timeOfMS(d.AnchorMS) }, 220 + 2 + 7},
+		{"with a start", EncodingCompact, func(d *job.Definition) { d.Schedule.StartAt = timeOfMS(int64(d.AnchorMS)) }, 220 + 2 + 7},
 		{"one group present", EncodingCompact, func(d *job.Definition) { d.Priority = 7 }, 220 + 3 + 9 + 2},
 		{"milliseconds", EncodingCompact, func(d *job.Definition) { d.Schedule.Every += time.Millisecond }, 228},
 	} {
@@ -416,7 +417,7 @@ func drawRun(t *rapid.T) job.Run {
 	text, ms := rapid.String(), rapid.Int64()
 	return job.Run{
 		ID: text.Draw(t, "id"), Trigger: job.Trigger(rapid.IntRange(0, int(job.TriggerBackfill)).Draw(t, "trigger")),
-		NominalMS: ms.Draw(t, "nominal"), DueMS: ms.Draw(t, "due"), StartedMS: ms.Draw(t, "started"), FinishedMS: ms.Draw(t, "finished"),
+		NominalMS: unixtime.Milli(ms.Draw(t, "nominal")), DueMS: unixtime.Milli(ms.Draw(t, "due")), StartedMS: unixtime.Milli(ms.Draw(t, "started")), FinishedMS: unixtime.Milli(ms.Draw(t, "finished")),
 		Attempts: rapid.Uint32().Draw(t, "attempts"), Losses: rapid.Uint32().Draw(t, "losses"),
 		Outcome: job.Outcome(rapid.IntRange(0, int(job.OutcomeCancelled)).Draw(t, "outcome")), Error: text.Draw(t, "error"),
 		Output: rapid.SliceOf(rapid.Byte()).Draw(t, "output"), Worker: text.Draw(t, "worker"),

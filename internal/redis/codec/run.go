@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 )
 
@@ -21,7 +22,7 @@ func AppendRun(b []byte, r *job.Run) ([]byte, error) { return appendRun(b, new(s
 // appendRun is [AppendRun] by way of a message that may have been used before.
 func appendRun(b []byte, m *storagev1.Run, r *job.Run) ([]byte, error) {
 	m.Id, m.Trigger, m.Outcome = r.ID, uint32(r.Trigger), uint32(r.Outcome)
-	m.NominalMs, m.DueMs, m.StartedMs, m.FinishedMs = r.NominalMS, r.DueMS, r.StartedMS, r.FinishedMS
+	m.NominalMs, m.DueMs, m.StartedMs, m.FinishedMs = int64(r.NominalMS), int64(r.DueMS), int64(r.StartedMS), int64(r.FinishedMS)
 	m.Attempts, m.Losses, m.Error, m.Output, m.Worker = r.Attempts, r.Losses, r.Error, r.Output, r.Worker
 	m.CallerTrace = encodeTraceID(r.Caller)
 	encoded, err := deterministic.MarshalAppend(b, m)
@@ -40,10 +41,10 @@ func DecodeRun(text string) (job.Run, error) {
 	return job.Run{
 		ID:         m.Id,
 		Trigger:    job.Trigger(min(m.Trigger, uint32(job.TriggerBackfill))),
-		NominalMS:  m.NominalMs,
-		DueMS:      m.DueMs,
-		StartedMS:  m.StartedMs,
-		FinishedMS: m.FinishedMs,
+		NominalMS:  unixtime.Milli(m.NominalMs),
+		DueMS:      unixtime.Milli(m.DueMs),
+		StartedMS:  unixtime.Milli(m.StartedMs),
+		FinishedMS: unixtime.Milli(m.FinishedMs),
 		Attempts:   m.Attempts,
 		Losses:     m.Losses,
 		Outcome:    job.Outcome(min(m.Outcome, uint32(job.OutcomeCancelled))),

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // A stored state is a header of fixed width, which scripts read and change in place, and a tail,
@@ -60,7 +61,7 @@ func (f Encoding) AppendState(b []byte, s *job.State) ([]byte, error) {
 		return b, fmt.Errorf("state does not fit its header: token %d, epoch %d, region %d", s.Token, s.Epoch, s.Region)
 	}
 	base := f.omittedValuesOf(s)
-	w := tailWriter{buf: f.appendHeader(b, s), base: s.Nominal, encoding: f}
+	w := tailWriter{buf: f.appendHeader(b, s), base: int64(s.Nominal), encoding: f}
 	tail := len(w.buf)
 	if s.Lane.Queue != base.lane.Queue {
 		w.writeString('q', s.Lane.Queue)
@@ -68,10 +69,10 @@ func (f Encoding) AppendState(b []byte, s *job.State) ([]byte, error) {
 	w.writeUnless('p', uint64(s.Lane.Priority), uint64(base.lane.Priority))
 	w.writeUnless('g', uint64(s.Generation), uint64(base.generation))
 	w.writeRun(s, base.dueMS)
-	w.writeTime('L', s.LastNominal)
+	w.writeTime('L', int64(s.LastNominal))
 	w.writeUint('F', uint64(s.Failures))
-	w.writeTimeFrom('S', s.LastStarted, f.startBase(s))
-	w.writeTimeFrom('E', s.LastFinished, f.endBase(s))
+	w.writeTimeFrom('S', int64(s.LastStarted), f.startBase(s))
+	w.writeTimeFrom('E', int64(s.LastFinished), f.endBase(s))
 	w.writeText('e', s.LastError)
 	w.writePolicyState(s)
 	if s.SettledToken != 0 {
@@ -86,7 +87,7 @@ func (f Encoding) AppendState(b []byte, s *job.State) ([]byte, error) {
 	w.writeUint('y', s.TimedOut)
 	w.writeUint('j', s.Skipped)
 	w.writeDuration('X', s.LateMS)
-	w.writeDuration('_', s.LateNominal)
+	w.writeDuration('_', int64(s.LateNominal))
 	w.writeUint('^', uint64(s.WatchedBy))
 	for _, id := range s.Recent {
 		w.writeString('R', id)
@@ -119,7 +120,7 @@ type omittedValues struct {
 // with the nominal time, the counts and the outcome with the runs.
 func (f Encoding) omittedValuesOf(s *job.State) (b omittedValues) {
 	if f >= EncodingSparse {
-		b = omittedValues{lane: defaultState.Lane, generation: defaultState.Generation, dueMS: s.Nominal,
+		b = omittedValues{lane: defaultState.Lane, generation: defaultState.Generation, dueMS: int64(s.Nominal),
 			succeeded: s.Runs}
 	}
 	if f >= EncodingCompact {
@@ -140,31 +141,31 @@ func impliedByRuns(runs uint64) (fired uint32, last job.Outcome) {
 // startBase is the time from which the last start counts.
 func (f Encoding) startBase(s *job.State) int64 {
 	if f >= EncodingSparse {
-		return cmp.Or(s.LastNominal, s.Nominal)
+		return int64(cmp.Or(s.LastNominal, s.Nominal))
 	}
-	return s.Nominal
+	return int64(s.Nominal)
 }
 
 // endBase is the time from which the last end and the settled token count.
 func (f Encoding) endBase(s *job.State) int64 {
 	if f >= EncodingSparse {
-		return cmp.Or(s.LastStarted, s.Nominal)
+		return int64(cmp.Or(s.LastStarted, s.Nominal))
 	}
-	return s.Nominal
+	return int64(s.Nominal)
 }
 
 // writeRun writes the fields of the current run and of runs that wait for it.
 func (w *tailWriter) writeRun(s *job.State, defaultDue int64) {
 	w.writeUint('t', uint64(s.Trigger))
 	w.writeText('m', s.ManualID)
-	w.writeNominalTime(s.Nominal)
+	w.writeNominalTime(int64(s.Nominal))
 	w.writeUint('M', uint64(s.Mode))
-	if s.Due != defaultDue {
-		w.writeInt('d', s.Due-w.base)
+	if s.Due != unixtime.Milli(defaultDue) {
+		w.writeInt('d', int64(s.Due-unixtime.Milli(w.base)))
 	}
 	w.writeUint('s', uint64(s.Source))
 	w.writeUint('a', uint64(s.Attempt))
-	w.writeTime('f', s.FirstMS)
+	w.writeTime('f', int64(s.FirstMS))
 	w.writeUint('l', uint64(s.Losses))
 	w.writeUint('u', uint64(s.Unacked))
 	if s.LastLoss.Token != 0 {
@@ -174,24 +175,24 @@ func (w *tailWriter) writeRun(s *job.State, defaultDue int64) {
 	w.writeUint('b', uint64(s.Held.Reason))
 	w.writeText('B', s.Held.Key)
 	w.writeText('V', s.Held.By)
-	w.writeTime('v', s.Held.SinceMS)
-	w.writeDuration('Y', s.Held.DueMS)
+	w.writeTime('v', int64(s.Held.SinceMS))
+	w.writeDuration('Y', int64(s.Held.DueMS))
 	w.writeFlag('c', s.Cancel)
 	w.writeText('w', s.Pending)
 	w.writeUint('W', uint64(s.PendingMode))
 	w.writeUint('i', uint64(s.Waiting))
 	w.writeFlag('h', s.Paused)
-	w.writeTime('z', s.PausedMS)
+	w.writeTime('z', int64(s.PausedMS))
 	w.writeText('N', s.PauseNote)
 }
 
 // writePolicyState writes the fields of overlap, misfire, hints and backfills.
 func (w *tailWriter) writePolicyState(s *job.State) {
-	w.writeTime('Q', s.BufferedUntil)
+	w.writeTime('Q', int64(s.BufferedUntil))
 	w.writeUint('H', uint64(s.Hint.Source))
-	w.writeTime('A', s.Hint.AtMS)
+	w.writeTime('A', int64(s.Hint.AtMS))
 	w.writeDuration('I', s.Hint.IntervalMS)
-	w.writeTime('U', s.Hint.UntilMS)
+	w.writeTime('U', int64(s.Hint.UntilMS))
 	w.writeText('T', s.Hint.Reason)
 	w.writeUint('C', s.Children)
 	w.writeUint('G', s.Started)

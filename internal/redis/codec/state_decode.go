@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // ErrCorrupt marks stored text that this version cannot read.
@@ -169,6 +170,12 @@ func (f tailField) intValue() (int64, error) {
 		return int64(f.magnitude), nil
 	}
 	return 0, fmt.Errorf("%w: field %q is not a number", ErrCorrupt, f.letter)
+}
+
+// timeValue returns the number as a time, or as a distance between times.
+func (f tailField) timeValue() (unixtime.Milli, error) {
+	n, err := f.intValue()
+	return unixtime.Milli(n), err
 }
 
 // uintValue returns the number if it is at most limit.

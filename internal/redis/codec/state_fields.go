@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // errUnknownField marks a field of a later version.
@@ -24,8 +25,8 @@ func (f tailField) storeIn(s *job.State, encoding Encoding) error {
 		return nil
 	}
 	if t := f.timeTarget(s); t != nil {
-		n, err := f.intValue()
-		*t = f.timeBase(s, encoding) + n
+		n, err := f.timeValue()
+		*t = unixtime.Milli(f.timeBase(s, encoding)) + n
 		return err
 	}
 	if n := f.uint32Target(s); n != nil {
@@ -53,7 +54,7 @@ func (f tailField) timeBase(s *job.State, encoding Encoding) int64 {
 	case 'E':
 		return encoding.endBase(s)
 	}
-	return s.Nominal
+	return int64(s.Nominal)
 }
 
 func (f tailField) textTarget(s *job.State) *string {
@@ -86,7 +87,7 @@ func (f tailField) textTarget(s *job.State) *string {
 	return nil
 }
 
-func (f tailField) timeTarget(s *job.State) *int64 {
+func (f tailField) timeTarget(s *job.State) *unixtime.Milli {
 	switch f.letter {
 	case 'd':
 		return &s.Due
@@ -155,7 +156,7 @@ func (f tailField) storeOther(s *job.State, encoding Encoding) error {
 	var err error
 	switch f.letter {
 	case 'n':
-		s.Nominal, err = f.intValue()
+		s.Nominal, err = f.timeValue()
 		if encoding >= EncodingSparse {
 			s.Due = s.Nominal
 		}
@@ -172,9 +173,9 @@ func (f tailField) storeOther(s *job.State, encoding Encoding) error {
 	case 'X':
 		s.LateMS, err = f.intValue()
 	case '_': // as Y
-		s.LateNominal, err = f.intValue()
+		s.LateNominal, err = f.timeValue()
 	case 'Y': // does not count from the nominal time, which an earlier version may move
-		s.Held.DueMS, err = f.intValue()
+		s.Held.DueMS, err = f.timeValue()
 	case 'K':
 		n, err = f.intValue()
 		s.SettledToken = settledTokenBase(encoding.endBase(s)) + uint64(n)
@@ -259,7 +260,7 @@ func (f tailField) storeLoss(s *job.State) error {
 // encodeBackfill encodes a backfill: next and last time relative to base, concurrency, slots and id,
 // separated by spaces.
 func encodeBackfill(b job.Backfill, base int64) string {
-	return fmt.Sprintf("%d %d %d %d %s", b.NextMS-base, b.ToMS-base, b.Concurrency, b.Slots, b.ID)
+	return fmt.Sprintf("%d %d %d %d %s", int64(b.NextMS-unixtime.Milli(base)), int64(b.ToMS-unixtime.Milli(base)), b.Concurrency, b.Slots, b.ID)
 }
 
 func (f tailField) storeBackfill(s *job.State) error {
@@ -275,7 +276,7 @@ func (f tailField) storeBackfill(s *job.State) error {
 		return fmt.Errorf("%w: field %q: %w", ErrCorrupt, f.letter, err)
 	}
 	s.Backfills = append(s.Backfills, job.Backfill{
-		ID: parts[4], NextMS: s.Nominal + next, ToMS: s.Nominal + to, Concurrency: uint8(concurrency), Slots: slots,
+		ID: parts[4], NextMS: s.Nominal + unixtime.Milli(next), ToMS: s.Nominal + unixtime.Milli(to), Concurrency: uint8(concurrency), Slots: slots,
 	})
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // lossOf is a loss; without a token there is none.
@@ -34,7 +35,7 @@ func drawState(t *rapid.T) job.State {
 	var backfills []job.Backfill
 	for range rapid.IntRange(0, job.MaxBackfills).Draw(t, "backfills") {
 		backfills = append(backfills, job.Backfill{
-			ID: text.Draw(t, "backfill"), NextMS: ms.Draw(t, "next"), ToMS: ms.Draw(t, "to"),
+			ID: text.Draw(t, "backfill"), NextMS: unixtime.Milli(ms.Draw(t, "next")), ToMS: unixtime.Milli(ms.Draw(t, "to")),
 			Concurrency: rapid.Uint8().Draw(t, "concurrency"), Slots: u64.Draw(t, "slots"),
 		})
 	}
@@ -56,15 +57,15 @@ func drawState(t *rapid.T) job.State {
 			Namespace: "ns", Queue: queue.Draw(t, "queue"), Priority: uint8(rapid.IntRange(0, job.MaxPriority).Draw(t, "priority")),
 		},
 		Generation: u32.Draw(t, "generation"), Trigger: job.Trigger(rapid.IntRange(0, int(job.TriggerBackfill)).Draw(t, "trigger")),
-		ManualID: text.Draw(t, "manual"), Nominal: ms.Draw(t, "nominal"), Due: ms.Draw(t, "due"),
+		ManualID: text.Draw(t, "manual"), Nominal: unixtime.Milli(ms.Draw(t, "nominal")), Due: unixtime.Milli(ms.Draw(t, "due")),
 		Source: job.DelaySource(rapid.IntRange(0, int(job.DelayJitter)).Draw(t, "source")), Attempt: u32.Draw(t, "attempt"),
-		FirstMS: ms.Draw(t, "first"), Losses: u32.Draw(t, "losses"), Unacked: u32.Draw(t, "unacked"),
+		FirstMS: unixtime.Milli(ms.Draw(t, "first")), Losses: u32.Draw(t, "losses"), Unacked: u32.Draw(t, "unacked"),
 		LastLoss: lossOf(rapid.Uint64Range(0, MaxToken).Draw(t, "lost token"), u32.Draw(t, "losses before"), u32.Draw(t, "unacked before")),
 		Cancel:   rapid.Bool().Draw(t, "cancel"), Pending: text.Draw(t, "pending"), Paused: rapid.Bool().Draw(t, "paused"),
-		PausedMS: ms.Draw(t, "pausedms"), PauseNote: text.Draw(t, "note"), Deleting: rapid.Bool().Draw(t, "deleting"),
-		LastNominal: ms.Draw(t, "lastnominal"), Failures: u32.Draw(t, "failures"),
+		PausedMS: unixtime.Milli(ms.Draw(t, "pausedms")), PauseNote: text.Draw(t, "note"), Deleting: rapid.Bool().Draw(t, "deleting"),
+		LastNominal: unixtime.Milli(ms.Draw(t, "lastnominal")), Failures: u32.Draw(t, "failures"),
 		LastOutcome: job.Outcome(rapid.IntRange(0, int(job.OutcomeCancelled)).Draw(t, "outcome")),
-		LastStarted: ms.Draw(t, "started"), LastFinished: ms.Draw(t, "finished"), LastError: text.Draw(t, "error"),
+		LastStarted: unixtime.Milli(ms.Draw(t, "started")), LastFinished: unixtime.Milli(ms.Draw(t, "finished")), LastError: text.Draw(t, "error"),
 		SettledToken: u64.Draw(t, "settled"), Runs: u64.Draw(t, "runs"), Succeeded: u64.Draw(t, "succeeded"),
 		Dead: u64.Draw(t, "dead"), Lost: u64.Draw(t, "lost"), TimedOut: u64.Draw(t, "timedout"), Skipped: u64.Draw(t, "skipped"),
 		Recent: recent, Callers: callers, Exempt: exempt, Mode: mode("mode"), PendingMode: mode("pendingmode"),
@@ -72,14 +73,14 @@ func drawState(t *rapid.T) job.State {
 		Recovery: rapid.Bool().Draw(t, "recovery"), Paced: rapid.Bool().Draw(t, "paced"),
 		Held: job.Hold{
 			Reason: job.HoldReason(rapid.IntRange(0, int(job.HeldPayload)).Draw(t, "held")), Key: text.Draw(t, "heldkey"),
-			By: text.Draw(t, "heldby"), SinceMS: ms.Draw(t, "heldsince"), DueMS: ms.Draw(t, "helddue"),
+			By: text.Draw(t, "heldby"), SinceMS: unixtime.Milli(ms.Draw(t, "heldsince")), DueMS: unixtime.Milli(ms.Draw(t, "helddue")),
 		},
-		LateMS: ms.Draw(t, "late"), LateNominal: ms.Draw(t, "counted"), WatchedBy: rapid.Uint8().Draw(t, "watched"), Fired: u32.Draw(t, "fired"), BufferedUntil: ms.Draw(t, "buffered"), Backfills: backfills,
+		LateMS: ms.Draw(t, "late"), LateNominal: unixtime.Milli(ms.Draw(t, "counted")), WatchedBy: rapid.Uint8().Draw(t, "watched"), Fired: u32.Draw(t, "fired"), BufferedUntil: unixtime.Milli(ms.Draw(t, "buffered")), Backfills: backfills,
 		Children: u64.Draw(t, "children"), Started: u64.Draw(t, "begun"),
 		Unknown: rapid.SampledFrom([]string{"", "@5", "!3:a:bZ-7", "~0:"}).Draw(t, "unknown"),
 		Hint: job.Hint{
-			Source: job.HintSource(rapid.IntRange(0, int(job.HintPlanner)).Draw(t, "hint")), AtMS: ms.Draw(t, "hintat"),
-			IntervalMS: ms.Draw(t, "hintinterval"), UntilMS: ms.Draw(t, "hintuntil"), Reason: text.Draw(t, "hintreason"),
+			Source: job.HintSource(rapid.IntRange(0, int(job.HintPlanner)).Draw(t, "hint")), AtMS: unixtime.Milli(ms.Draw(t, "hintat")),
+			IntervalMS: ms.Draw(t, "hintinterval"), UntilMS: unixtime.Milli(ms.Draw(t, "hintuntil")), Reason: text.Draw(t, "hintreason"),
 		},
 	}
 }
@@ -119,7 +120,7 @@ func TestStatesOfPlainJobsStaySmall(t *testing.T) {
 	failed.Succeeded, failed.Fired, failed.LastOutcome = 2, 0, job.OutcomeFailed
 	early, late := usually, usually
 	early.Nominal, early.Due = -1, -1
-	late.Nominal, late.Due = job.RegionWidth, job.RegionWidth
+	late.Nominal, late.Due = unixtime.Milli(job.RegionWidth), unixtime.Milli(job.RegionWidth)
 	last := usually
 	last.Nominal, last.Due = job.NeverMS, job.NeverMS
 	for _, c := range []struct {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
@@ -107,7 +108,7 @@ func entryText(at int64) string {
 	if at < 0 || region > job.RegionDone {
 		return "nowhere"
 	}
-	return fmt.Sprintf("%s, %s", region, formatDue(ms))
+	return fmt.Sprintf("%s, %s", region, formatDue(int64(ms)))
 }
 
 // collectIndexedLanes adds the lanes that only the index of lanes names, and reports a shard with too many of them.
@@ -222,8 +223,8 @@ func (a *check) checkLaneHead(lane job.Lane) error {
 			}
 		}
 		empty, known := len(first.Reply) == 0, before.Reply.ValueAt(0) != nil
-		due, said := min(first.Reply.FirstScore(), job.NeverMS), before.Reply.ScoreAt(0)
-		if known == !empty && (empty || due == said) {
+		due, said := min(unixtime.Milli(first.Reply.FirstScore()), job.NeverMS), before.Reply.ScoreAt(0)
+		if known == !empty && (empty || due == unixtime.Milli(said)) {
 			return nil
 		}
 		if known != (after.Reply.ValueAt(0) != nil) || said != after.Reply.ScoreAt(0) {
@@ -236,7 +237,7 @@ func (a *check) checkLaneHead(lane job.Lane) error {
 		if again.Reply.FirstScore() != first.Reply.FirstScore() {
 			continue
 		}
-		f := job.Finding{Fault: job.FaultLaneIndex, Lane: name, Detail: describeHeadFault(empty, known, due, said)}
+		f := job.Finding{Fault: job.FaultLaneIndex, Lane: name, Detail: describeHeadFault(empty, known, int64(due), said)}
 		if a.repair {
 			if err := a.store.RepairLaneHead(a.ctx, a.shard, lane); err != nil {
 				return err
@@ -260,7 +261,7 @@ func describeHeadFault(empty, known bool, due, said int64) string {
 }
 
 func formatDue(ms int64) string {
-	if ms >= job.NeverMS {
+	if unixtime.Milli(ms) >= job.NeverMS {
 		return "no time"
 	}
 	return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
@@ -39,7 +40,7 @@ func (a *check) objectiveBreaksAt(id job.RecordID, s *job.State) int64 {
 		return 0
 	}
 	d := job.Definition{MaxLag: a.maxLag[id.DefinedBy()]}
-	return d.BreachAtMS(s)
+	return int64(d.BreachAtMS(s))
 }
 
 func (a *check) objectiveOp(id job.RecordID) *runner.Op {
@@ -83,7 +84,7 @@ func (a *check) reportMissingObjective(id job.RecordID, s job.State, at int64) e
 		Detail: fmt.Sprintf("its objective is not looked at by %s", formatDue(at)),
 	}
 	if a.repair {
-		move := job.ObjectiveMove{Objective: job.Objective{Record: id, Known: &job.Record{State: s}}, ToMS: at}
+		move := job.ObjectiveMove{Objective: job.Objective{Record: id, Known: &job.Record{State: s}}, ToMS: unixtime.Milli(at)}
 		if err := a.store.MoveObjectives(a.ctx, a.shard, []job.ObjectiveMove{move}); err != nil {
 			return err
 		}

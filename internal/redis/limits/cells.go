@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // maxCell bounds the text of a cell, in bytes.
@@ -42,7 +43,7 @@ func readCells(answers []limitReply) []job.CellReply {
 	for i, a := range answers {
 		replies[i].Err = a.err
 		if a.complete() {
-			replies[i] = job.CellReply{Swapped: a.IntAt(0) == 1, Text: a.TextAt(1), NowMS: a.nowMS, LagMS: a.lagMS,
+			replies[i] = job.CellReply{Swapped: a.IntAt(0) == 1, Text: a.TextAt(1), NowMS: unixtime.Milli(a.nowMS), LagMS: a.lagMS,
 				Err: a.err}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -24,10 +25,10 @@ func testCells(t *testing.T, w limitWorld) {
 	step := func(old, text string, swapped bool, now string) {
 		t.Helper()
 		r := s.SwapCells(t.Context(), []job.CellSwap{{Name: "c", Old: old, New: text}})[0]
-		if r != (job.CellReply{Text: now, Swapped: swapped, NowMS: clock.Load()}) {
+		if r != (job.CellReply{Text: now, Swapped: swapped, NowMS: unixtime.Milli(clock.Load())}) {
 			t.Fatalf("swap %.20q for %.20q: %.80v", old, text, r)
 		}
-		if r := s.ReadCells(t.Context(), []string{"c"})[0]; r != (job.CellReply{Text: now, NowMS: clock.Load()}) {
+		if r := s.ReadCells(t.Context(), []string{"c"})[0]; r != (job.CellReply{Text: now, NowMS: unixtime.Milli(clock.Load())}) {
 			t.Fatalf("read: %.80v", r)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 	"github.com/fermata-io/fermata/internal/test/redistest"
@@ -87,13 +88,15 @@ func newBed(t testing.TB, o runner.Options, shards int, embedded bool) limitBed 
 // handClock is a virtual clock.
 type handClock struct{ atomic.Int64 }
 
+func (c *handClock) now() unixtime.Milli { return unixtime.Milli(c.Load()) }
+
 func (c *handClock) pass(d time.Duration) { c.Add(d.Milliseconds()) }
 
 func (w limitWorld) virtual(t testing.TB) (limitBed, *handClock) {
 	t.Helper()
 	c := &handClock{}
 	c.Store(1_900_000_000_000)
-	return w.store(t, func(o *runner.Options) { o.Virtual = c.Load }), c
+	return w.store(t, func(o *runner.Options) { o.Virtual = c.now }), c
 }
 
 var limitSuite = []struct {

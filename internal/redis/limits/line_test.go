@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // testUnitsFair: units go to waiters by rank, against whoever barges in, and a woken
@@ -29,7 +30,7 @@ func testUnitsFair(t *testing.T, w limitWorld) {
 		expectWoken(t, release(t, s, "n", 1, string("1@"+holder)), job.RecordID(name(rank)))
 		clock.pass(time.Second)
 		barger := acquire(t, s, waiting("n", 1, "barger", -1000))
-		if barger.Granted || barger.By != name(rank) || barger.SinceMS != clock.Load()-1000 {
+		if barger.Granted || barger.By != name(rank) || barger.SinceMS != unixtime.Milli(clock.Load()-1000) {
 			t.Fatalf("while %s has its reservation: %+v", name(rank), barger)
 		}
 		if r := s.ReleaseUnits(t.Context(), []job.UnitRelease{{Name: "n", Limit: 1, Waiter: "barger"}})[0]; r.Err != nil || len(r.Woken) > 0 {

@@ -51,11 +51,11 @@ func testUnitsNeverTooMany(t *testing.T, w limitWorld) {
 					t.Errorf("acquire: %v", g.Err)
 					return
 				}
-				see(g.NowMS)
+				see(int64(g.NowMS))
 				if !g.Granted {
 					continue
 				}
-				held := span{g.NowMS, g.NowMS + ttl.Milliseconds()}
+				held := span{int64(g.NowMS), int64(g.NowMS.Add(ttl))}
 				for range rng.IntN(3) {
 					clock.Add(int64(rng.IntN(10)))
 					sent := seen()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
@@ -48,7 +49,7 @@ func (s *Store) TakeRate(ctx context.Context, asks []job.RateRequest) []job.Rate
 	for i, a := range s.runLimitItems(ctx, s.scripts.rate, items, "rate:") {
 		grants[i].Err = a.err
 		if a.complete() {
-			grants[i] = job.RateGrant{N: int(a.IntAt(0)), AtMS: a.IntAt(1), NowMS: a.nowMS}
+			grants[i] = job.RateGrant{N: int(a.IntAt(0)), AtMS: unixtime.Milli(a.IntAt(1)), NowMS: unixtime.Milli(a.nowMS)}
 		}
 	}
 	return grants

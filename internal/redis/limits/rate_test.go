@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
@@ -29,7 +30,7 @@ func testRate(t *testing.T, w limitWorld) {
 	step := func(n, granted int, at int64) {
 		t.Helper()
 		ask.N = n
-		if g := take(t, s, ask); g.N != granted || g.AtMS != start+at || g.NowMS != clock.Load() {
+		if g := take(t, s, ask); g.N != granted || g.AtMS != unixtime.Milli(start+at) || g.NowMS != unixtime.Milli(clock.Load()) {
 			t.Fatalf("at %d ms: asked %d: %+v, want %d and %d", clock.Load()-start, n, g, granted, start+at)
 		}
 	}
@@ -52,12 +53,12 @@ func testRate(t *testing.T, w limitWorld) {
 	pace := job.RateRequest{Name: "pace", N: 3, Interval: time.Second, Reserve: true}
 	now := clock.Load()
 	for i := range 4 {
-		if g := take(t, s, pace); g.N != 3 || g.AtMS != now+int64(i)*3000 {
+		if g := take(t, s, pace); g.N != 3 || g.AtMS != unixtime.Milli(now+int64(i)*3000) {
 			t.Fatalf("reservation %d: %+v", i, g)
 		}
 	}
 	clock.pass(30 * time.Second)
-	if g := take(t, s, pace); g.AtMS != clock.Load() {
+	if g := take(t, s, pace); g.AtMS != unixtime.Milli(clock.Load()) {
 		t.Fatalf("after a rest: %+v", g)
 	}
 	// A burst of one start and one of none are the same.
@@ -117,7 +118,7 @@ func testRateModel(t *testing.T, w limitWorld) {
 			now := clock.Load()
 			n, at := m.take((now-start)*1_000_000, ask)
 			atMS := start + (at+999_999)/1_000_000
-			if g := take(t, s, ask); g.N != n || g.AtMS != atMS || g.NowMS != now {
+			if g := take(t, s, ask); g.N != n || g.AtMS != unixtime.Milli(atMS) || g.NowMS != unixtime.Milli(now) {
 				rt.Fatalf("%+v at %d: %+v, want %d at %d", ask, now-start, g, n, atMS)
 			}
 		}
@@ -132,7 +133,7 @@ func testRateOthers(t *testing.T, w limitWorld) {
 	take(t, s, job.RateRequest{Name: "n", N: 10, Interval: 1000 * time.Second, Reserve: true})
 	for _, interval := range []time.Duration{time.Second, time.Minute, 70 * time.Microsecond} {
 		g := take(t, s, job.RateRequest{Name: "n", N: 1, Interval: interval, Reserve: true})
-		if want := clock.Load() + int64(math.Ceil(10*interval.Seconds()*1000)); g.AtMS != want {
+		if want := clock.Load() + int64(math.Ceil(10*interval.Seconds()*1000)); g.AtMS != unixtime.Milli(want) {
 			t.Errorf("one in %v: %+v, want %d", interval, g, want)
 		}
 		take(t, s, job.RateRequest{Name: "n", N: -1, Interval: interval})
@@ -141,7 +142,7 @@ func testRateOthers(t *testing.T, w limitWorld) {
 	for range 3 {
 		take(t, s, job.RateRequest{Name: "far", N: 1_000_000, Interval: time.Hour, Reserve: true})
 	}
-	if g := take(t, s, job.RateRequest{Name: "far", N: 1, Interval: time.Hour, Reserve: true}); g.AtMS != clock.Load()+100*24*3600*1000 {
+	if g := take(t, s, job.RateRequest{Name: "far", N: 1, Interval: time.Hour, Reserve: true}); g.AtMS != unixtime.Milli(clock.Load()+100*24*3600*1000) {
 		t.Errorf("far ahead: %+v", g)
 	}
 	key := s.shards[s.homeShard("odd")].Base + "rate:odd"

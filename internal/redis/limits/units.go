@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // maxUnitTTL bounds how long a unit may be held without being kept.
@@ -42,16 +43,16 @@ func (s *Store) AcquireUnits(ctx context.Context, asks []job.UnitRequest) []job.
 			if !a.complete() || i >= len(digits) {
 				continue
 			}
-			switch g.NowMS = a.nowMS; digits[i] {
+			switch g.NowMS = unixtime.Milli(a.nowMS); digits[i] {
 			case '1':
-				g.Granted, g.SinceMS = true, a.nowMS
+				g.Granted, g.SinceMS = true, unixtime.Milli(a.nowMS)
 			case '2':
-				g.Granted, g.SinceMS = true, a.IntAt(held)
+				g.Granted, g.SinceMS = true, unixtime.Milli(a.IntAt(held))
 				held++
 			case '3':
-				g.By, g.SinceMS, g.FreeMS = by, since, free
+				g.By, g.SinceMS, g.FreeMS = by, unixtime.Milli(since), unixtime.Milli(free)
 			default:
-				g.By, g.SinceMS = by, since
+				g.By, g.SinceMS = by, unixtime.Milli(since)
 			}
 		}
 	})

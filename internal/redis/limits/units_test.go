@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func acquire(t testing.TB, s limitBed, ask job.UnitRequest) job.UnitGrant {
@@ -52,23 +53,23 @@ func testUnits(t *testing.T, w limitWorld) {
 	start := clock.Load()
 	a, b, c := waiting("n", 2, "a", 1), waiting("n", 2, "b", 2), waiting("n", 2, "c", 3)
 	room(t, s, "n", 2, 2)
-	if g := acquire(t, s, a); g != (job.UnitGrant{Granted: true, SinceMS: start, NowMS: start}) {
+	if g := acquire(t, s, a); g != (job.UnitGrant{Granted: true, SinceMS: unixtime.Milli(start), NowMS: unixtime.Milli(start)}) {
 		t.Fatalf("first: %+v", g)
 	}
 	clock.pass(time.Second)
-	if g := acquire(t, s, b); !g.Granted || g.SinceMS != start+1000 {
+	if g := acquire(t, s, b); !g.Granted || g.SinceMS != unixtime.Milli(start+1000) {
 		t.Fatalf("second: %+v", g)
 	}
 	room(t, s, "n", 2, 0)
 	clock.pass(time.Second)
-	if g := acquire(t, s, c); g != (job.UnitGrant{By: "1@a", SinceMS: start, NowMS: start + 2000, FreeMS: start + 10_000}) {
+	if g := acquire(t, s, c); g != (job.UnitGrant{By: "1@a", SinceMS: unixtime.Milli(start), NowMS: unixtime.Milli(start + 2000), FreeMS: unixtime.Milli(start + 10_000)}) {
 		t.Fatalf("third: %+v", g)
 	}
-	if g := acquire(t, s, a); !g.Granted || g.SinceMS != start {
+	if g := acquire(t, s, a); !g.Granted || g.SinceMS != unixtime.Milli(start) {
 		t.Fatalf("first again: %+v", g)
 	}
 	// Asking again has prolonged it, so that now the other one goes first.
-	if g := acquire(t, s, c); g.By != "1@b" || g.SinceMS != start+1000 {
+	if g := acquire(t, s, c); g.By != "1@b" || g.SinceMS != unixtime.Milli(start+1000) {
 		t.Fatalf("third again: %+v", g)
 	}
 	if g := acquire(t, s, waiting("other", 1, "c", 1)); !g.Granted {
@@ -238,7 +239,7 @@ func testUnitsTellWhenTheyLapse(t *testing.T, w limitWorld) {
 			if g.Err != nil || g.Granted {
 				t.Fatalf("%+v", g)
 			}
-			got = append(got, g.FreeMS)
+			got = append(got, int64(g.FreeMS))
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("units lapse at %v, want %v", got, want)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/fermata-io/fermata/internal/redis/runner"
@@ -209,7 +210,7 @@ func (s *Store) readApplyReplies(writes []job.Write, calls []*applyCall) job.App
 		}
 		c.readResults(s, writes, out.Results)
 		c.addEarlierLanes(&news)
-		out.NowUS = max(out.NowUS, c.op.Reply.IntAt(1))
+		out.NowUS = max(out.NowUS, unixtime.Micro(c.op.Reply.IntAt(1)))
 	}
 	out.Earlier, out.Holder = news.heads, news.holder
 	return out

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
@@ -119,7 +120,7 @@ func (i *applyItem) planWrite(s *codec.ArgumentBuffer, w, before *job.Write, ind
 		i.addStep(stepDelete)
 		i.addHistoryDeletion(w)
 		i.addRanks(d)
-		i.addWatch(stepWatch, d.WatchMS)
+		i.addWatch(stepWatch, int64(d.WatchMS))
 		i.endLeanSteps()
 		return nil
 	}
@@ -143,7 +144,7 @@ func (i *applyItem) planWrite(s *codec.ArgumentBuffer, w, before *job.Write, ind
 	if err := i.addDefinition(s.Encoding, w); err != nil {
 		return err
 	}
-	i.addWatch(stepWatch, d.WatchMS)
+	i.addWatch(stepWatch, int64(d.WatchMS))
 	i.endLeanSteps()
 	i.addRanks(d)
 	return i.addHistory(s, w, before)
@@ -199,10 +200,10 @@ func (i *applyItem) addSpawn(f codec.Encoding, w *job.Write) error {
 	i.spawns = w.Record.Run(run.Slot)
 	var score any = ""
 	if run.State.Region != job.RegionLeased {
-		score = job.Score(run.State.Region, restingMS(run.State))
+		score = job.Score(run.State.Region, unixtime.Milli(restingMS(run.State)))
 	}
 	i.addStep(stepSpawn, string(i.spawns), run.State.Lane, text, score)
-	i.addWatch(stepWatchSpawned, run.WatchMS)
+	i.addWatch(stepWatchSpawned, int64(run.WatchMS))
 	return nil
 }
 
@@ -274,7 +275,7 @@ func (i *applyItem) addHistory(s *codec.ArgumentBuffer, w, before *job.Write) er
 	if err != nil {
 		return err
 	}
-	expires := d.Ended.FinishedMS + w.Current.DeadLetterTTL.Milliseconds()
+	expires := d.Ended.FinishedMS.Add(w.Current.DeadLetterTTL)
 	i.addStep(stepLetter, string(child), state, job.Score(job.RegionDead, expires), def, codec.HistoryField(child, 0),
 		&i.run)
 	return nil

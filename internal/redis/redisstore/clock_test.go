@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
@@ -82,7 +83,7 @@ func correctClock(t *testing.T, calls int, every, least, limit time.Duration) {
 		pass(250 * time.Millisecond)
 		clock := read(0)
 		note("lease", clock >= deadline)
-		note("wait", clock >= due)
+		note("wait", unixtime.Milli(clock) >= due)
 		note("unit", s.limits.AcquireUnits(t.Context(), []job.UnitRequest{{Name: name, Limit: 1, Holder: "1@b", TTL: ttl}})[0].Granted)
 		started += s.limits.TakeRate(t.Context(), []job.RateRequest{{Name: name, N: 1, Interval: time.Second, Burst: 1}})[0].N
 		if most := 1 + int(now.Sub(began)/time.Second); started > most {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/fermata-io/fermata/internal/redis/runner"
@@ -128,7 +129,7 @@ func (c *createCall) readStep(s *Store, step createStep) (taken []*newRecord, er
 		c.out.Results[n.index] = job.CreateResult{Code: createCode(codes[k])}
 	}
 	c.earlier.addPairs(step.lanes, r.ListAt(3), r.TextAt(4))
-	c.out.NowUS = max(c.out.NowUS, r.IntAt(1))
+	c.out.NowUS = max(c.out.NowUS, unixtime.Micro(r.IntAt(1)))
 	return taken, nil
 }
 
@@ -158,7 +159,7 @@ func (n *newRecord) encodeRecord(r *job.Record, index int, f codec.Encoding) (er
 	*n = newRecord{
 		index: index, record: r, id: r.Definition.Record(), lane: r.State.Lane,
 		score:   job.Score(r.State.Region, r.IndexMS),
-		watchMS: r.Definition.BreachAtMS(&r.State),
+		watchMS: int64(r.Definition.BreachAtMS(&r.State)),
 	}
 	n.state, err = f.ForStates(historyLimit(r.Definition)).EncodeState(&r.State)
 	if err != nil {

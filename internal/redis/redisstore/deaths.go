@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
@@ -31,7 +32,7 @@ func (s *Store) readOldestDeaths(ctx context.Context, counts []*laneCount, faile
 		s.runAllUnlessDone(ctx, ops)
 		for i, c := range part {
 			failed.addError(c.shard, ops[i].Err)
-			c.stat.OldestDeadMS = oldestDeathMS(letters[i], ops[i].Reply)
+			c.stat.OldestDeadMS = unixtime.Milli(oldestDeathMS(letters[i], ops[i].Reply))
 		}
 	}
 }
@@ -42,8 +43,8 @@ func oldestDeathMS(letters []job.RecordID, states runner.Reply) (ms int64) {
 			continue // deleted meanwhile
 		}
 		state, err := codec.DecodeState(record, states.TextAt(i))
-		if err == nil && state.Region == job.RegionDead && (ms == 0 || state.LastFinished < ms) {
-			ms = state.LastFinished
+		if err == nil && state.Region == job.RegionDead && (ms == 0 || state.LastFinished < unixtime.Milli(ms)) {
+			ms = int64(state.LastFinished)
 		}
 	}
 	return ms

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
@@ -32,7 +33,7 @@ func storeLargeJobs(t *testing.T, s *redisstore.Store, n int) (lane job.Lane, ke
 			Key: key, Queue: "q", Handler: "h", AnchorMS: 1_800_000_000_000, Payload: make([]byte, 250_000),
 			Schedule: schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute},
 		})
-		state := job.State{Revision: 1, Lane: lane, Nominal: int64(1000 + i), Due: int64(1000 + i)}
+		state := job.State{Revision: 1, Lane: lane, Nominal: unixtime.Milli(1000 + i), Due: unixtime.Milli(1000 + i)}
 		batch := job.CreateBatch{Records: []job.Record{{Definition: &d, State: state}}}
 		if reply := s.Create(t.Context(), []job.CreateBatch{batch})[0]; reply.Err != nil {
 			t.Fatal(reply.Err)

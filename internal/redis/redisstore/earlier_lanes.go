@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
@@ -20,7 +21,7 @@ func (n *earlierLanes) addPairs(lanes *laneKeys, pairs runner.Reply, holder stri
 		if !ok {
 			continue
 		}
-		head := job.LaneHead{Lane: lane, DueMS: pairs.IntAt(i + 1)}
+		head := job.LaneHead{Lane: lane, DueMS: unixtime.Milli(pairs.IntAt(i + 1))}
 		known := false
 		for k := range n.heads {
 			if n.heads[k].Lane == lane {

@@ -43,7 +43,7 @@ func (s *Store) SaveWebhookProgress(ctx context.Context, shard int, lockValue, h
 	keys := s.shards[shard]
 	names, argv := []string{keys.Lock, keys.Hooks}, []any{lockValue, hook, hookText(state), maxUndelivered}
 	if letter != nil {
-		names, argv = append(names, keys.UndeliveredKey(hook)), append(argv, letter.AtMS, encodeLetter(letter))
+		names, argv = append(names, keys.UndeliveredKey(hook)), append(argv, int64(letter.AtMS), encodeLetter(letter))
 	}
 	o := runner.NewScriptCall(s.scripts.hook, runner.NoShard, names, argv)
 	err = s.runner.Run(ctx, o)

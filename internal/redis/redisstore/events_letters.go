@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
@@ -160,12 +161,12 @@ func (s *Store) CountUndeliveredEvents(ctx context.Context, hooks []string) (map
 }
 
 // DeferUndeliveredEvent makes it, wherever it is, one that was given up on at another time.
-func (s *Store) DeferUndeliveredEvent(ctx context.Context, l job.UndeliveredEvent, atMS int64) error {
+func (s *Store) DeferUndeliveredEvent(ctx context.Context, l job.UndeliveredEvent, atMS unixtime.Milli) error {
 	keys := s.shards[l.Event.Shard]
 	key, legacy := keys.UndeliveredKey(l.Webhook), keys.UndeliveredKey("")
 	return s.runner.Run(ctx,
-		runner.NewCommand("webhooks", key, "zadd", key, "xx", atMS, l.ID),
-		runner.NewCommand("webhooks", legacy, "zadd", legacy, "xx", atMS, l.ID))
+		runner.NewCommand("webhooks", key, "zadd", key, "xx", int64(atMS), l.ID),
+		runner.NewCommand("webhooks", legacy, "zadd", legacy, "xx", int64(atMS), l.ID))
 }
 
 // DeleteUndeliveredEvent deletes one, from wherever it is.
@@ -224,7 +225,7 @@ type letterText struct {
 func encodeLetter(l *job.UndeliveredEvent) string {
 	text, err := json.Marshal(letterText{
 		Hook: l.Webhook, Event: encodeEvent(&l.Event), Place: placeText(l.Event.Place), Tries: l.Attempts,
-		AtMS: l.AtMS, Reason: l.Reason,
+		AtMS: int64(l.AtMS), Reason: l.Reason,
 	})
 	if err != nil {
 		panic("redisstore: " + err.Error()) // texts and numbers can be written
@@ -238,7 +239,7 @@ func decodeLetter(shard int, text string, atMS int64) job.UndeliveredEvent {
 		t = letterText{} // somebody else put it there
 	}
 	return job.UndeliveredEvent{
-		ID: text, Webhook: t.Hook, Event: decodeEvent(shard, t.Place, t.Event), Attempts: t.Tries, AtMS: atMS,
+		ID: text, Webhook: t.Hook, Event: decodeEvent(shard, t.Place, t.Event), Attempts: t.Tries, AtMS: unixtime.Milli(atMS),
 		Reason: t.Reason,
 	}
 }

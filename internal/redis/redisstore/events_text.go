@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // eventText is an event as its stream has it. A later version may add fields, behind Job:
@@ -33,9 +34,9 @@ type eventText struct {
 
 func encodeEvent(h *job.Event) string {
 	text, err := json.Marshal(eventText{
-		Kind: h.Kind, AtMS: h.AtMS, NS: h.Key.Namespace, Job: h.Key.ID, Queue: h.Queue, Run: h.RunID,
+		Kind: h.Kind, AtMS: int64(h.AtMS), NS: h.Key.Namespace, Job: h.Key.ID, Queue: h.Queue, Run: h.RunID,
 		Attempt: h.Attempt,
-		Trigger: uint8(h.Trigger), DueMS: h.DueMS, StartMS: h.StartMS, Failures: h.Failures, Count: h.Count,
+		Trigger: uint8(h.Trigger), DueMS: int64(h.DueMS), StartMS: int64(h.StartMS), Failures: h.Failures, Count: h.Count,
 		Reason: h.Reason, Error: h.Error, Worker: h.Worker, Node: h.Node, Labels: h.Labels,
 	})
 	if err != nil {
@@ -53,9 +54,9 @@ func decodeEvent(shard int, id, text string) job.Event {
 	}
 	place, _ := parsePlace(id) // Redis checked it
 	h := job.Event{
-		Shard: shard, Place: place, Kind: t.Kind, AtMS: t.AtMS, Key: job.Key{Namespace: t.NS, ID: t.Job},
+		Shard: shard, Place: place, Kind: t.Kind, AtMS: unixtime.Milli(t.AtMS), Key: job.Key{Namespace: t.NS, ID: t.Job},
 		Queue: t.Queue,
-		RunID: t.Run, Attempt: t.Attempt, Trigger: job.Trigger(t.Trigger), DueMS: t.DueMS, StartMS: t.StartMS,
+		RunID: t.Run, Attempt: t.Attempt, Trigger: job.Trigger(t.Trigger), DueMS: unixtime.Milli(t.DueMS), StartMS: unixtime.Milli(t.StartMS),
 		Failures: t.Failures, Count: t.Count, Reason: t.Reason, Error: t.Error, Worker: t.Worker, Node: t.Node,
 		Labels: t.Labels,
 	}
@@ -114,5 +115,5 @@ func parsePlace(id string) (job.Place, bool) {
 	ms, seq, ok := strings.Cut(id, "-")
 	at, err := strconv.ParseInt(ms, 10, 64)
 	n, err2 := strconv.ParseUint(seq, 10, 64)
-	return job.Place{MS: at, Seq: n}, ok && err == nil && err2 == nil && at >= 0
+	return job.Place{MS: unixtime.Milli(at), Seq: n}, ok && err == nil && err2 == nil && at >= 0
 }

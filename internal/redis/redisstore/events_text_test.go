@@ -6,6 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // TestMayMatchLosesNothing: an entry that a filter selects is never left out undecoded, and
@@ -15,7 +16,7 @@ func TestMayMatchLosesNothing(t *testing.T) {
 	kinds := rapid.SampledFrom(append(job.Kinds(), "", "some.later"))
 	rapid.Check(t, func(t *rapid.T) {
 		h := job.Event{
-			Kind: kinds.Draw(t, "kind"), AtMS: rapid.Int64().Draw(t, "at"), Key: job.Key{Namespace: names.Draw(t, "ns"), ID: names.Draw(t, "id")},
+			Kind: kinds.Draw(t, "kind"), AtMS: unixtime.Milli(rapid.Int64().Draw(t, "at")), Key: job.Key{Namespace: names.Draw(t, "ns"), ID: names.Draw(t, "id")},
 			Queue: names.Draw(t, "queue"), Reason: names.Draw(t, "reason"),
 		}
 		var f job.EventFilter

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
@@ -42,11 +43,11 @@ func (s *Store) WalkShard(ctx context.Context, shard int, at string) (jobs []job
 
 // DuePages reads pages of due times, ms: those up to a time, about 1,000 each. A record that is added or moved while
 // the pages of a lane are read may be in none, or in two.
-func (s *Store) DuePages(ctx context.Context, reads []job.DueRead, uptoMS int64) ([]job.DuePage, error) {
+func (s *Store) DuePages(ctx context.Context, reads []job.DueRead, uptoMS unixtime.Milli) ([]job.DuePage, error) {
 	ops := make([]*runner.Op, len(reads))
 	for i, r := range reads {
 		key := s.shards[r.Shard].LaneKey(r.Lane)
-		ops[i] = runner.NewCommand("zrange", key, "zrange", key, r.DueMS, job.Score(job.RegionDue, uptoMS), "byscore",
+		ops[i] = runner.NewCommand("zrange", key, "zrange", key, int64(r.DueMS), job.Score(job.RegionDue, uptoMS), "byscore",
 			"limit", r.Ties, duePageSize, "withscores")
 	}
 	if err := s.runner.Run(ctx, ops...); err != nil {
@@ -61,9 +62,9 @@ func (s *Store) DuePages(ctx context.Context, reads []job.DueRead, uptoMS int64)
 
 // duePage reads the members and scores of a page.
 func duePage(from job.DueRead, pairs runner.Reply) job.DuePage {
-	page := job.DuePage{DueMS: make([]int64, 0, len(pairs)/2), Next: from}
+	page := job.DuePage{DueMS: make([]unixtime.Milli, 0, len(pairs)/2), Next: from}
 	for i := 1; i < len(pairs); i += 2 {
-		page.DueMS = append(page.DueMS, pairs.ScoreAt(i))
+		page.DueMS = append(page.DueMS, unixtime.Milli(pairs.ScoreAt(i)))
 	}
 	n := len(page.DueMS)
 	page.More = n == duePageSize

@@ -8,21 +8,22 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // TestForecastReadsEveryJobOnce: with many records due at one instant too.
 func TestForecastReadsEveryJobOnce(t *testing.T) {
 	s, _ := jobsBed(t)
-	const jobs, first = 5000, int64(1_900_000_000_000)
+	const jobs, first = 5000, unixtime.Milli(1_900_000_000_000)
 	lane := job.Lane{Namespace: "ns", Queue: "q"}
-	var want []int64
+	var want []unixtime.Milli
 	batches := map[int]*job.CreateBatch{}
 	for i := range jobs {
 		d := job.WithDefaults(job.Definition{
 			Key: job.Key{Namespace: "ns", ID: fmt.Sprint("j", i)}, Queue: "q", Handler: "h", AnchorMS: 1_800_000_000_000,
 			Schedule: schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute},
 		})
-		state := job.State{Revision: 1, Lane: lane, Due: first + int64(max(0, i-3500))}
+		state := job.State{Revision: 1, Lane: lane, Due: first + unixtime.Milli(max(0, i-3500))}
 		want = append(want, state.Due)
 		shard := s.ShardOf(d.Key)
 		if batches[shard] == nil {
@@ -40,7 +41,7 @@ func TestForecastReadsEveryJobOnce(t *testing.T) {
 		}
 	}
 	seen := map[string]int{}
-	var got []int64
+	var got []unixtime.Milli
 	for shard := range s.Shards() {
 		for at, more := "", true; more; more = at != "" {
 			page, next, err := s.WalkShard(t.Context(), shard, at)
@@ -53,7 +54,7 @@ func TestForecastReadsEveryJobOnce(t *testing.T) {
 			at = next
 		}
 		for read, more := (job.DueRead{Shard: shard, Lane: lane}), true; more; {
-			pages, err := s.DuePages(t.Context(), []job.DueRead{read}, first+int64(jobs))
+			pages, err := s.DuePages(t.Context(), []job.DueRead{read}, first+jobs)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
@@ -27,7 +28,7 @@ func (s *Store) LanePages(ctx context.Context, from map[int]job.LaneCursor) (map
 		o := s.firstLanes(shard)
 		if cursor != (job.LaneCursor{}) {
 			key := s.shards[shard].Lanes
-			o = runner.NewCommand("zrange", key, "zrange", key, cursor.DueMS, "+inf", "byscore",
+			o = runner.NewCommand("zrange", key, "zrange", key, int64(cursor.DueMS), "+inf", "byscore",
 				"limit", tiesToSkip(cursor), lanesPerPage+lanesPageOverlap, "withscores")
 		}
 		ops[shard], list = o, append(list, o)
@@ -55,8 +56,8 @@ func (s *Store) lanePage(shard int, pairs runner.Reply, cursor job.LaneCursor) j
 	if !page.More {
 		return page
 	}
-	page.Next.DueMS = pairs.ScoreAt(2*n - 1)
-	for i := n - 1; i >= 0 && pairs.ScoreAt(2*i+1) == page.Next.DueMS; i-- {
+	page.Next.DueMS = unixtime.Milli(pairs.ScoreAt(2*n - 1))
+	for i := n - 1; i >= 0 && unixtime.Milli(pairs.ScoreAt(2*i+1)) == page.Next.DueMS; i-- {
 		page.Next.Ties++
 	}
 	if page.Next.Ties == n && cursor.Ties > 0 && page.Next.DueMS == cursor.DueMS {
@@ -113,7 +114,7 @@ func foundLanes(names []job.Lane, ops []*runner.Op) []job.LaneHead {
 	for i, l := range names {
 		reply, at := ops[i/namesPerLookup].Reply, i%namesPerLookup
 		if reply.ValueAt(at) != nil {
-			heads = append(heads, job.LaneHead{Lane: l, DueMS: reply.ScoreAt(at)})
+			heads = append(heads, job.LaneHead{Lane: l, DueMS: unixtime.Milli(reply.ScoreAt(at))})
 		}
 	}
 	return heads

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -26,7 +27,7 @@ func lanesBed(t *testing.T, dues []int64) (*Store, *redistest.Server) {
 	}
 	entries := make([]redis.Z, len(dues))
 	for i, due := range dues {
-		entries[i] = redis.Z{Score: float64(now + due), Member: numberedLane(i).String()}
+		entries[i] = redis.Z{Score: float64(now + unixtime.Milli(due)), Member: numberedLane(i).String()}
 	}
 	for len(entries) > 0 {
 		n := min(5000, len(entries))
@@ -126,7 +127,7 @@ func TestLanesAreFoundByName(t *testing.T) {
 	if err != nil || len(heads) != 2 || heads[0].Lane != numberedLane(lanes-1) || heads[1].Lane != numberedLane(0) {
 		t.Fatalf("found %v (%v)", heads, err)
 	}
-	if in := heads[0].DueMS - now; in < 3_000_000 || in > 3_600_000 || heads[1].DueMS > now {
+	if in := int64(heads[0].DueMS - now); in < 3_000_000 || in > 3_600_000 || heads[1].DueMS > now {
 		t.Errorf("found %v", heads)
 	}
 	if found, err := s.FindLanes(t.Context(), map[int][]job.Lane{0: nil}); err != nil || len(found[0]) != 0 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
@@ -76,7 +77,7 @@ func (s *Store) laneHeads(shard int, pairs runner.Reply) []job.LaneHead {
 			s.log.Error("index of lanes has an invalid entry", "shard", shard, "lane", pairs.TextAt(k))
 			continue
 		}
-		heads = append(heads, job.LaneHead{Lane: lane, DueMS: pairs.ScoreAt(k + 1)})
+		heads = append(heads, job.LaneHead{Lane: lane, DueMS: unixtime.Milli(pairs.ScoreAt(k + 1))})
 	}
 	return heads
 }
@@ -100,7 +101,7 @@ func (s *Store) Stats(ctx context.Context, lanes map[int][]job.Lane) (map[int][]
 		}
 		out[shard] = make([]job.LaneStat, len(list))
 		for i, l := range list {
-			looks = append(looks, newLaneProbe(s.shards[shard], shard, now, l, &out[shard][i]))
+			looks = append(looks, newLaneProbe(s.shards[shard], shard, int64(now), l, &out[shard][i]))
 		}
 	}
 	runReads(ctx, s, looks)
@@ -194,8 +195,8 @@ func (l *laneProbe) read() {
 	*l.stat = job.LaneStat{Lane: l.lane}
 	if first := l.ops[1].Reply.FirstScore(); l.allScheduled() && l.size() > 0 {
 		l.stat.Scheduled = l.size()
-		if first < job.NeverMS {
-			l.stat.NextDueMS = first
+		if unixtime.Milli(first) < job.NeverMS {
+			l.stat.NextDueMS = unixtime.Milli(first)
 		}
 	}
 }
@@ -228,12 +229,12 @@ const overdueOp = 8
 func newLaneCount(l *laneProbe) *laneCount {
 	key, now := l.keys.LaneKey(l.lane), l.now
 	count := func(region job.Region, from, to int64) *runner.Op {
-		return runner.NewCommand("zcount", key, "zcount", key, job.Score(region, from), job.Score(region, to))
+		return runner.NewCommand("zcount", key, "zcount", key, job.Score(region, unixtime.Milli(from)), job.Score(region, unixtime.Milli(to)))
 	}
 	c := &laneCount{shard: l.shard, now: now, lane: l.lane, keys: l.keys, stat: l.stat, ops: []*runner.Op{
-		count(job.RegionDue, 0, now), count(job.RegionDue, now+1, job.NeverMS),
-		count(job.RegionLeased, 0, job.NeverMS), count(job.RegionPaused, 0, job.NeverMS),
-		count(job.RegionDead, 0, job.NeverMS), count(job.RegionDone, 0, job.NeverMS),
+		count(job.RegionDue, 0, now), count(job.RegionDue, now+1, int64(job.NeverMS)),
+		count(job.RegionLeased, 0, int64(job.NeverMS)), count(job.RegionPaused, 0, int64(job.NeverMS)),
+		count(job.RegionDead, 0, int64(job.NeverMS)), count(job.RegionDone, 0, int64(job.NeverMS)),
 		runner.NewCommand("zrange", key, "zrange", key, 0, 0, "withscores"),
 		runner.NewCommand("zrange", key, "zrange", key, job.Score(job.RegionDead, 0), job.Score(job.RegionDead, job.NeverMS),
 			"byscore", "limit", 0, deadLettersRead, "withscores"),
@@ -256,11 +257,11 @@ func (c *laneCount) read() {
 	}
 	switch due := c.ops[6].Reply.FirstScore(); {
 	case n(0) > 0 && due <= c.now:
-		c.stat.OldestDueMS = due
-	case n(0) == 0 && n(1) > 0 && due > c.now && due < job.NeverMS:
-		c.stat.NextDueMS = due
+		c.stat.OldestDueMS = unixtime.Milli(due)
+	case n(0) == 0 && n(1) > 0 && due > c.now && unixtime.Milli(due) < job.NeverMS:
+		c.stat.NextDueMS = unixtime.Milli(due)
 	}
 	if n(4) > 0 && len(c.ops[7].Reply) > 0 { // the two were not read at one instant
-		c.stat.DeadUntilMS = c.ops[7].Reply.FirstScore() - job.Score(job.RegionDead, 0)
+		c.stat.DeadUntilMS = unixtime.Milli(c.ops[7].Reply.FirstScore() - job.Score(job.RegionDead, 0))
 	}
 }

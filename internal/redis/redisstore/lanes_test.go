@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -93,7 +94,7 @@ func TestOverdueReadsFewLanes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 2000 {
-		lane, due := job.Lane{Namespace: "ns", Queue: fmt.Sprintf("q%d", i)}, float64(now-5000+int64(i))
+		lane, due := job.Lane{Namespace: "ns", Queue: fmt.Sprintf("q%d", i)}, float64(now-5000+unixtime.Milli(i))
 		server.Client().ZAdd(t.Context(), s.shards[0].LaneKey(lane), redis.Z{Score: due, Member: fmt.Sprintf("ns/j%d", i)})
 		server.Client().ZAdd(t.Context(), s.shards[0].Lanes, redis.Z{Score: due, Member: lane.String()})
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/fermata-io/fermata/internal/redis/runner"
@@ -147,7 +148,7 @@ func (c *leaseCall) readReply(ctx context.Context, s *Store) job.LeaseReply {
 		return job.LeaseReply{Err: err}
 	}
 	r := c.op.Reply
-	out := job.LeaseReply{NowUS: r.IntAt(1), Err: err}
+	out := job.LeaseReply{NowUS: unixtime.Micro(r.IntAt(1)), Err: err}
 	leased, defs := r.ListAt(4), c.defs.texts
 	if c.defs.err != nil {
 		return job.LeaseReply{Err: rediserr.Wrap("definitions", c.defs.err)}
@@ -160,7 +161,7 @@ func (c *leaseCall) readReply(ctx context.Context, s *Store) job.LeaseReply {
 	latest := uint64(0)
 	var definitions codec.DefinitionDecoder
 	for i := 0; i+1 < len(leased); i += 2 {
-		record, known := job.RecordID(leased.TextAt(i)), &job.Record{IndexMS: r.IntAt(3)}
+		record, known := job.RecordID(leased.TextAt(i)), &job.Record{IndexMS: unixtime.Milli(r.IntAt(3))}
 		err := codec.DecodeStateInto(&known.State, record, leased.TextAt(i+1))
 		if err == nil {
 			latest = max(latest, known.State.Token) // the token of an unreadable state is not known
@@ -187,7 +188,7 @@ func (c *leaseCall) readReply(ctx context.Context, s *Store) job.LeaseReply {
 		})
 	}
 	for i, q := range c.Quotas {
-		out.Heads = append(out.Heads, job.LaneHead{Lane: q.Lane, DueMS: r.IntAt(7 + i)})
+		out.Heads = append(out.Heads, job.LaneHead{Lane: q.Lane, DueMS: unixtime.Milli(r.IntAt(7 + i))})
 	}
 	s.runner.ReportCorrupt(c.Shard, "lease", nil, r.ListAt(6).Texts()...)
 	return out

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
@@ -13,21 +14,21 @@ const maxObjectives = 200
 
 // FirstObjectives returns the instant of the first entry of the index of objectives of each shard;
 // job.NeverMS if it has none. With an error it returns the shards that could be read.
-func (s *Store) FirstObjectives(ctx context.Context, shards []int) (map[int]int64, error) {
+func (s *Store) FirstObjectives(ctx context.Context, shards []int) (map[int]unixtime.Milli, error) {
 	ops := make([]*runner.Op, len(shards))
 	for i, shard := range shards {
 		key := s.shards[shard].Objectives
 		ops[i] = runner.NewCommand("zrange", key, "zrange", key, 0, 0, "withscores")
 	}
 	err := s.runner.Run(ctx, ops...)
-	first := make(map[int]int64, len(shards))
+	first := make(map[int]unixtime.Milli, len(shards))
 	for i, shard := range shards {
 		if ops[i].Err != nil {
 			continue
 		}
 		first[shard] = job.NeverMS
 		if len(ops[i].Reply) > 0 {
-			first[shard] = ops[i].Reply.FirstScore()
+			first[shard] = unixtime.Milli(ops[i].Reply.FirstScore())
 		}
 	}
 	return first, err
@@ -35,9 +36,9 @@ func (s *Store) FirstObjectives(ctx context.Context, shards []int) (map[int]int6
 
 // Objectives lists up to limit (at most 200) entries of the index of objectives of a shard,
 // up to an instant of its clock, the first ones first, with their records.
-func (s *Store) Objectives(ctx context.Context, shard int, upToMS int64, limit int) ([]job.Objective, error) {
+func (s *Store) Objectives(ctx context.Context, shard int, upToMS unixtime.Milli, limit int) ([]job.Objective, error) {
 	key := s.shards[shard].Objectives
-	list := runner.NewCommand("zrange", key, "zrange", key, "-inf", upToMS, "byscore", "limit", 0,
+	list := runner.NewCommand("zrange", key, "zrange", key, "-inf", int64(upToMS), "byscore", "limit", 0,
 		min(limit, maxObjectives), "withscores")
 	if err := s.runner.Run(ctx, list); err != nil {
 		return nil, err
@@ -57,7 +58,7 @@ func (s *Store) Objectives(ctx context.Context, shard int, upToMS int64, limit i
 		if err != nil {
 			s.runner.ReportCorrupt(shard, "objectives", err, string(e.Record))
 		}
-		out[i] = job.Objective{Record: e.Record, Known: record, Unreadable: err != nil, AtMS: e.Rank}
+		out[i] = job.Objective{Record: e.Record, Known: record, Unreadable: err != nil, AtMS: unixtime.Milli(e.Rank)}
 	}
 	return out, nil
 }
@@ -79,9 +80,9 @@ func (s *Store) MoveObjectives(ctx context.Context, shard int, moves []job.Objec
 			guard = codec.GuardPattern(m.Known.State.Token, m.Known.State.Revision)
 		}
 		if m.ToMS != 0 {
-			to = m.ToMS
+			to = int64(m.ToMS)
 		}
-		argv = append(argv, string(m.Record), guard, m.AtMS, to)
+		argv = append(argv, string(m.Record), guard, int64(m.AtMS), to)
 	}
 	k := s.shards[shard]
 	return s.runner.Run(ctx, runner.NewScriptCall(s.scripts.objectives, shard, []string{k.State, k.Objectives}, argv))

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisacl"
 	"github.com/fermata-io/fermata/internal/redis/runner"
@@ -52,7 +53,7 @@ type Options struct {
 	Caller string
 	// Virtual, when set, is the clock in Unix milliseconds of a keyspace that has
 	// no real one, for tests. A keyspace has a virtual clock for ever or never.
-	Virtual func() int64
+	Virtual func() unixtime.Milli
 	// Embedded: the server is an embedded imitation of Redis, which has no script flags. It is also
 	// detected by INFO without redis_version.
 	Embedded bool

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/fermata-io/fermata/internal/redis/runner"
@@ -158,7 +159,7 @@ func (s *Store) repairIndexEntries(ctx context.Context, shard int, wrong []overd
 			if err != nil {
 				return err
 			}
-			item.addStep(stepWrite, text, job.Score(f.state.Region, restingMS(f.state)))
+			item.addStep(stepWrite, text, job.Score(f.state.Region, unixtime.Milli(restingMS(f.state))))
 			s.log.Warn("index entry did not agree with its record and was mended", "record", f.record, "region",
 				f.state.Region)
 		}
@@ -183,11 +184,11 @@ func (s *Store) repairIndexEntries(ctx context.Context, shard int, wrong []overd
 func restingMS(s job.State) int64 {
 	switch s.Region {
 	case job.RegionDue:
-		return s.Due
+		return int64(s.Due)
 	case job.RegionPaused:
-		return s.PausedMS
+		return int64(s.PausedMS)
 	case job.RegionLeased:
 		return 0
 	}
-	return job.NeverMS
+	return int64(job.NeverMS)
 }

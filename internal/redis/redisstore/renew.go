@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/fermata-io/fermata/internal/redis/runner"
@@ -61,7 +62,7 @@ func (s *Store) renewOp(r job.RenewRequest, renewals []job.Renewal) *runner.Op {
 		s.runner.ObserveToken(r.Shard, n.Token)
 		argv = append(argv, string(n.Record), lanes.placeOf(n.Lane), codec.FixedWidth(n.Token, 16),
 			codec.FixedWidth(uint64(n.Epoch), 6),
-			runner.FlagText(n.Acked), max(0, n.HardStopMS))
+			runner.FlagText(n.Acked), int64(max(0, n.HardStopMS)))
 	}
 	return runner.NewScriptCall(s.scripts.renew, r.Shard, lanes.appendKeysTo(names), argv)
 }
@@ -76,7 +77,7 @@ func readRenew(parts []*runner.Op) job.RenewReply {
 				return job.RenewReply{Err: err}
 			}
 		}
-		out.NowUS = max(out.NowUS, o.Reply.IntAt(1))
+		out.NowUS = max(out.NowUS, unixtime.Micro(o.Reply.IntAt(1)))
 		revisions := o.Reply.ListAt(3)
 		for i, code := range []byte(o.Reply.TextAt(2)) {
 			out.Results = append(out.Results, job.RenewResult{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
@@ -42,7 +43,7 @@ func (s *Store) Restore(ctx context.Context, shard int, jobs []job.Restoration) 
 			s.metrics.countReplays("restore", 1)
 		}
 		news.addPairs(lanes[i], o.Reply.ListAt(3), o.Reply.TextAt(4))
-		out.NowUS = max(out.NowUS, o.Reply.IntAt(1))
+		out.NowUS = max(out.NowUS, unixtime.Micro(o.Reply.IntAt(1)))
 	}
 	out.Earlier, out.Holder = news.heads, news.holder
 	stored, err := s.readRaw(ctx, shard, ids)
@@ -86,7 +87,7 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*runner.Op, *laneKeys,
 	if watchMS != 0 {
 		objectives = lanes.objectivesPlace()
 	}
-	argv := []any{string(id), guard, from, field, ended, def, objectives, watchMS}
+	argv := []any{string(id), guard, from, field, ended, def, objectives, int64(watchMS)}
 	add := func(id job.RecordID, state job.State, ms int64, run *job.Run) error {
 		text, err := f.ForStates(historyLimit(d)).EncodeState(&state)
 		if err != nil {
@@ -100,15 +101,15 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*runner.Op, *laneKeys,
 				return fmt.Errorf("restore %s: %w", id, err)
 			}
 		}
-		argv = append(argv, string(id), lanes.placeOf(state.Lane), text, job.Score(state.Region, ms), field, ended)
+		argv = append(argv, string(id), lanes.placeOf(state.Lane), text, job.Score(state.Region, unixtime.Milli(ms)), field, ended)
 		return nil
 	}
-	if err := add(id, r.Record.State, r.Record.IndexMS, nil); err != nil {
+	if err := add(id, r.Record.State, int64(r.Record.IndexMS), nil); err != nil {
 		return nil, nil, err
 	}
 	for i := range r.Children {
 		p := &r.Children[i]
-		if err := add(p.Record, p.State, p.IndexMS, p.Run); err != nil {
+		if err := add(p.Record, p.State, int64(p.IndexMS), p.Run); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
@@ -80,7 +81,7 @@ func (p *partsRead) snapshot() *job.Snapshot {
 	for slot, letter := range letters {
 		if letter != nil {
 			snap.DeadLetters = append(snap.DeadLetters,
-				job.CheckpointDeadLetter{Slot: slot, Run: letterRun(&letter.State), ExpireMS: expiry(letter)})
+				job.CheckpointDeadLetter{Slot: slot, Run: letterRun(&letter.State), ExpireMS: unixtime.Milli(expiry(letter))})
 		}
 	}
 	for i, slot := range (job.State{Children: p.children}).ChildSlots() {
@@ -104,7 +105,7 @@ func letterRun(s *job.State) job.Run {
 
 // expiry is when a dead letter is deleted if its index does not tell: by what its job says now.
 func expiry(letter *job.Record) int64 {
-	return letter.State.LastFinished + letter.Definition.DeadLetterTTL.Milliseconds()
+	return int64(letter.State.LastFinished.Add(letter.Definition.DeadLetterTTL))
 }
 
 // datesOf reads when what is dead or done will be deleted, and what the history has

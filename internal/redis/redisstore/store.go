@@ -14,6 +14,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
 	"github.com/fermata-io/fermata/internal/core/sharding"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/limits"
@@ -242,7 +243,9 @@ func (s *Store) HeartbeatKey(process string) string { return runner.HeartbeatKey
 func (s *Store) Virtual() bool { return s.runner.Virtual() }
 
 // Now returns the shard's clock in Unix milliseconds: see [runner.Runner.Now].
-func (s *Store) Now(ctx context.Context, shard int) (int64, error) { return s.runner.Now(ctx, shard) }
+func (s *Store) Now(ctx context.Context, shard int) (unixtime.Milli, error) {
+	return s.runner.Now(ctx, shard)
+}
 
 // Latest bounds from above what the shard's clock can show now: see [runner.Runner.Latest].
 func (s *Store) Latest(shard int) lease.ClockBound { return s.runner.Latest(shard) }

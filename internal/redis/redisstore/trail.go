@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
@@ -99,11 +100,11 @@ func (s *Store) TrailState(ctx context.Context) (job.TrailState, error) {
 	if err := s.runner.Run(ctx, ops...); err != nil {
 		return job.TrailState{}, err
 	}
-	state := job.TrailState{Head: decodeHead(ops[0].Reply.TextAt(0)), NowMS: time.Now().UnixMilli()}
+	state := job.TrailState{Head: decodeHead(ops[0].Reply.TextAt(0)), NowMS: unixtime.MilliOf(time.Now())}
 	if len(ops) > 4 {
 		seconds, _ := strconv.ParseInt(ops[4].Reply.TextAt(0), 10, 64)
 		micros, _ := strconv.ParseInt(ops[4].Reply.TextAt(1), 10, 64)
-		state.NowMS = seconds*1000 + micros/1000
+		state.NowMS = unixtime.Milli(seconds*1000 + micros/1000)
 	}
 	if oldest := ops[1].Reply.ListAt(0); len(oldest) > 1 {
 		r := decodeTrail(oldest.TextAt(0), oldest.ListAt(1))
@@ -164,7 +165,7 @@ func decodeExports(answer runner.Reply) []job.TrailExport {
 			continue // not ours
 		}
 		e := job.TrailExport{Name: fields.TextAt(i), ID: parts[2]}
-		e.Seq, e.UpdatedMS = trailNumber(parts[0]), trailNumber(parts[1])
+		e.Seq, e.UpdatedMS = trailNumber(parts[0]), unixtime.Milli(trailNumber(parts[1]))
 		out = append(out, e)
 	}
 	slices.SortFunc(out, func(a, b job.TrailExport) int { return strings.Compare(a.Name, b.Name) })
@@ -174,7 +175,7 @@ func decodeExports(answer runner.Reply) []job.TrailExport {
 // ReadTrail returns up to n audit records, newest first: from the instant toMS,
 // exclusive, or after the record with the id before, to fromMS. Zero values mean no
 // bound. next is empty when there are no more.
-func (s *Store) ReadTrail(ctx context.Context, before string, fromMS, toMS int64,
+func (s *Store) ReadTrail(ctx context.Context, before string, fromMS, toMS unixtime.Milli,
 	n int) (records []job.TrailRecord, next string, err error) {
 	end, start := "+", "-"
 	if toMS > 0 {
@@ -184,7 +185,7 @@ func (s *Store) ReadTrail(ctx context.Context, before string, fromMS, toMS int64
 		end = "(" + before
 	}
 	if fromMS > 0 {
-		start = strconv.FormatInt(fromMS, 10)
+		start = strconv.FormatInt(int64(fromMS), 10)
 	}
 	key := trailKey(s.prefix)
 	o := runner.NewCommand("audit", key, "xrevrange", key, end, start, "count", n)
@@ -299,7 +300,7 @@ func decodeTrail(id string, fields runner.Reply) job.TrailRecord {
 	ms, _, _ := strings.Cut(id, "-")
 	at, _ := strconv.ParseInt(ms, 10, 64) // Redis made it
 	return job.TrailRecord{
-		ID: id, AtMS: at, Identity: m[trailWho], Peer: m[trailPeer], Node: m[trailNode], Method: m[trailMethod],
+		ID: id, AtMS: unixtime.Milli(at), Identity: m[trailWho], Peer: m[trailPeer], Node: m[trailNode], Method: m[trailMethod],
 		Resource: m[trailResource], Names: list(trailNames), Fields: list(trailFields), RequestID: m[trailRequest],
 		Code: int(number(trailCode)), Changed: number(trailChanged), Refused: number(trailRefused),
 		Before: digest(trailBefore), After: digest(trailAfter),

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // TestTrailIsReadBetweenInstants: the first instant is part of what is read, the last
@@ -24,9 +25,9 @@ func TestTrailIsReadBetweenInstants(t *testing.T) {
 	for _, c := range []struct {
 		from, to int64
 		want     int
-	}{{at, 0, 1}, {at + 1, 0, 0}, {0, at, 0}, {0, at + 1, 1}, {at, at + 1, 1}, {at, at, 0}, {at - 1, at, 0}} {
-		if got, _, err := s.ReadTrail(t.Context(), "", c.from, c.to, 10); err != nil || len(got) != c.want {
-			t.Errorf("from %d to %d: %d records, want %d (%v)", c.from-at, c.to-at, len(got), c.want, err)
+	}{{int64(at), 0, 1}, {int64(at + 1), 0, 0}, {0, int64(at), 0}, {0, int64(at + 1), 1}, {int64(at), int64(at + 1), 1}, {int64(at), int64(at), 0}, {int64(at - 1), int64(at), 0}} {
+		if got, _, err := s.ReadTrail(t.Context(), "", unixtime.Milli(c.from), unixtime.Milli(c.to), 10); err != nil || len(got) != c.want {
+			t.Errorf("from %d to %d: %d records, want %d (%v)", int64(unixtime.Milli(c.from)-at), int64(unixtime.Milli(c.to)-at), len(got), c.want, err)
 		}
 	}
 }
@@ -50,7 +51,7 @@ func TestTrailIsAChain(t *testing.T) {
 	prev := []byte{}
 	record := func(seq int64) job.TrailRecord {
 		r := job.TrailRecord{
-			ID: fmt.Sprintf("%d-7", seq), AtMS: seq, Identity: "\u00e4", Peer: "p", Node: "n", Method: "m", Resource: "r", Names: []string{"a", "b\nc", ""}, Fields: []string{"f"},
+			ID: fmt.Sprintf("%d-7", seq), AtMS: unixtime.Milli(seq), Identity: "\u00e4", Peer: "p", Node: "n", Method: "m", Resource: "r", Names: []string{"a", "b\nc", ""}, Fields: []string{"f"},
 			RequestID: "q", Code: 2, Changed: 3, Refused: 4, Before: []byte{1}, After: []byte{2}, Seq: seq, Version: job.ChainVersion, Prev: prev, KeyID: "k", Signature: []byte{9},
 		}.Clipped()
 		r.Hash = r.ChainHash()

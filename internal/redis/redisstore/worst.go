@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
@@ -55,7 +56,7 @@ func (s *Store) ListOverdue(ctx context.Context, shards []int, n int) ([]job.Ran
 // whose first record is due later than n others. It reads at most some 20,000 records.
 func (s *Store) ListOverdueOf(ctx context.Context, lanes []job.ShardLane, n int) ([]job.Ranked, error) {
 	var worst []job.Ranked
-	latest, read := int64(job.NeverMS), 0 // only what is due earlier can be among the worst
+	latest, read := job.NeverMS, 0 // only what is due earlier can be among the worst
 	for part := range slices.Chunk(lanes, lanesPerOverdueRead) {
 		if part[0].DueMS > latest || read >= maxOverdueRead {
 			break
@@ -71,15 +72,16 @@ func (s *Store) ListOverdueOf(ctx context.Context, lanes []job.ShardLane, n int)
 			if err != nil {
 				return nil, err
 			}
-			latest = now - worst[n-1].Rank
+			latest = now - unixtime.Milli(worst[n-1].Rank)
 		}
 	}
 	return worst, nil
 }
 
 // readOverdue reads the first n records of each lane that are due at a time and now.
-func (s *Store) readOverdue(ctx context.Context, lanes []job.ShardLane, latest int64, n int) ([]job.Ranked, error) {
-	ops, nows := make([]*runner.Op, len(lanes)), make([]int64, len(lanes))
+func (s *Store) readOverdue(ctx context.Context, lanes []job.ShardLane, latest unixtime.Milli,
+	n int) ([]job.Ranked, error) {
+	ops, nows := make([]*runner.Op, len(lanes)), make([]unixtime.Milli, len(lanes))
 	for i, l := range lanes {
 		now, err := s.Now(ctx, l.Shard)
 		if err != nil {
@@ -87,7 +89,8 @@ func (s *Store) readOverdue(ctx context.Context, lanes []job.ShardLane, latest i
 		}
 		nows[i] = now
 		key := s.shards[l.Shard].LaneKey(l.Lane)
-		ops[i] = runner.NewCommand("zrange", key, "zrange", key, "-inf", min(latest, now-1), "byscore", "limit", 0, n, "withscores")
+		ops[i] = runner.NewCommand("zrange", key, "zrange", key, "-inf", int64(min(latest, now-1)), "byscore",
+			"limit", 0, n, "withscores")
 	}
 	if err := s.runner.Run(ctx, ops...); err != nil {
 		return nil, err
@@ -96,7 +99,7 @@ func (s *Store) readOverdue(ctx context.Context, lanes []job.ShardLane, latest i
 	for i, l := range lanes {
 		for _, r := range appendRanked(nil, l.Shard, ops[i].Reply) {
 			_, due := job.SplitScore(r.Rank)
-			r.Rank = nows[i] - due
+			r.Rank = int64(nows[i] - due)
 			found = append(found, r)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/conn"
 )
 
@@ -50,7 +51,7 @@ func (b clockBound) latestAt(now time.Time) lease.ClockBound {
 	passed := max(0, now.Sub(b.sent).Microseconds())
 	passed = (passed + passed/driftDivisor + 999) / 1000
 	ahead := min(passed, b.lagMS)
-	return lease.ClockBound{MS: (b.us+999)/1000 + passed + ahead, LagMS: b.lagMS - ahead}
+	return lease.ClockBound{MS: unixtime.Milli((b.us+999)/1000 + passed + ahead), LagMS: b.lagMS - ahead}
 }
 
 // acceptJump, in place of the least expected time, accepts a TIME far ahead of what was expected.
@@ -103,8 +104,8 @@ func (c *shardClock) observe(us, lagMS int64, sent, now time.Time) {
 	defer c.mu.Unlock()
 	next := clockBound{us, lagMS, sent}
 	known := c.bound.latestAt(now)
-	if c.at.IsZero() || now.Sub(c.bound.sent) > freshFor || us > known.MS*1000 || lagMS > 0 || c.bound.lagMS > 0 ||
-		next.latestAt(now).MS <= known.MS {
+	if c.at.IsZero() || now.Sub(c.bound.sent) > freshFor || unixtime.Micro(us) > known.MS.Micro() || lagMS > 0 ||
+		c.bound.lagMS > 0 || next.latestAt(now).MS <= known.MS {
 		c.bound = next
 	}
 	c.us, c.at, c.lagging, c.firstJump = us, now, lagMS > 0, time.Time{}
@@ -118,7 +119,7 @@ func (c *shardClock) upperBound(now time.Time) lease.ClockBound {
 		return lease.ClockBound{}
 	}
 	l := c.bound.latestAt(now)
-	l.MS = max(l.MS, c.lastReturned)
+	l.MS = max(l.MS, unixtime.Milli(c.lastReturned))
 	return l
 }
 
@@ -165,25 +166,25 @@ func (c *shardClock) advanceVirtual(ms int64) int64 {
 // answer of any script by the monotonic clock, and asks Redis when that is older
 // than 10 s. It never goes back. The shard's clock may be a little ahead of it,
 // never more than a moment behind.
-func (r *Runner) Now(ctx context.Context, shard int) (int64, error) {
+func (r *Runner) Now(ctx context.Context, shard int) (unixtime.Milli, error) {
 	if r.virtual != nil {
-		return r.clocks[shard].advanceVirtual(r.virtual()), nil
+		return unixtime.Milli(r.clocks[shard].advanceVirtual(int64(r.virtual()))), nil
 	}
 	if ms, ok := r.clocks[shard].extrapolate(r.now()); ok {
-		return ms, nil
+		return unixtime.Milli(ms), nil
 	}
 	if err := r.Run(ctx, r.NewClockCall(shard)); err != nil {
 		return 0, err
 	}
 	ms, _ := r.clocks[shard].extrapolate(r.now())
-	return ms, nil
+	return unixtime.Milli(ms), nil
 }
 
 // Latest bounds from above what the shard's clock can show now, by the answers of scripts.
 // Now has asked for at least one.
 func (r *Runner) Latest(shard int) lease.ClockBound {
 	if r.virtual != nil {
-		return lease.ClockBound{MS: r.clocks[shard].advanceVirtual(r.virtual())}
+		return lease.ClockBound{MS: unixtime.Milli(r.clocks[shard].advanceVirtual(int64(r.virtual())))}
 	}
 	return r.clocks[shard].upperBound(r.now())
 }
@@ -274,7 +275,7 @@ func (r *Runner) clockArgs(shard int) []any {
 	virtual := ""
 	if r.virtual != nil {
 		most, least = 0, min(least, 0) // the caller sets the time, and it may leap
-		virtual = strconv.FormatInt(max(0, r.virtual()), 10)
+		virtual = strconv.FormatInt(int64(max(0, r.virtual())), 10)
 	}
 	return []any{most, least, virtual}
 }
@@ -284,7 +285,7 @@ func (r *Runner) clockArgs(shard int) []any {
 func (r *Runner) answerDeadline(ctx context.Context, shard int) int64 {
 	clock := r.clocks[shard].expectedMS(r.now())
 	if r.virtual != nil {
-		clock = r.clocks[shard].advanceVirtual(max(0, r.virtual()))
+		clock = r.clocks[shard].advanceVirtual(int64(max(0, r.virtual())))
 	}
 	if clock == 0 {
 		return 0

@@ -12,13 +12,14 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // TestScriptClock walks the script's clock and the one in Go through the same
 // readings, expectations and acceptances.
 func TestScriptClock(t *testing.T) {
-	r, _ := onEmbedded(t, func(o *Options) { o.Virtual = func() int64 { return 0 } })
+	r, _ := onEmbedded(t, func(o *Options) { o.Virtual = func() unixtime.Milli { return 0 } })
 	ctx := t.Context()
 	rapid.Check(t, func(t *rapid.T) {
 		key := "clock:" + strconv.Itoa(rapid.Int().Draw(t, "key"))
@@ -29,7 +30,7 @@ func TestScriptClock(t *testing.T) {
 			real = max(1, real+rapid.OneOf(rapid.Int64Range(-2, 5), rapid.Int64Range(-100_000, 100_000)).Draw(t, "step"))
 			expect := rapid.SampledFrom([]int64{0, -1}).Draw(t, "expects nothing")
 			if rapid.IntRange(0, 2).Draw(t, "expects") > 0 {
-				from := rapid.SampledFrom([]int64{real, c.MS}).Draw(t, "of")
+				from := rapid.SampledFrom([]int64{real, int64(c.MS)}).Draw(t, "of")
 				expect = max(2, from+rapid.OneOf(rapid.Int64Range(-3, 5), rapid.Int64Range(-70_000, 1000)).Draw(t, "expect"))
 			}
 			accept := rapid.Bool().Draw(t, "accept")
@@ -38,7 +39,7 @@ func TestScriptClock(t *testing.T) {
 				least = max(0, expect-rapid.Int64Range(0, 100_000).Draw(t, "less"))
 			}
 			before := c
-			next, err := c.Advance(real, lease.Expectation{LeastMS: least, MostMS: expect}, accept)
+			next, err := c.Advance(unixtime.Milli(real), lease.Expectation{LeastMS: unixtime.Milli(least), MostMS: unixtime.Milli(expect)}, accept)
 			if accept {
 				least = acceptJump
 			}
@@ -51,8 +52,8 @@ func TestScriptClock(t *testing.T) {
 				t.Fatalf("script answers %d, Go %v", code, err)
 			} else if code == 0 {
 				c = next
-				if us, lag := Reply(got).readClock(); us != c.MS*1000 || lag != c.LagMS(real) {
-					t.Fatalf("TIME %d, expected %d to %d, before %+v: script says %d, lag %d, Go %+v, lag %d", real, least, expect, before, us, lag, c, c.LagMS(real))
+				if us, lag := Reply(got).readClock(); unixtime.Micro(us) != c.MS.Micro() || lag != c.LagMS(unixtime.Milli(real)) {
+					t.Fatalf("TIME %d, expected %d to %d, before %+v: script says %d, lag %d, Go %+v, lag %d", real, least, expect, before, us, lag, c, c.LagMS(unixtime.Milli(real)))
 				}
 				want := fmt.Sprintf("%016d%016d%016d%016d1", c.MS, c.AnchorReal, c.AnchorClock, 0)
 				if stored := r.client.HGet(ctx, key, "c").Val(); stored != want {
@@ -66,7 +67,7 @@ func TestScriptClock(t *testing.T) {
 // TestVirtualClockIsRefused: only a keyspace made for it takes a caller's time.
 func TestVirtualClockIsRefused(t *testing.T) {
 	r, _ := onEmbedded(t)
-	r.virtual = func() int64 { return 1 << 41 }
+	r.virtual = func() unixtime.Milli { return 1 << 41 }
 	err := r.Run(t.Context(), r.NewClockCall(0))
 	if !errors.Is(err, rediserr.ErrKeyspace) {
 		t.Errorf("error %v", err)
@@ -134,7 +135,7 @@ func TestNow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return ms - start.UnixMilli()
+		return int64(ms - unixtime.MilliOf(start))
 	}
 	if got := read(); got != 0 {
 		t.Errorf("at first %d", got)
@@ -166,23 +167,23 @@ func TestLatestBoundsTheClock(t *testing.T) {
 	const us = 1_900_000_000_000_000
 	c.observe(us+100, 0, after(0), after(40))
 	if l := c.upperBound(after(40)); l.MS != us/1000+42 {
-		t.Errorf("after an answer that took 40 ms: %+v", l.MS-us/1000)
+		t.Errorf("after an answer that took 40 ms: %+v", int64(l.MS-us/1000))
 	}
 	c.observe(us+50_000, 0, after(49), after(51)) // quicker
 	if l := c.upperBound(after(51)); l.MS != us/1000+53 {
-		t.Errorf("after one that took 2 ms: %d", l.MS-us/1000)
+		t.Errorf("after one that took 2 ms: %d", int64(l.MS-us/1000))
 	}
 	c.observe(us+60_000, 0, after(59), after(99)) // slower
 	if l := c.upperBound(after(99)); l.MS < us/1000+99 || l.MS > us/1000+101 {
-		t.Errorf("after another slow one: %d", l.MS-us/1000)
+		t.Errorf("after another slow one: %d", int64(l.MS-us/1000))
 	}
 	c.observe(us+5_000_000, 0, after(100), after(101)) // the server's clock was set forward
 	if l := c.upperBound(after(101)); l.MS < us/1000+5001 || l.MS > us/1000+5003 {
-		t.Errorf("after a step forward: %d", l.MS-us/1000)
+		t.Errorf("after a step forward: %d", int64(l.MS-us/1000))
 	}
 	c.observe(us+5_000_000, 700, after(102), after(103)) // and back, by which it may run ahead
 	if l := c.upperBound(after(203)); l.MS < us/1000+5200 || l.MS > us/1000+5204 || l.LagMS < 597 || l.LagMS > 599 {
-		t.Errorf("while it may catch up: %d, %d", l.MS-us/1000, l.LagMS)
+		t.Errorf("while it may catch up: %d, %d", int64(l.MS-us/1000), l.LagMS)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/sharding"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
@@ -22,7 +23,7 @@ type Options struct {
 	// Clock are the scripts by which the runner reads the clocks of shards.
 	Clock ClockScripts
 	// Virtual is the clock of a keyspace that has no real one, in Unix milliseconds; nil for a real one.
-	Virtual func() int64
+	Virtual func() unixtime.Milli
 
 	Durability  conn.Durability
 	Replicas    int           // how many must confirm a write in class replica
@@ -47,7 +48,7 @@ type Runner struct {
 	shards        []ShardKeys
 	clocks        []shardClock
 	clockScripts  ClockScripts
-	virtual       func() int64
+	virtual       func() unixtime.Milli
 	durability    conn.Durability
 	replicas      int
 	waitTimeout   time.Duration

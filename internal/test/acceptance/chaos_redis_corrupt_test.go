@@ -14,6 +14,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -65,7 +66,7 @@ var damages = []damage{
 	{"score beyond all", func(s *rawJob) error { return s.addLaneEntry(s.lane, 1e300, s.record) }},
 	{"score before all", func(s *rawJob) error { return s.addLaneEntry(s.lane, -1e300, s.record) }},
 	{"lease without a run", func(s *rawJob) error {
-		return s.addLaneEntry(s.lane, float64(job.Score(job.RegionLeased, time.Now().Add(time.Second).UnixMilli())), s.record)
+		return s.addLaneEntry(s.lane, float64(job.Score(job.RegionLeased, unixtime.MilliOf(time.Now().Add(time.Second)))), s.record)
 	}},
 	{"run without a lease", func(s *rawJob) error {
 		if err := s.setField("st", s.state[:16]+"1"+s.state[17:]); err != nil {

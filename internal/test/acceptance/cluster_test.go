@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/fsck"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
@@ -91,7 +92,7 @@ func (c *cluster) auditStore() {
 	defer cancel()
 	options := redisstore.Options{Client: client, Shards: c.shardCount(), AllowUnsafe: true}
 	if c.virtual {
-		options.Virtual = func() int64 { return 0 } // an audit goes by no clock
+		options.Virtual = func() unixtime.Milli { return 0 } // an audit goes by no clock
 	}
 	store, err := redisstore.Open(ctx, options)
 	if err != nil {

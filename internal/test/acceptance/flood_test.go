@@ -359,7 +359,7 @@ func TestFlood(t *testing.T) {
 		t.Error("no connection of strangers was closed: this was no flood")
 	}
 	// In a control group the node has lived, or no call would have succeeded.
-	if group == "" && int64(under.most) > memory {
+	if group == "" && under.most > memory {
 		t.Errorf("the node has %d MiB, want at most %d", under.most>>20, memory>>20)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/redis/conn"
 )
@@ -72,7 +73,7 @@ func runVirtualNode(text []byte) error {
 	n, err := node.New(node.Config{
 		Name: config.Name, GRPCAddr: "127.0.0.1:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0",
 		Join: config.Join, Redis: conn.ClientOptions{URL: config.RedisURL}, Shards: shards,
-		Durability: conn.DurabilityLocal, Virtual: true, Now: clock.Load, Limits: limits,
+		Durability: conn.DurabilityLocal, Virtual: true, Now: func() unixtime.Milli { return unixtime.Milli(clock.Load()) }, Limits: limits,
 		LockTTL: lockTTL, LeaseTTL: time.Hour, Rescan: 20 * time.Millisecond,
 		Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
 	})

@@ -52,8 +52,9 @@ const (
 
 var table = []row{
 	{path: "internal/core/authz", floor: arithmetic},
-	{path: "internal/core/backoff", floor: arithmetic},
-	{path: "internal/core/lease", floor: arithmetic},
+	{path: "internal/core/unixtime", floor: arithmetic},
+	{path: "internal/core/backoff", floor: arithmetic, also: []string{"internal/core/unixtime"}},
+	{path: "internal/core/lease", floor: arithmetic, also: []string{"internal/core/unixtime"}},
 	{path: "internal/lib/minheap", floor: arithmetic},
 	{path: "internal/core/sharding", floor: arithmetic},
 	{path: "internal/core/schedule", floor: arithmetic, foreign: []string{"github.com/netresearch/go-cron"},

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -30,9 +31,9 @@ type redisServer struct {
 	mu    sync.Mutex
 	conn  net.Conn
 	read  *bufio.Reader
-	now   func() int64         // Redis's clock in the bubble, Unix ms
-	locks map[string]time.Time // end of life, by key
-	calls int                  // commands executed
+	now   func() unixtime.Milli // Redis's clock in the bubble, Unix ms
+	locks map[string]time.Time  // end of life, by key
+	calls int                   // commands executed
 	clock *redistest.ScriptClock
 }
 
@@ -73,7 +74,7 @@ func (s *redisServer) executeAll(list [][][]byte) ([]byte, error) {
 		prepared++
 	}
 	if s.clock != nil {
-		writeCommand(request, toCommand("SET", storedClock, strconv.FormatInt(s.now(), 10))...)
+		writeCommand(request, toCommand("SET", storedClock, strconv.FormatInt(int64(s.now()), 10))...)
 		prepared++
 	}
 	for _, args := range list {
@@ -153,7 +154,7 @@ func (s *redisServer) setClock(args [][]byte) {
 	}
 	keys, err := strconv.Atoi(string(args[2]))
 	if at := 3 + keys + 2; err == nil && at < len(args) {
-		args[at] = strconv.AppendInt(nil, s.now(), 10)
+		args[at] = strconv.AppendInt(nil, int64(s.now()), 10)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -57,7 +58,7 @@ func inBubble(t *testing.T, test func(t *testing.T, s *redisServer)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.now = func() int64 { return time.Now().UnixMilli() }
+	s.now = func() unixtime.Milli { return unixtime.MilliOf(time.Now()) }
 	synctest.Test(t, func(t *testing.T) { test(t, s) })
 	if err := s.closeServer(); err != nil {
 		t.Error(err)
@@ -108,7 +109,7 @@ func TestLocksExpireByBubbleClock(t *testing.T) {
 func TestScriptsGetArrivalTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *redisServer) {
 		time.Sleep(time.Hour)
-		now := strconv.FormatInt(s.now(), 10)
+		now := strconv.FormatInt(int64(s.now()), 10)
 		for key, want := range map[string]string{"p:{s}:meta": now, "p:{s}:other": "stale"} {
 			if got := s.callOrFail(t, "EVAL", "return ARGV[3]", "2", key, "p:{s}:x", "0", "0", "stale"); !strings.HasSuffix(got, want) {
 				t.Errorf("the third argument of a script on %s is %q, want %q", key, got, want)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/simnet"
@@ -76,16 +77,16 @@ func (w *world) answerDials() {
 }
 
 // redisNow is what Redis's clock shows, in Unix milliseconds.
-func (w *world) redisNow() int64 {
+func (w *world) redisNow() unixtime.Milli {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.advanceClock()
+	return unixtime.Milli(w.advanceClock())
 }
 
 // advanceClock moves the clock of the shards along. The lock is held.
 func (w *world) advanceClock() int64 {
 	raw := time.Now().Add(w.skew).UnixMilli()
-	next, err := w.clock.Advance(raw, lease.Expectation{}, true)
+	next, err := w.clock.Advance(unixtime.Milli(raw), lease.Expectation{}, true)
 	if err == nil {
 		w.clock = next
 	}
@@ -102,7 +103,7 @@ func (w *world) nowNS() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.advanceClock()
-	return w.clock.MS*1e6 + int64(time.Now().Nanosecond()%1e6)
+	return int64(w.clock.MS*1e6 + unixtime.Milli(time.Now().Nanosecond()%1e6))
 }
 
 // stepClock sets Redis's clock forward or back.

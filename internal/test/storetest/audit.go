@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/fsck"
 )
 
@@ -51,9 +52,9 @@ func (w *World) auditShard(shard int) {
 		for record, score := range w.readScores(key) {
 			places[record] = append(places[record], lane)
 			scores[record] = score
-			first = min(first, score)
+			first = min(first, unixtime.Milli(score))
 		}
-		if due, ok := index[lane]; !ok || due != first {
+		if due, ok := index[lane]; !ok || unixtime.Milli(due) != first {
 			w.T.Errorf("audit: lane %s has first due %d, the index of lanes has %d (%v)", lane, first, due, ok)
 		}
 		delete(index, lane)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // readBackups takes the checkpoints of jobs of shard 0.
@@ -24,7 +25,7 @@ func (w *World) readBackups(ids []string) map[string]job.Backup {
 		if snap == nil {
 			continue
 		}
-		cp, ok := w.compileDefinition(snap.Record.Definition).Checkpoint(*snap, w.Clock.Load())
+		cp, ok := w.compileDefinition(snap.Record.Definition).Checkpoint(*snap, unixtime.Milli(w.Clock.Load()))
 		if ok == snap.Record.State.Deleting {
 			w.T.Fatalf("%s: a checkpoint %v of %+v", ids[i], ok, snap.Record.State)
 		}
@@ -38,7 +39,7 @@ func (w *World) readBackups(ids []string) map[string]job.Backup {
 // planRestore plans a backup's write over what is there.
 func (w *World) planRestore(b job.Backup, present *job.Record) job.Restoration {
 	w.T.Helper()
-	r, err := job.Restore(b.Definition, *b.Checkpoint, present, w.Clock.Load(), job.DefaultLimits())
+	r, err := job.Restore(b.Definition, *b.Checkpoint, present, unixtime.Milli(w.Clock.Load()), job.DefaultLimits())
 	if err != nil {
 		w.T.Fatalf("restore %s: %v\n%+v", b.Definition.ID, err, b.Checkpoint.State)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func testCreate(w *World) {
@@ -12,10 +13,10 @@ func testCreate(w *World) {
 	first, second := w.Record(Once(ids[0], time.Hour)), w.Record(Once(ids[1], 2*time.Hour))
 	reply := Create(w.T.Context(), w.Store, 0, []job.Record{second})
 	due := Start + (2 * time.Hour).Milliseconds()
-	if want := []job.LaneHead{{Lane: Lane(), DueMS: due}}; reply.Err != nil || !reflect.DeepEqual(reply.Earlier, want) || reply.Holder != lockValue {
+	if want := []job.LaneHead{{Lane: Lane(), DueMS: unixtime.Milli(due)}}; reply.Err != nil || !reflect.DeepEqual(reply.Earlier, want) || reply.Holder != lockValue {
 		w.T.Fatalf("first record of a lane: %+v", reply)
 	}
-	if reply.NowUS != Start*1000 {
+	if reply.NowUS != unixtime.Micro(Start*1000) {
 		w.T.Errorf("clock %d, want %d: %+v", reply.NowUS, Start*1000, reply)
 	}
 	reply = Create(w.T.Context(), w.Store, 0, []job.Record{first})

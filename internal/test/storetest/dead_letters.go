@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // readLetters lists the dead runs of a namespace, by record.
@@ -40,7 +41,7 @@ func testLettersOfRuns(w *World) {
 	w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(d.ID).State, job.Update{New: w.compileDefinition(&edited)}))
 	for _, l := range live {
 		w.MustWrite(0, w.Family(l.Record, job.FinishAttempt{
-			Token: l.Known.State.Token, Outcome: job.OutcomeFailed, Error: "no luck", StartedMS: w.Clock.Load(),
+			Token: l.Known.State.Token, Outcome: job.OutcomeFailed, Error: "no luck", StartedMS: unixtime.Milli(w.Clock.Load()),
 		})...)
 	}
 	died := w.Clock.Load()
@@ -52,7 +53,7 @@ func testLettersOfRuns(w *World) {
 			w.T.Errorf("dead letter %+v of %+v", s, l.Known.State)
 		}
 		if letter.Run.ID != l.Known.State.RunID() || letter.Run.Error != "no luck" || !letter.Run.DeadLetter || letter.Queue != d.Queue ||
-			letter.Labels["team"] != "mail" || letter.ExpireMS != died+d.DeadLetterTTL.Milliseconds() {
+			letter.Labels["team"] != "mail" || letter.ExpireMS != unixtime.Milli(died+d.DeadLetterTTL.Milliseconds()) {
 			w.T.Errorf("listed as %+v", letter)
 		}
 	}
@@ -75,7 +76,7 @@ func (w *World) redriveLetter(d job.Definition) {
 		w.MustWrite(0, redrive...)
 	}
 	run := w.Records(child)[0].State
-	if run.RunID() != letter.State.RunID() || run.Region != job.RegionDue || w.recordScore(child, run.Lane) != run.Due {
+	if run.RunID() != letter.State.RunID() || run.Region != job.RegionDue || unixtime.Milli(w.recordScore(child, run.Lane)) != run.Due {
 		w.T.Errorf("run %+v of letter %+v", run, letter.State)
 	}
 	if left := w.readLetters("ns", 5000); len(left) != 1 {
@@ -159,7 +160,7 @@ func testLetterMoves(w *World) {
 	edited := *w.Get(id).Definition
 	edited.Queue = "bulk"
 	w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, job.Update{New: w.compileDefinition(&edited)}))
-	w.Clock.Store(w.Get(id).IndexMS)
+	w.Clock.Store(int64(w.Get(id).IndexMS))
 	l := w.Store.Lease(w.T.Context(), []job.LeaseRequest{LeaseRequest(0, 1, "", edited.Lane())})[0].Leased[0]
 	settle := w.Settle(l, job.OutcomeFailed)
 	w.MustWrite(0, settle)
@@ -181,7 +182,7 @@ func testDeleteWithRuns(w *World) {
 	w.Add(d)
 	live := w.Spawn(d, 3)
 	fail := func(l job.Leased) []job.Write {
-		return w.Family(l.Record, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: w.Clock.Load()})
+		return w.Family(l.Record, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: unixtime.Milli(w.Clock.Load())})
 	}
 	w.MustWrite(0, fail(live[0])...) // leaves a dead letter
 	remove := w.Decide(d.Record(), &d, w.Get(d.ID).State, job.Delete{})

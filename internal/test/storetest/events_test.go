@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/redistest"
@@ -92,12 +93,12 @@ func TestEventsMatchStoredChanges(t *testing.T) {
 		}
 
 		before := place()
-		w.Store.Announce(job.Event{Kind: job.KindRunStarted, Key: leased[0].Known.Definition.Key, AtMS: w.Clock.Load()})
+		w.Store.Announce(job.Event{Kind: job.KindRunStarted, Key: leased[0].Known.Definition.Key, AtMS: unixtime.Milli(w.Clock.Load())})
 		settle := w.Settle(leased[0], job.OutcomeFailed)
 		w.MustWrite(0, settle)
 		got := eventsAfter(t, w, 0, before)
 		wantKinds(t, "a failed run", got, job.KindRunStarted, job.KindRunFailed, job.KindRunDead, job.KindJobBackoff)
-		if h := got[1]; h.Error != "no luck" || h.Worker != "w1" || h.Labels["team"] != "ops" || h.Key != leased[0].Known.Definition.Key || h.AtMS != w.Clock.Load() {
+		if h := got[1]; h.Error != "no luck" || h.Worker != "w1" || h.Labels["team"] != "ops" || h.Key != leased[0].Known.Definition.Key || h.AtMS != unixtime.Milli(w.Clock.Load()) {
 			t.Errorf("%+v", h)
 		}
 		for i, h := range got {
@@ -201,7 +202,7 @@ func TestSweepSendsNoEvents(t *testing.T) {
 func TestRestoreEventHasTimeOfRestore(t *testing.T) {
 	onServers(t, func(t *testing.T, w *storetest.World) {
 		d := storetest.Definition(w.InShard(0, 1)[0])
-		d.UpdatedMS = storetest.Start - (90 * 24 * time.Hour).Milliseconds()
+		d.UpdatedMS = unixtime.Milli(storetest.Start - (90 * 24 * time.Hour).Milliseconds())
 		w.Advance(time.Minute)
 		reply := w.Store.Restore(t.Context(), 0, []job.Restoration{{Record: w.Record(d)}})
 		if reply.Err != nil || reply.Results[0].Code != job.Created {
@@ -209,8 +210,8 @@ func TestRestoreEventHasTimeOfRestore(t *testing.T) {
 		}
 		got := eventsAfter(t, w, 0, job.Place{})
 		wantKinds(t, "a restore", got, job.KindJobRestored)
-		if len(got) == 1 && got[0].AtMS != w.Clock.Load() {
-			t.Errorf("its event has the time %v", time.UnixMilli(got[0].AtMS).UTC())
+		if len(got) == 1 && got[0].AtMS != unixtime.Milli(w.Clock.Load()) {
+			t.Errorf("its event has the time %v", got[0].AtMS.Time().UTC())
 		}
 	})
 }
@@ -227,7 +228,7 @@ func TestRepeatedStartIsRecognized(t *testing.T) {
 	if err := faulty.FlushEvents(t.Context()); err != nil { // the server has the script by now
 		t.Fatal(err)
 	}
-	faulty.Announce(job.Event{Kind: job.KindRunStarted, AtMS: storetest.Start - 7, Key: key, RunID: "1-1", Attempt: 2})
+	faulty.Announce(job.Event{Kind: job.KindRunStarted, AtMS: unixtime.Milli(storetest.Start - 7), Key: key, RunID: "1-1", Attempt: 2})
 	proxy.CutNextReplies(1)
 	if err := faulty.FlushEvents(t.Context()); err != nil {
 		t.Fatal(err)
@@ -238,7 +239,7 @@ func TestRepeatedStartIsRecognized(t *testing.T) {
 	got := eventsAfter(t, w, 0, job.Place{})
 	wantKinds(t, "after a lost answer", got, job.KindRunStarted, job.KindRunStarted)
 	if len(got) == 2 && (got[0].ID() == got[1].ID() || got[0].Correlation() != got[1].Correlation() ||
-		got[0].Attempt != got[1].Attempt || got[0].AtMS != storetest.Start-7 || got[1].AtMS != got[0].AtMS) {
+		got[0].Attempt != got[1].Attempt || got[0].AtMS != unixtime.Milli(storetest.Start-7) || got[1].AtMS != got[0].AtMS) {
 		t.Errorf("%+v", got)
 	}
 }

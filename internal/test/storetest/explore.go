@@ -203,7 +203,7 @@ func (e *explorer) readScene(s *scene) {
 	for _, key := range e.setNames() {
 		for _, z := range s.scores[key] {
 			if region, at := job.SplitScore(int64(z.Score)); z.Member == e.recordID() && region == job.RegionLeased {
-				s.deadline = at
+				s.deadline = int64(at)
 			}
 		}
 	}

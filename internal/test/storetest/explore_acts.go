@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // exploreAct is one thing that can happen.
@@ -88,7 +89,7 @@ func (e *explorer) leaseAs(s *scene, n int) bool {
 	if reply.Err != nil {
 		e.T.Fatal(reply.Err)
 	}
-	due := s.record != nil && s.record.State.Region == job.RegionDue && s.record.State.Due <= e.Clock.Load()
+	due := s.record != nil && s.record.State.Region == job.RegionDue && s.record.State.Due <= unixtime.Milli(e.Clock.Load())
 	if due != (len(reply.Leased) == 1) {
 		e.T.Errorf("leased %d, want %v", len(reply.Leased), due)
 	}
@@ -119,9 +120,9 @@ func (e *explorer) reportResult(s *scene, n int, outcome job.Outcome) bool {
 	}
 	known := l.Known.State
 	for range 3 {
-		write := e.Decide(l.Record, l.Known.Definition, known, job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcome, StartedMS: e.Clock.Load()})
+		write := e.Decide(l.Record, l.Known.Definition, known, job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcome, StartedMS: unixtime.Milli(e.Clock.Load())})
 		if s.record != nil {
-			write = e.Decide(l.Record, s.record.Definition, known, job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcome, StartedMS: e.Clock.Load()})
+			write = e.Decide(l.Record, s.record.Definition, known, job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcome, StartedMS: unixtime.Milli(e.Clock.Load())})
 		}
 		if !write.Decision.Changed {
 			break
@@ -162,7 +163,7 @@ func judgeFailure(before, after *scene) error {
 		return fmt.Errorf("%d failures after %d", a.Failures, b.Failures)
 	case a.Failures > b.Failures+1 || a.Failures < b.Failures:
 		return fmt.Errorf("%d failures after %d", a.Failures, b.Failures)
-	case a.Due < after.clock && a.Region == job.RegionDue && a.Failures > b.Failures:
+	case a.Due < unixtime.Milli(after.clock) && a.Region == job.RegionDue && a.Failures > b.Failures:
 		return errors.New("backs off into the past")
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Overlapping is a recurring job whose runs may be live at the same time.
@@ -20,8 +21,8 @@ func (w *World) Spawn(d job.Definition, n int) []job.Leased {
 	w.T.Helper()
 	var live []job.Leased
 	for range n {
-		if due := w.Get(d.ID).IndexMS; due > w.Clock.Load() {
-			w.Clock.Store(due)
+		if due := w.Get(d.ID).IndexMS; due > unixtime.Milli(w.Clock.Load()) {
+			w.Clock.Store(int64(due))
 		}
 		leased := w.Lease(0, 1)
 		if len(leased) != 1 || leased[0].Record != d.Record() {
@@ -163,7 +164,7 @@ func testTogether(w *World) {
 	w.Add(d)
 	live := w.Spawn(d, 2)
 	child := live[1].Record // its lease has not ended
-	settle := w.Family(child, job.FinishAttempt{Token: live[1].Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()})
+	settle := w.Family(child, job.FinishAttempt{Token: live[1].Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: unixtime.Milli(w.Clock.Load())})
 	before := w.Records(d.Record(), child)
 	adjusted := func(adjust func(run, parent *job.Write)) []job.Write {
 		writes := append([]job.Write(nil), settle...)
@@ -235,7 +236,7 @@ func testSlotReused(w *World) {
 			lane = edited.Lane()
 			w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, job.Update{New: w.compileDefinition(&edited)}))
 		}
-		settle := w.Family(child, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()})
+		settle := w.Family(child, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: unixtime.Milli(w.Clock.Load())})
 		if s := settle[1].Decision.Spawn; s == nil || s.Slot != 0 {
 			w.T.Fatalf("the slot is not used again: %+v", s)
 		}
@@ -243,7 +244,7 @@ func testSlotReused(w *World) {
 			w.MustWrite(0, settle...)
 		}
 		run := w.Records(child)[0]
-		if run.State.Nominal <= l.Known.State.Nominal || run.State.Lane != lane || w.recordScore(child, lane) != run.State.Due {
+		if run.State.Nominal <= l.Known.State.Nominal || run.State.Lane != lane || unixtime.Milli(w.recordScore(child, lane)) != run.State.Due {
 			w.T.Errorf("the next run %+v, score %d", run.State, w.recordScore(child, lane))
 		}
 		w.CheckConsistency()

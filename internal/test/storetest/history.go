@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // runTo leases the job when it is due and settles it until a run has ended.
@@ -12,8 +13,8 @@ func (w *World) runTo(id string, outcome job.Outcome) job.State {
 	shard := w.Store.ShardOf(job.Key{Namespace: "ns", ID: id})
 	runs := w.Get(id).State.Runs
 	for range 10 {
-		if due := w.Get(id).IndexMS; due > w.Clock.Load() {
-			w.Clock.Store(due)
+		if due := w.Get(id).IndexMS; due > unixtime.Milli(w.Clock.Load()) {
+			w.Clock.Store(int64(due))
 		}
 		leased := w.Lease(shard, 1)
 		if len(leased) != 1 || leased[0].Known.Definition.ID != id {

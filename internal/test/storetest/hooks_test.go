@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/storetest"
@@ -98,7 +99,7 @@ func gaveUp(t *testing.T, w *storetest.World, hook string, n int) (evicted int) 
 	}
 	place := job.Place{MS: 7, Seq: uint64(n)}
 	evicted, err = w.Store.SaveWebhookProgress(t.Context(), 2, holder, hook, job.WebhookProgress{After: place}, &job.UndeliveredEvent{
-		Webhook: hook, AtMS: int64(n), Reason: strings.Repeat("x", 500), Event: job.Event{Shard: 2, Place: place},
+		Webhook: hook, AtMS: unixtime.Milli(n), Reason: strings.Repeat("x", 500), Event: job.Event{Shard: 2, Place: place},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +152,7 @@ func TestNewestDeadLettersAreKept(t *testing.T) {
 		{job.UndeliveredQuery{Webhook: "noisy", Limit: 1, Oldest: true}, more + 2},
 		{job.UndeliveredQuery{Webhook: "quiet", Limit: 5}, 1},
 	} {
-		if letters, err := w.Store.UndeliveredEvents(ctx, c.q); err != nil || len(letters) != 1 || letters[0].AtMS != c.want {
+		if letters, err := w.Store.UndeliveredEvents(ctx, c.q); err != nil || len(letters) != 1 || letters[0].AtMS != unixtime.Milli(c.want) {
 			t.Errorf("%+v: %+v, %v", c.q, letters, err)
 		}
 	}
@@ -191,7 +192,7 @@ func TestDeadLettersOfOlderVersion(t *testing.T) {
 		}
 		// One of each that is put off comes last.
 		for i, l := range letters[1:] {
-			if err := w.Store.DeferUndeliveredEvent(ctx, l, int64(100+i)); err != nil {
+			if err := w.Store.DeferUndeliveredEvent(ctx, l, unixtime.Milli(100+i)); err != nil {
 				t.Error(err)
 			}
 		}

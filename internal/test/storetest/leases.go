@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func testRenew(w *World) {
@@ -18,7 +19,7 @@ func testRenew(w *World) {
 	renew := func(renewals ...job.Renewal) []job.RenewResult {
 		w.T.Helper()
 		reply := w.Store.Renew(ctx, []job.RenewRequest{{Shard: 0, TTL: lockTTL, Renewals: renewals}})[0]
-		if reply.Err != nil || len(reply.Results) != len(renewals) || reply.NowUS != now*1000 {
+		if reply.Err != nil || len(reply.Results) != len(renewals) || reply.NowUS != unixtime.Micro(now*1000) {
 			w.T.Fatalf("renew: %+v", reply)
 		}
 		return reply.Results
@@ -28,7 +29,7 @@ func testRenew(w *World) {
 	}
 	acked, stopped, fenced, unknown := of(leased[0]), of(leased[1]), of(leased[2]), of(leased[0])
 	acked.Acked = true
-	stopped.HardStopMS = now + 1000
+	stopped.HardStopMS = unixtime.Milli(now + 1000)
 	fenced.Token++
 	unknown.Record = "ns/unknown"
 	codes := renew(acked, stopped, fenced, unknown)
@@ -41,10 +42,10 @@ func testRenew(w *World) {
 		w.T.Errorf("revision %d", codes[0].Revision)
 	}
 	first, second := w.Get(leased[0].Known.Definition.ID), w.Get(leased[1].Known.Definition.ID)
-	if !first.State.Acked || first.State.Epoch != 1 || first.IndexMS != now+lockTTL.Milliseconds() {
+	if !first.State.Acked || first.State.Epoch != 1 || first.IndexMS != unixtime.Milli(now+lockTTL.Milliseconds()) {
 		w.T.Errorf("renewed: %+v", first)
 	}
-	if second.State.Acked || second.IndexMS != now+1000 {
+	if second.State.Acked || second.IndexMS != unixtime.Milli(now+1000) {
 		w.T.Errorf("hard stop: %+v", second)
 	}
 	adopt, late := of(leased[0]), of(leased[0])
@@ -73,8 +74,8 @@ func testRenew(w *World) {
 	if got := rest(late, time.Second); got != job.Moved {
 		w.T.Errorf("rest of the session before: code %d", got)
 	}
-	if got := w.Get(leased[0].Known.Definition.ID).IndexMS; got != now+2000 {
-		w.T.Errorf("the lease ends %d ms after now, want 2000", got-now)
+	if got := w.Get(leased[0].Known.Definition.ID).IndexMS; got != unixtime.Milli(now+2000) {
+		w.T.Errorf("the lease ends %d ms after now, want 2000", int64(got-unixtime.Milli(now)))
 	}
 	w.MustReturn(leased[2])
 	if got := renew(of(leased[2])); got[0].Code != job.LeaseLost {
@@ -222,7 +223,7 @@ func testSweepMends(w *World) {
 	other := edited.Lane()
 	for range 3 {
 		r := w.Get(id)
-		w.Clock.Store(r.IndexMS)
+		w.Clock.Store(int64(r.IndexMS))
 		l := w.Store.Lease(w.T.Context(), []job.LeaseRequest{LeaseRequest(0, 1, "", other)})[0].Leased[0]
 		w.MustWrite(0, w.Settle(l, job.OutcomeFailed))
 	}

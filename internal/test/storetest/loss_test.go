@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
@@ -85,7 +86,7 @@ func TestLanesOfHealthyServers(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	for _, shard := range []int{0, 2} {
-		if heads := lanes[shard]; len(heads) != 1 || heads[0].Lane != storetest.Lane() || heads[0].DueMS != storetest.Start+60_000 {
+		if heads := lanes[shard]; len(heads) != 1 || heads[0].Lane != storetest.Lane() || heads[0].DueMS != unixtime.Milli(storetest.Start+60_000) {
 			t.Errorf("shard %d: %+v", shard, heads)
 		}
 	}

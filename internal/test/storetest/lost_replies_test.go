@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/redistest"
@@ -39,18 +40,18 @@ func TestOneLostReplyOfTwoWrites(t *testing.T) {
 	d := storetest.Overlapping(w.InShard(0, 1)[0])
 	w.Add(d)
 	live := w.Spawn(d, 1) // slot 0
-	w.Clock.Store(w.Get(d.ID).IndexMS)
+	w.Clock.Store(int64(w.Get(d.ID).IndexMS))
 	leased := w.Lease(0, 1)[0]
 	apply(w.Decide(leased.Record, &d, leased.Known.State, job.RunLeased{Token: leased.Known.State.Token})) // slot 1
 	apply(w.Family(live[0].Record, job.ReturnLease{Token: live[0].Known.State.Token})...)
 	run := w.Lease(0, 1)[0]
-	apply(w.Family(run.Record, job.FinishAttempt{Token: run.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: w.Clock.Load()})...)
+	apply(w.Family(run.Record, job.FinishAttempt{Token: run.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: unixtime.Milli(w.Clock.Load())})...)
 	apply(w.Family(d.Record().Letter(0), job.Redrive{})...) // into slot 0
 	parent := w.Get(d.ID)
 	apply(w.Decide(d.Record(), &d, parent.State, job.Delete{}))
 	apply(w.Family(d.Record().Run(0), job.CancelRun{RunID: w.Records(d.Record().Run(0))[0].State.RunID()})...)
 	// The last one takes its job with it: neither is left to be compared.
-	apply(w.Family(d.Record().Run(1), job.FinishAttempt{Token: leased.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()})...)
+	apply(w.Family(d.Record().Run(1), job.FinishAttempt{Token: leased.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: unixtime.Milli(w.Clock.Load())})...)
 	if left := w.Get(d.ID); left != nil {
 		t.Errorf("left %+v", left)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/storetest"
@@ -64,7 +65,7 @@ func plainJob(namespace string, i int, now int64) job.Definition {
 		Payload:  []byte(strings.Repeat("x", 200)),
 		Schedule: schedule.Spec{Kind: schedule.KindInterval, Every: time.Hour},
 	})
-	d.Generation, d.Revision, d.AnchorMS, d.CreatedMS, d.UpdatedMS = 1, 1, now, now, now
+	d.Generation, d.Revision, d.AnchorMS, d.CreatedMS, d.UpdatedMS = 1, 1, unixtime.Milli(now), unixtime.Milli(now), unixtime.Milli(now)
 	return d
 }
 
@@ -136,7 +137,7 @@ func TestLanesAreReadWithoutScript(t *testing.T) {
 	}
 	before := scripts()
 	heads, err := w.Store.Lanes(t.Context(), []int{0, 1})
-	if err != nil || len(heads[0]) != 1 || heads[0][0] != (job.LaneHead{Lane: storetest.Lane(), DueMS: d.Schedule.At.UnixMilli()}) || len(heads[1]) != 0 {
+	if err != nil || len(heads[0]) != 1 || heads[0][0] != (job.LaneHead{Lane: storetest.Lane(), DueMS: unixtime.MilliOf(d.Schedule.At)}) || len(heads[1]) != 0 {
 		t.Errorf("lanes %+v (%v), want one due at %v", heads, err, d.Schedule.At)
 	}
 	if n := scripts() - before; n != 0 {

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // readObjectives are the entries of a shard's index of objectives up to an instant.
 func (w *World) readObjectives(shard int, upToMS int64) []job.Objective {
 	w.T.Helper()
-	list, err := w.Store.Objectives(w.T.Context(), shard, upToMS, 200)
+	list, err := w.Store.Objectives(w.T.Context(), shard, unixtime.Milli(upToMS), 200)
 	if err != nil {
 		w.T.Fatal(err)
 	}
@@ -23,7 +24,7 @@ func (w *World) moveObjectives(shard int, list []job.Objective, to func(job.Obje
 	w.T.Helper()
 	var moves []job.ObjectiveMove
 	for _, o := range list {
-		moves = append(moves, job.ObjectiveMove{Objective: o, ToMS: to(o)})
+		moves = append(moves, job.ObjectiveMove{Objective: o, ToMS: unixtime.Milli(to(o))})
 	}
 	if err := w.Store.MoveObjectives(w.T.Context(), shard, moves); err != nil {
 		w.T.Fatal(err)
@@ -36,10 +37,10 @@ func (w *World) expectedObjective(r *job.Record) int64 {
 		return 0
 	}
 	at := r.Definition.BreachAtMS(&r.State)
-	if at <= w.Clock.Load() && r.State.Live() {
+	if at <= unixtime.Milli(w.Clock.Load()) && r.State.Live() {
 		return 0
 	}
-	return at
+	return int64(at)
 }
 
 // findLate has the late runs of a history counted.
@@ -68,7 +69,7 @@ func (h *history) compareObjectives() {
 			continue
 		}
 		at := parent.Definition.BreachAtMS(&r.State)
-		if entry, there := entries[string(record)]; at != 0 && (!there || entry > at) {
+		if entry, there := entries[string(record)]; at != 0 && (!there || unixtime.Milli(entry) > at) {
 			h.T.Fatalf("%s breaks its objective at %d, its entry is at %d: %+v", record, at, entry, r.State)
 		}
 	}
@@ -87,22 +88,22 @@ func testObjectives(w *World) {
 		if err != nil || heads[1] != job.NeverMS {
 			w.T.Fatalf("%v (%v)", heads, err)
 		}
-		return heads[0]
+		return int64(heads[0])
 	}
 	record := w.Get(ids[0])
 	at := record.State.Due + 1001
-	if got := first(); got != at {
+	if got := first(); unixtime.Milli(got) != at {
 		w.T.Errorf("the first entry is at %d, want %d", got, at)
 	}
-	if list := w.readObjectives(0, at-1); len(list) != 0 {
+	if list := w.readObjectives(0, int64(at-1)); len(list) != 0 {
 		w.T.Errorf("before its time: %+v", list)
 	}
-	list := w.readObjectives(0, at)
+	list := w.readObjectives(0, int64(at))
 	if len(list) != 1 || list[0].Record != d.Record() || list[0].AtMS != at || list[0].Known == nil || list[0].Known.State.Revision != record.State.Revision {
 		w.T.Fatalf("%+v", list)
 	}
 	// The run waits until it is late; a decision that comes between look and move counts.
-	w.Clock.Store(at)
+	w.Clock.Store(int64(at))
 	late := w.Decide(d.Record(), &d, record.State, job.CheckLateness{})
 	if len(late.Decision.Notices) != 1 || late.Decision.Notices[0].Kind != job.LagBreached {
 		w.T.Fatalf("%+v", late.Decision.Notices)
@@ -110,21 +111,21 @@ func testObjectives(w *World) {
 	w.MustWrite(0, late)
 	w.MustWrite(0, late) // its answer was lost
 	w.moveObjectives(0, list, func(job.Objective) int64 { return 0 })
-	if got := first(); got != at {
+	if got := first(); unixtime.Milli(got) != at {
 		w.T.Errorf("what was decided since was overwritten: %d", got)
 	}
-	w.moveObjectives(0, w.readObjectives(0, at), func(o job.Objective) int64 { return w.expectedObjective(o.Known) })
-	if got := first(); got != job.NeverMS {
+	w.moveObjectives(0, w.readObjectives(0, int64(at)), func(o job.Objective) int64 { return w.expectedObjective(o.Known) })
+	if got := first(); unixtime.Milli(got) != job.NeverMS {
 		w.T.Errorf("an entry of a run that was counted: %d", got)
 	}
 	// Its next run has an entry again, which outlives a lease and goes with the job.
 	w.runTo(ids[0], job.OutcomeSucceeded)
 	record = w.Get(ids[0])
-	if got, want := first(), record.State.Due+1001; got != want {
+	if got, want := first(), record.State.Due+1001; unixtime.Milli(got) != want {
 		w.T.Errorf("the next run: %d, want %d", got, want)
 	}
 	w.MustWrite(0, w.Decide(d.Record(), record.Definition, record.State, job.Delete{}))
-	if got := first(); got != job.NeverMS {
+	if got := first(); unixtime.Milli(got) != job.NeverMS {
 		w.T.Errorf("an entry of a job that was deleted: %d", got)
 	}
 	// One that was deleted past its time, and is there again, keeps what it has now.
@@ -132,7 +133,7 @@ func testObjectives(w *World) {
 	again.MaxLag = time.Second
 	w.Add(again)
 	gone := w.Get(ids[3])
-	w.Clock.Store(gone.State.Due + 1001)
+	w.Clock.Store(int64(gone.State.Due + 1001))
 	list = w.readObjectives(0, w.Clock.Load())
 	w.MustWrite(0, w.Decide(again.Record(), gone.Definition, gone.State, job.Delete{}))
 	if list := w.readObjectives(0, w.Clock.Load()); len(list) != 1 || list[0].Known != nil {
@@ -143,7 +144,7 @@ func testObjectives(w *World) {
 	list[0].Known = nil
 	w.moveObjectives(0, list, func(job.Objective) int64 { return 0 })
 	back := w.Get(ids[3])
-	if got, want := first(), again.BreachAtMS(&back.State); got != want || want == 0 {
+	if got, want := first(), again.BreachAtMS(&back.State); unixtime.Milli(got) != want || want == 0 {
 		w.T.Errorf("a job that was created again: %d, want %d", got, want)
 	}
 	// What cannot be read is not looked at again and again.
@@ -154,7 +155,7 @@ func testObjectives(w *World) {
 		w.T.Fatalf("%+v", list)
 	}
 	w.moveObjectives(0, list, func(job.Objective) int64 { return 0 })
-	if got := first(); got != job.NeverMS {
+	if got := first(); unixtime.Milli(got) != job.NeverMS {
 		w.T.Errorf("an entry of what cannot be read: %d", got)
 	}
 	if keys := w.readKeys(w.Key(1, "*")); slices.Contains(keys, w.Key(1, "objectives")) {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/redistest"
@@ -130,7 +131,7 @@ func TestMemoryFullForRuns(t *testing.T) {
 	d := storetest.Overlapping(w.InShard(0, 1)[0])
 	w.Add(d)
 	fail := func(l job.Leased) []job.Write {
-		return w.Family(l.Record, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: w.Clock.Load()})
+		return w.Family(l.Record, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: unixtime.Milli(w.Clock.Load())})
 	}
 	w.MustWrite(0, fail(w.Spawn(d, 1)[0])...) // its dead letter is kept
 	fillMemory(t, server.Client(), "1")

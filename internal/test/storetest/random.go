@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Random drives a shard through a long random history of jobs and of runs that
@@ -134,7 +135,7 @@ func (h *history) leaseDue() {
 	}
 	for _, l := range reply.Leased {
 		known, parent := h.known[l.Record], h.known[l.Record.Job()]
-		if known == nil || known.State.Region != job.RegionDue || known.State.Due > h.Clock.Load() {
+		if known == nil || known.State.Region != job.RegionDue || known.State.Due > unixtime.Milli(h.Clock.Load()) {
 			h.T.Fatalf("leased %s, known as %+v", l.Record, known)
 		}
 		if fmt.Sprintf("%+v", l.Known.Definition) != fmt.Sprintf("%+v", parent.Definition) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 func (h *history) settleRecord(record job.RecordID) {
@@ -13,7 +14,7 @@ func (h *history) settleRecord(record job.RecordID) {
 		return
 	}
 	outcomes := []job.Outcome{job.OutcomeSucceeded, job.OutcomeFailed, job.OutcomeFailed}
-	writes := h.planWrites(record, job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcomes[h.rng.IntN(3)], StartedMS: h.Clock.Load()})
+	writes := h.planWrites(record, job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcomes[h.rng.IntN(3)], StartedMS: unixtime.Milli(h.Clock.Load())})
 	if len(writes) == 2 && writes[1].Decision.Spawn != nil && writes[1].Record.Run(writes[1].Decision.Spawn.Slot) == record {
 		h.reused++
 	}
@@ -30,7 +31,7 @@ func (h *history) operateJob(record job.RecordID) {
 	events := []job.Input{
 		job.CancelRun{RunID: known.State.RunID()}, job.ReturnLease{Token: token}, job.Terminate{},
 		job.ForgiveLoss{Token: token}, job.ForgiveLoss{Token: known.State.LastLoss.Token},
-		job.HoldBack{Token: token, Reason: job.HeldLock, Key: "k", UntilMS: now + 1000},
+		job.HoldBack{Token: token, Reason: job.HeldLock, Key: "k", UntilMS: unixtime.Milli(now + 1000)},
 		job.Wake{Reason: job.HeldLock, Key: "k"},
 	}
 	if record.Job() == record {
@@ -41,8 +42,8 @@ func (h *history) operateJob(record job.RecordID) {
 		events = append(events,
 			job.Pause{Note: id}, job.Resume{}, job.Update{New: h.compileDefinition(&edited)}, job.Delete{},
 			job.RequestManualRun{RequestID: id}, job.RequestManualRun{RequestID: id, Mode: job.ManualKeep},
-			job.StartBackfill{Backfill: job.Backfill{ID: id, NextMS: now - 400_000, ToMS: now, Concurrency: uint8(1 + h.rng.IntN(2))}},
-			job.StartBackfill{Backfill: job.Backfill{ID: id, NextMS: now - 400_000, ToMS: now, Concurrency: 1}},
+			job.StartBackfill{Backfill: job.Backfill{ID: id, NextMS: unixtime.Milli(now - 400_000), ToMS: unixtime.Milli(now), Concurrency: uint8(1 + h.rng.IntN(2))}},
+			job.StartBackfill{Backfill: job.Backfill{ID: id, NextMS: unixtime.Milli(now - 400_000), ToMS: unixtime.Milli(now), Concurrency: 1}},
 		)
 	}
 	h.applyEvent(record, events[h.rng.IntN(len(events))])

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/storetest"
@@ -209,12 +210,12 @@ func goOn(t *testing.T, w *storetest.World, keys []job.Key) {
 				change(key, job.LoseLease{Token: r.State.Token})
 			}
 			r := getRecord(t, w, key)
-			if r == nil || r.State.Region != job.RegionDue || r.State.Due > w.Clock.Load() {
+			if r == nil || r.State.Region != job.RegionDue || r.State.Due > unixtime.Milli(w.Clock.Load()) {
 				continue
 			}
 			shard := w.Store.ShardOf(key)
 			for _, l := range w.Store.Lease(t.Context(), []job.LeaseRequest{storetest.LeaseRequest(shard, 3, "", r.State.Lane)})[0].Leased {
-				ev := job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()}
+				ev := job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: unixtime.Milli(w.Clock.Load())}
 				if l.Record.Job() == l.Record {
 					change(key, ev)
 				} else {

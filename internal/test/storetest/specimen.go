@@ -7,6 +7,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Specimen fills a fresh keyspace with a record of every kind, in every region, with
@@ -33,7 +34,7 @@ type specimen struct {
 
 func (s *specimen) addJob(d job.Definition) job.Definition {
 	s.T.Helper()
-	d.Queue, d.CreatedMS, d.UpdatedMS, d.AnchorMS = d.ID, s.Clock.Load(), s.Clock.Load(), s.Clock.Load()
+	d.Queue, d.CreatedMS, d.UpdatedMS, d.AnchorMS = d.ID, unixtime.Milli(s.Clock.Load()), unixtime.Milli(s.Clock.Load()), unixtime.Milli(s.Clock.Load())
 	s.Add(d)
 	s.ids = append(s.ids, d.ID)
 	return d
@@ -43,8 +44,8 @@ func (s *specimen) addJob(d job.Definition) job.Definition {
 func (s *specimen) leaseJob(d job.Definition) job.Leased {
 	s.T.Helper()
 	r := s.Get(d.ID)
-	if r.IndexMS > s.Clock.Load() {
-		s.Clock.Store(r.IndexMS)
+	if r.IndexMS > unixtime.Milli(s.Clock.Load()) {
+		s.Clock.Store(int64(r.IndexMS))
 	}
 	s.batch++
 	shard := s.Store.ShardOf(d.Key)
@@ -70,7 +71,7 @@ func (s *specimen) runJob(d job.Definition, outcomes ...job.Outcome) {
 		l := s.leaseJob(d)
 		started := s.Clock.Load()
 		s.Advance(1500 * time.Millisecond)
-		ev := job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcome, StartedMS: started, Worker: "worker-1", Output: []byte("status \x00\xff")}
+		ev := job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcome, StartedMS: unixtime.Milli(started), Worker: "worker-1", Output: []byte("status \x00\xff")}
 		if outcome != job.OutcomeSucceeded {
 			ev.Error = "no route to host"
 		}
@@ -105,7 +106,7 @@ func (s *specimen) addPlainJob() {
 		Retry:    backoff.Retry{Strategy: backoff.Exponential, Base: time.Second, Multiplier: 2, MaxDelay: 5 * time.Minute, MaxAttempts: 1, Jitter: down},
 		Backoff:  backoff.Recurring{Multiplier: 2, MaxExponent: 5, MaxDelay: time.Hour, Jitter: down},
 		Timeout:  30 * time.Second, TimeoutGrace: 5 * time.Second, Retention: time.Hour, DeadLetterTTL: 7 * 24 * time.Hour,
-		Generation: 1, Revision: 1, AnchorMS: now, CreatedMS: now, UpdatedMS: now,
+		Generation: 1, Revision: 1, AnchorMS: unixtime.Milli(now), CreatedMS: unixtime.Milli(now), UpdatedMS: unixtime.Milli(now),
 		CreateRequestID: "0d5b8c3e-1f2a-4b6c-8d7e-9fa0b1c2d3e4",
 	}
 	s.Add(d)
@@ -138,11 +139,11 @@ func (s *specimen) addLateJob() {
 	d := Definition("late")
 	d.MaxLag = time.Second
 	d = s.addJob(d)
-	s.Clock.Store(s.Get(d.ID).IndexMS + 5000)
+	s.Clock.Store(int64(s.Get(d.ID).IndexMS + 5000))
 	s.runJob(d, job.OutcomeSucceeded)
 	l := s.leaseJob(d)
 	s.Advance(2 * time.Second)
-	s.applyEvent(d, job.HoldBack{Token: l.Known.State.Token, Reason: job.HeldLock, Key: "lock", By: "ns/other", UntilMS: s.Clock.Load() + 5000})
+	s.applyEvent(d, job.HoldBack{Token: l.Known.State.Token, Reason: job.HeldLock, Key: "lock", By: "ns/other", UntilMS: unixtime.Milli(s.Clock.Load() + 5000)})
 }
 
 // addSourcedJob has policies with values from defaults of the operator.
@@ -240,7 +241,7 @@ func (s *specimen) addHeldJob() {
 		d := s.addJob(Definition("held-by-" + h.name))
 		l := s.leaseJob(d)
 		s.applyEvent(d, job.HoldBack{
-			Token: l.Known.State.Token, Reason: h.reason, Key: h.name, By: "ns/other", UntilMS: s.Clock.Load() + 5000, Paced: h.reason == job.HeldPace,
+			Token: l.Known.State.Token, Reason: h.reason, Key: h.name, By: "ns/other", UntilMS: unixtime.Milli(s.Clock.Load() + 5000), Paced: h.reason == job.HeldPace,
 		})
 	}
 	d := Definition("catching-up")
@@ -276,7 +277,7 @@ func (s *specimen) addChildren() {
 func (s *specimen) addBackfill() {
 	d := s.addJob(Definition("backfill"))
 	s.applyEvent(d, job.StartBackfill{Backfill: job.Backfill{
-		ID: "march", NextMS: s.Clock.Load() - 600_000, ToMS: s.Clock.Load() - 60_000, Concurrency: 2,
+		ID: "march", NextMS: unixtime.Milli(s.Clock.Load() - 600_000), ToMS: unixtime.Milli(s.Clock.Load() - 60_000), Concurrency: 2,
 	}})
 	l := s.leaseJob(d)
 	s.applyEvent(d, job.ReturnLease{Token: l.Known.State.Token})
@@ -287,17 +288,17 @@ func (s *specimen) addBackfill() {
 	s.renewLease(l, 1, true)
 	started := s.Clock.Load()
 	s.Advance(4 * time.Minute)
-	s.applyEvent(d, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: started})
+	s.applyEvent(d, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: unixtime.Milli(started)})
 }
 
 func (s *specimen) addHintedJob() {
 	now := s.Clock.Load()
 	s.applyEvent(s.addJob(Definition("hinted")), job.SetHint{Hint: job.Hint{
-		Source: job.HintOperator, AtMS: now + 30_000, IntervalMS: 90_000, UntilMS: now + 3_600_000, Reason: "the database\nis being moved",
+		Source: job.HintOperator, AtMS: unixtime.Milli(now + 30_000), IntervalMS: 90_000, UntilMS: unixtime.Milli(now + 3_600_000), Reason: "the database\nis being moved",
 	}})
 	d := s.addJob(Definition("hinted-by-its-worker"))
 	l := s.leaseJob(d)
-	s.applyEvent(d, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, Error: "slow down", RetryAfter: 10 * time.Second, StartedMS: s.Clock.Load()})
+	s.applyEvent(d, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, Error: "slow down", RetryAfter: 10 * time.Second, StartedMS: unixtime.Milli(s.Clock.Load())})
 }
 
 func (s *specimen) addDeletingJob() {
@@ -369,7 +370,7 @@ func (s *specimen) addLimits() {
 	if g := s.Store.Limits().TakeRate(ctx, []job.RateRequest{{Name: job.QueueRateName(q), N: 3, Interval: time.Second, Burst: 2, Reserve: true}})[0]; g.Err != nil || g.N != 3 {
 		s.T.Fatalf("rate: %+v", g)
 	}
-	circuit := backoff.Circuit{}.Failed(s.Clock.Load(), "ns/a:1", "ns/a", "status 503", time.Minute, backoff.DefaultCircuit(), 1)
+	circuit := backoff.Circuit{}.Failed(unixtime.Milli(s.Clock.Load()), "ns/a:1", "ns/a", "status 503", time.Minute, backoff.DefaultCircuit(), 1)
 	if r := s.Store.Limits().SwapCells(ctx, []job.CellSwap{{Name: job.TargetName("ns", "api.example.com"), New: circuit.Encode()}})[0]; r.Err != nil || !r.Swapped {
 		s.T.Fatalf("cell: %+v", r)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
@@ -37,7 +38,7 @@ func testLanesAndStats(w *World) {
 	}
 	stats := counts[0]
 	got := stats[0]
-	want := job.LaneStat{Lane: Lane(), Backlog: 2, Scheduled: 2, Leased: 1, Paused: 1, Dead: 1, Done: 1, Overdue: 1, OldestDueMS: Start + 3000,
+	want := job.LaneStat{Lane: Lane(), Backlog: 2, Scheduled: 2, Leased: 1, Paused: 1, Dead: 1, Done: 1, Overdue: 1, OldestDueMS: unixtime.Milli(Start + 3000),
 		DeadUntilMS: w.Get(ids[1]).IndexMS, OldestDeadMS: w.Get(ids[1]).State.LastFinished}
 	if got != want {
 		w.T.Errorf("stats\n%+v, want\n%+v", got, want)
@@ -45,7 +46,7 @@ func testLanesAndStats(w *World) {
 	if empty := stats[1]; empty.Backlog+empty.Scheduled+empty.Done != 0 || empty.OldestDueMS != 0 || empty.NextDueMS != 0 {
 		w.T.Errorf("a lane without records: %+v", empty)
 	}
-	if want := (job.LaneStat{Lane: lane, Scheduled: 1, NextDueMS: Start + 9000}); stats[2] != want {
+	if want := (job.LaneStat{Lane: lane, Scheduled: 1, NextDueMS: unixtime.Milli(Start + 9000)}); stats[2] != want {
 		w.T.Errorf("a lane of the future\n%+v, want\n%+v", stats[2], want)
 	}
 	broken := w.Key(1, "l:"+lane.String())
@@ -65,8 +66,8 @@ func testLanesAndStats(w *World) {
 			w.T.Errorf("lanes that are due within %v: %+v (%v), want %d", within, heads, err, want)
 		}
 	}
-	if now, err := w.Store.Now(ctx, 0); err != nil || now != w.Clock.Load() {
-		w.T.Errorf("clock %d (%v), want %d", now, err, w.Clock.Load())
+	if now, err := w.Store.Now(ctx, 0); err != nil || now != w.now() {
+		w.T.Errorf("clock %d (%v), want %d", now, err, w.now())
 	}
 }
 
@@ -88,7 +89,7 @@ func testEnded(w *World) {
 			if h.Lane != Lane() {
 				w.T.Errorf("in %v there is something in lane %v", regions, h.Lane)
 			}
-			if h.DueMS <= w.Clock.Load() {
+			if h.DueMS <= w.now() {
 				ended++
 			}
 		}
@@ -122,7 +123,7 @@ func testList(w *World) {
 		w.Add(other)
 	}
 	id := "listed-0"
-	w.Clock.Store(w.Get(id).IndexMS)
+	w.Clock.Store(int64(w.Get(id).IndexMS))
 	l := w.Lease(w.Store.ShardOf(job.Key{Namespace: "ns", ID: id}), 1)[0]
 	l.Known.Definition.Retry.MaxAttempts = 1
 	w.MustWrite(l.Shard, w.Settle(l, job.OutcomeFailed)) // a dead letter, which is not listed
@@ -170,16 +171,16 @@ func testList(w *World) {
 
 // testClock compares the script's clock with the one in Go.
 func testClock(w *World) {
-	c := lease.Clock{MS: Start} // as the store has read it at its opening
+	c := lease.Clock{MS: unixtime.Milli(Start)} // as the store has read it at its opening
 	steps := []int64{10_000, 1, 1, 1000, -500, 100, 100, 100, 600, 1, -10_000, 1, 2, 3, 5000, -1000, 500, -20_000, 40_000, 7, -1, 0, 1, 1, 0}
 	for i, step := range steps {
 		var err error
-		if c, err = c.Advance(w.Clock.Add(step), lease.Expectation{}, false); err != nil {
+		if c, err = c.Advance(unixtime.Milli(w.Clock.Add(step)), lease.Expectation{}, false); err != nil {
 			w.T.Fatal(err)
 		}
 		reply := w.Store.Renew(w.T.Context(), []job.RenewRequest{{Shard: 0, TTL: lockTTL, Renewals: []job.Renewal{{Record: "ns/x", Lane: Lane()}}}})[0]
-		if reply.Err != nil || reply.NowUS != c.MS*1000 {
-			w.T.Fatalf("step %d: the script returns %d (%v), Go %d", i, reply.NowUS, reply.Err, c.MS*1000)
+		if reply.Err != nil || reply.NowUS != c.MS.Micro() {
+			w.T.Fatalf("step %d: the script returns %d (%v), Go %d", i, reply.NowUS, reply.Err, c.MS.Micro())
 		}
 		stored := w.Client.HGet(w.T.Context(), w.Key(0, "meta"), "c").Val()
 		if want := fmt.Sprintf("%016d%016d%016d", c.MS, c.AnchorReal, c.AnchorClock); !strings.HasPrefix(stored, want) {
@@ -191,7 +192,7 @@ func testClock(w *World) {
 func testKeyspace(w *World) {
 	ctx := w.T.Context()
 	open := func(f func(*redisstore.Options)) error {
-		o := redisstore.Options{Client: w.Client, Prefix: w.Prefix, Virtual: w.Clock.Load}
+		o := redisstore.Options{Client: w.Client, Prefix: w.Prefix, Virtual: w.now}
 		f(&o)
 		s, err := redisstore.Open(ctx, o)
 		if err == nil && s.Shards() != 4 {

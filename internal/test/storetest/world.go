@@ -12,6 +12,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
 
@@ -60,11 +61,14 @@ func NewWorldAt(t testing.TB, client redis.UniversalClient, prefix string, atMS 
 	return w
 }
 
+// now is the time of the virtual clock.
+func (w *World) now() unixtime.Milli { return unixtime.Milli(w.Clock.Load()) }
+
 // Open opens another store on the same keyspace.
 func (w *World) Open(adjust ...func(*redisstore.Options)) *redisstore.Store {
 	w.T.Helper()
 	// A machine that stands still for some seconds is not what is tested.
-	o := redisstore.Options{Client: w.Client, Prefix: w.Prefix, Shards: 4, Virtual: w.Clock.Load, OpTimeout: time.Minute}
+	o := redisstore.Options{Client: w.Client, Prefix: w.Prefix, Shards: 4, Virtual: w.now, OpTimeout: time.Minute}
 	for _, f := range adjust {
 		f(&o)
 	}
@@ -104,7 +108,7 @@ func Definition(id string) job.Definition {
 		Retry:    backoff.Retry{Strategy: backoff.Fixed, Base: time.Second, MaxAttempts: 2},
 		Backoff:  backoff.DefaultRecurring(), Timeout: 30 * time.Second, TimeoutGrace: 5 * time.Second,
 		HistoryLimit: 3, Retention: time.Hour, DeadLetterTTL: 24 * time.Hour,
-		Generation: 1, AnchorMS: Start, Revision: 1, CreatedMS: Start, CreateRequestID: "create-" + id,
+		Generation: 1, AnchorMS: unixtime.Milli(Start), Revision: 1, CreatedMS: unixtime.Milli(Start), CreateRequestID: "create-" + id,
 	}
 }
 
@@ -118,7 +122,7 @@ func Once(id string, at time.Duration) job.Definition {
 // Record is the first record of a definition.
 func (w *World) Record(d job.Definition) job.Record {
 	w.T.Helper()
-	decision := job.New(w.compileDefinition(&d), w.Clock.Load())
+	decision := job.New(w.compileDefinition(&d), unixtime.Milli(w.Clock.Load()))
 	return job.Record{Definition: &d, State: decision.State, IndexMS: decision.IndexMS}
 }
 
@@ -197,7 +201,7 @@ func (w *World) Lease(shard, n int) []job.Leased {
 // Decide is the write that an event on a record asks for.
 func (w *World) Decide(record job.RecordID, d *job.Definition, s job.State, ev job.Input) job.Write {
 	w.T.Helper()
-	decision := job.Decide(w.compileDefinition(d), s, ev, w.Clock.Load())
+	decision := job.Decide(w.compileDefinition(d), s, ev, unixtime.Milli(w.Clock.Load()))
 	return job.Write{
 		Record: record, Token: s.Token, Revision: s.Revision, From: s.Lane, Current: d, Decision: &decision,
 	}
@@ -207,7 +211,7 @@ func (w *World) Decide(record job.RecordID, d *job.Definition, s job.State, ev j
 // asks for: of the record and of its parent, which go together.
 func (w *World) DecideChild(record job.RecordID, d *job.Definition, parent, child job.State, ev job.Input) []job.Write {
 	w.T.Helper()
-	pair := job.DecideChild(w.compileDefinition(d), parent, child, ev, w.Clock.Load())
+	pair := job.DecideChild(w.compileDefinition(d), parent, child, ev, unixtime.Milli(w.Clock.Load()))
 	return []job.Write{
 		{Record: record, Token: child.Token, Revision: child.Revision, From: child.Lane, Current: d, Decision: &pair.Child},
 		{
@@ -231,7 +235,7 @@ func changedWrites(writes ...job.Write) []job.Write {
 // Settle is the write for the result of a lease.
 func (w *World) Settle(l job.Leased, outcome job.Outcome) job.Write {
 	w.T.Helper()
-	ev := job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcome, StartedMS: w.Clock.Load(), Worker: "w1"}
+	ev := job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcome, StartedMS: unixtime.Milli(w.Clock.Load()), Worker: "w1"}
 	if outcome == job.OutcomeFailed {
 		ev.Error = "no luck"
 	}
