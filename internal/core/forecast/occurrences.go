@@ -107,10 +107,8 @@ func (p *pattern) later(g group, list []occurrence, now int64, visit func(ms, n,
 }
 
 // splitCell looks at a group whose phases differ, while some of its jobs have had their run of a cell and others
-// have not. next is the
-// first mean time after now. If it is in this cell, passed is how many have had that run: what is planned is their
-// second one.
-// Otherwise, waiting is how many have not had the run before: what is planned is that.
+// have not. next is the first mean time after now. If it is in this cell, passed is how many have had that run: what is
+// planned is their second one. Otherwise, waiting is how many have not had the run before: what is planned is that.
 func (p *pattern) splitCell(g group, now, next int64) (passed, waiting int64) {
 	width, jobs := int64(g.high-g.low), int64(g.jobs)
 	if width == 0 {
@@ -119,6 +117,9 @@ func (p *pattern) splitCell(g group, now, next int64) (passed, waiting int64) {
 	begin := next - (g.offset() - int64(g.low))
 	if begin <= now {
 		return jobs * (now - begin) / width, 0
+	}
+	if next-p.every > now {
+		return 0, 0 // the times before next are excluded
 	}
 	return 0, jobs * max(0, begin-p.every+width-now) / width
 }
