@@ -25,6 +25,7 @@ var otherReaders = map[string]string{
 	"internal/lib/gctune/limit.go":          "control groups of the system",
 	"internal/test/redistest/":              "for tests",
 	"internal/test/refdoc/":                 "for tests",
+	"proto/openapi/main.go":                 "the descriptors of this repository, when code is generated",
 	"worker/exechandler/":                   "/proc and control groups of the system",
 	"worker/secrets/dir.go":                 "secrets in a directory, checked one by one",
 }
