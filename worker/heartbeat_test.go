@@ -117,20 +117,27 @@ func (s *stream) alive(d time.Duration, delay func() time.Duration) {
 	var answers sync.WaitGroup
 	defer answers.Wait()
 	var sending sync.Mutex
+	answer := func(m *fermatav1.WorkRequest) {
+		if h := m.GetHeartbeat(); h != nil {
+			answers.Go(func() {
+				time.Sleep(delay())
+				sending.Lock()
+				defer sending.Unlock()
+				s.acknowledge(h.GetSeq(), true)
+			})
+		}
+	}
+	for _, m := range s.again { // it may have come before the start of a run
+		answer(m)
+	}
+	s.again = nil
 	for {
 		select {
 		case m, open := <-s.in:
 			if !open {
 				s.t.Fatal("the worker has ended the stream")
 			}
-			if h := m.GetHeartbeat(); h != nil {
-				answers.Go(func() {
-					time.Sleep(delay())
-					sending.Lock()
-					defer sending.Unlock()
-					s.acknowledge(h.GetSeq(), true)
-				})
-			}
+			answer(m)
 		case <-over:
 			return
 		}
