@@ -81,18 +81,45 @@ func takesBatch(r *http.Request) bool {
 	return false
 }
 
-// limitedBody remembers that a body was longer than its limit: the translation reports any error of the body as an
-// invalid one.
+// limitedBody ends a body that has too many JSON values, each of which takes some 200 bytes of memory. It remembers
+// that a body was longer than its limits: the translation reports any error of the body as an invalid one.
 type limitedBody struct {
 	io.ReadCloser
-	call *call
+	call      *call
+	maxValues int
+
+	values           int
+	inText, escaping bool // where the part that was read ends
 }
 
 func (b *limitedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	b.countValues(p[:n])
+	if b.values > b.maxValues {
+		b.call.bodyTooLarge.Store(true)
+		return 0, errTooManyValues
+	}
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		b.call.bodyTooLarge.Store(true)
 	}
 	return n, err
+}
+
+var errTooManyValues = errors.New("too many values")
+
+// countValues counts the characters outside of texts that begin another value.
+func (b *limitedBody) countValues(part []byte) {
+	for _, c := range part {
+		switch {
+		case b.escaping:
+			b.escaping = false
+		case b.inText:
+			b.escaping, b.inText = c == '\\', c != '"'
+		case c == '"':
+			b.inText = true
+		case c == ',' || c == '[' || c == '{':
+			b.values++
+		}
+	}
 }

@@ -127,5 +127,5 @@ func withReason(code codes.Code, reason, text string) error {
 }
 
 func refuseBody() error {
-	return withReason(codes.InvalidArgument, "BODY_TOO_LARGE", "the body is too large")
+	return withReason(codes.InvalidArgument, "BODY_TOO_LARGE", "the body is too large, or has too many values")
 }

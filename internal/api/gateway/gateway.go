@@ -121,9 +121,9 @@ func (g *Gateway) serveCaller(w http.ResponseWriter, r *http.Request, cred *cred
 	}
 	defer end()
 	c := newCall(r, cred)
-	limit := int64(maxBodyBytes)
+	limit, values := int64(maxBodyBytes), maxBodyValues
 	if takesBatch(r) {
-		limit = maxBatchBodyBytes
+		limit, values = maxBatchBodyBytes, maxBatchBodyValues
 		select {
 		case g.batchBodies <- struct{}{}:
 			defer func() { <-g.batchBodies }()
@@ -139,7 +139,7 @@ func (g *Gateway) serveCaller(w http.ResponseWriter, r *http.Request, cred *cred
 	ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callKey{}, c), g.options.CallTimeout)
 	defer cancel()
 	r = r.WithContext(ctx)
-	r.Body = &limitedBody{ReadCloser: http.MaxBytesReader(w, r.Body, limit), call: c}
+	r.Body = &limitedBody{ReadCloser: http.MaxBytesReader(w, r.Body, limit), call: c, maxValues: values}
 	g.rest.ServeHTTP(w, r)
 }
 

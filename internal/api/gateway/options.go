@@ -54,6 +54,9 @@ const (
 	// (16 MiB), with payloads in base64.
 	maxBodyBytes      = 4 << 20
 	maxBatchBodyBytes = 22 << 20
+	// Each JSON value of a body takes some 200 bytes of memory while it is translated.
+	maxBodyValues      = 20_000
+	maxBatchBodyValues = 200_000
 	// maxBatchBodies bounds the bodies of the second kind that are read at once.
 	maxBatchBodies = 8
 )

@@ -3,6 +3,8 @@ package guard
 import (
 	"context"
 	"time"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // Scans are calls that search many records or lanes for those that match. Each is bounded, but callers who
@@ -18,8 +20,10 @@ const (
 // isScan reports whether calls of a method take turns.
 func isScan(method string) bool {
 	switch workBounds[method] {
-	case scannedPage, adminPage, timedPart, wholeCluster, sharedCounts, worstJobs:
+	case scannedPage, adminPage, timedPart, wholeCluster, sharedCounts, allLanes, worstJobs:
 		return true
+	case forecastWork:
+		return method == fermatav1.ClusterService_ForecastLoad_FullMethodName // which asks peers once for each turn
 	}
 	return false
 }

@@ -28,7 +28,7 @@ const (
 	// countedTimes: the times of a range are counted before a job takes it.
 	countedTimes workBound = "one job, and a range of up to 10,000 times"
 	// forecastWork: what nodes have in memory, and reads that are paid from an allowance.
-	forecastWork workBound = "a million steps in the schedules of each node, and reads within a share of a core"
+	forecastWork workBound = "a million steps in the schedules of each node, series of up to 1,000 queues, and reads within a share of a core"
 	// scannedPage: a page that ends early.
 	scannedPage workBound = "a page: up to 1,000 entries, 5,000 looked at, 2 MiB, 50 ms"
 	// adminPage: what is kept is bounded, and the call reads no more of it than it may return, of each part.
@@ -41,6 +41,8 @@ const (
 	wholeCluster workBound = "nodes and workers of the cluster"
 	// sharedCounts: lanes of all namespaces are listed once for all callers, those of one are counted once.
 	sharedCounts workBound = "the lanes of the namespace, counted once for all callers; nodes and workers of the cluster"
+	// allLanes: the call reads the index of lanes of all namespaces.
+	allLanes workBound = "the lanes of all namespaces, listed for each call"
 	// worstJobs: the indexes are read once for all callers.
 	worstJobs workBound = "up to 1,000 entries of rankings, 5,000 lanes and 6 MiB of payloads"
 	// oneShard: one of the shards; for administrators of the cluster.
@@ -100,7 +102,7 @@ var workBounds = map[string]workBound{
 
 	fermatav1.ClusterService_ListQueues_FullMethodName:     sharedCounts,
 	fermatav1.ClusterService_ListShards_FullMethodName:     sharedCounts,
-	fermatav1.ClusterService_ListNamespaces_FullMethodName: sharedCounts,
+	fermatav1.ClusterService_ListNamespaces_FullMethodName: allLanes,
 	fermatav1.ClusterService_ListNodes_FullMethodName:      wholeCluster,
 	fermatav1.ClusterService_ListWorkers_FullMethodName:    wholeCluster,
 	fermatav1.ClusterService_CheckShard_FullMethodName:     oneShard,

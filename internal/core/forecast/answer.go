@@ -34,7 +34,8 @@ func (l *Load) AddSeries(key job.QueueKey, buckets int, s *Series) {
 	l.Queues[key].Add(s)
 }
 
-// Largest returns the queues with the most runs, at most so many, by name, and how many there are beside these.
+// Largest returns the queues with the most runs, at most so many, by name, and how many there are beside these,
+// including those that were not counted.
 func (l *Load) Largest(most int) (queues []job.QueueKey, others int) {
 	byName := func(a, b job.QueueKey) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Queue, b.Queue))
@@ -52,7 +53,7 @@ func (l *Load) Largest(most int) (queues []job.QueueKey, others int) {
 		queues, others = queues[:most], len(queues)-most
 	}
 	slices.SortFunc(queues, byName)
-	return queues, others
+	return queues, others + l.Others
 }
 
 // Gathered is the forecast of a cluster.
@@ -70,7 +71,7 @@ func Gather(q Query, answers []Answer, shards int, covers func(queue string) boo
 	var herds []Herd
 	counted := make([]bool, shards)
 	for _, a := range answers {
-		sum.OmittedQueues += a.OmittedQueues
+		sum.OmittedQueues += a.OmittedQueues + a.Load.Others
 		for key, s := range a.Load.Queues {
 			if covers == nil || covers(key.Queue) {
 				sum.AddSeries(key, q.Buckets, s)

@@ -17,6 +17,9 @@ const (
 	stepWeight = 8
 	// skipSearches is how many searches' worth of excluded times one Build may pass over.
 	skipSearches = 100
+	// maxQueues is how many queues one Build has series for, and maxBuckets how many buckets these have together, which
+	// takes 10 MB. The queues with the fewest runs are counted as others.
+	maxQueues, maxBuckets = 1_000, 432_000
 )
 
 // Query selects what a forecast has.
@@ -41,6 +44,8 @@ func (q *Query) Matches(key job.QueueKey) bool {
 type Load struct {
 	Queues map[job.QueueKey]*Series
 	Herds  []Herd
+	// Others is how many queues are in neither, because there are too many.
+	Others int
 }
 
 // Series has numbers of runs by bucket: planned ones, computed ones, and those that are only estimated.
@@ -80,7 +85,7 @@ func (s *Series) Total() (n int64) {
 // queueParts is what the shards have of a queue.
 type queueParts struct {
 	key    job.QueueKey
-	jobs   uint64
+	jobs   uint64 // recurring ones, and planned runs
 	groups map[readGroup]group
 	ids    map[uint32][]string // by pattern
 	due    []queueDue
@@ -125,9 +130,12 @@ func (t *Table) Build(q Query, shards []*Shard) *Load {
 		table: t, q: q, budget: schedule.NewBudget(skipSearches), scratch: NewSeries(int(minutes)),
 		load: &Load{Queues: map[job.QueueKey]*Series{}},
 	}
-	for _, parts := range b.partition(shards) {
+	queues := b.partition(shards)
+	most := min(len(queues), maxQueues, maxBuckets/max(1, q.Buckets))
+	for _, parts := range queues[:most] {
 		b.addQueue(parts)
 	}
+	b.load.Others = len(queues) - most
 	return b.load
 }
 
@@ -168,6 +176,9 @@ func (b *builder) partition(shards []*Shard) []*queueParts {
 		for i := range s.Due.rows {
 			if p := part(s.Due.rows[i].queue); p != nil {
 				p.due = append(p.due, queueDue{&s.Due.rows[i], int64(s.Due.ReadMS)})
+				for _, n := range s.Due.rows[i].counts {
+					p.jobs += uint64(n)
+				}
 			}
 		}
 	}
