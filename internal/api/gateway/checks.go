@@ -81,7 +81,7 @@ func takesBatch(r *http.Request) bool {
 	return false
 }
 
-// limitedBody ends a body that has too many JSON values, each of which takes some 200 bytes of memory. It remembers
+// limitedBody ends a body that has too many JSON values: each takes some 200 bytes of memory. It remembers
 // that a body was longer than its limits: the translation reports any error of the body as an invalid one.
 type limitedBody struct {
 	io.ReadCloser

@@ -28,7 +28,7 @@ const (
 // errGatewayStops ends event streams, which readers continue elsewhere.
 var errGatewayStops = unavailable("this gateway stops; continue with the last token")
 
-// eventsPath reports whether a request is for events, and of which parent.
+// eventsPath returns the parent of a request for events; ok: it is one.
 func eventsPath(r *http.Request) (parent string, ok bool) {
 	if r.URL.Path == "/v1/events" {
 		return "", true

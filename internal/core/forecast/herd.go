@@ -117,7 +117,7 @@ func (h *herdSums) find(queue job.QueueKey, q Query, minutes *Series) []Herd {
 	return herds[:min(len(herds), maxQueueHerds)]
 }
 
-// findMinutes returns minutes with many more runs than their hour, most of which are not in a herd of schedules: jobs
+// findMinutes returns minutes with many more runs than their hour, if most runs are in no herd of schedules: jobs
 // that run once, or were delayed to the same time.
 func (h *herdSums) findMinutes(queue job.QueueKey, q Query, minutes *Series, explained map[int64]int64) (herds []Herd) {
 	count := func(i int) int64 { return minutes.Planned[i] + minutes.Computed[i] + minutes.Estimated[i] }

@@ -123,7 +123,7 @@ type builder struct {
 	load    *Load
 }
 
-// Build adds up shards, all of which have a due index.
+// Build adds up shards. Each has a due index.
 func (t *Table) Build(q Query, shards []*Shard) *Load {
 	minutes := int64(q.Buckets) * q.ResolutionMS / minuteMS
 	b := &builder{

@@ -14,7 +14,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
-// fillForLists registers jobs in two namespaces and three queues, many of which are due at the same time, and pauses
+// fillForLists registers jobs in two namespaces and three queues. Many are due at the same time. It pauses
 // some.
 func fillForLists(t *testing.T, r *rig) {
 	t.Helper()

@@ -53,7 +53,7 @@ func entryMatchesState(s job.State, o *runner.Op) bool {
 }
 
 // recheckRecord reads state, entry and state, in this order, until the state stood
-// still: only then was the entry read at an instant of which the state is known.
+// still: only then is the state at the time of the read known.
 func (a *check) recheckRecord(id job.RecordID) error {
 	for range maxRechecks {
 		before, err := a.stateText(id)

@@ -43,7 +43,7 @@
 //     again: the server may still be at work on it.
 //   - A replica does not confirm: units, cells and settings return job.ErrDurability beside a complete reply.
 //     A failover may forget starts of a rate, which lets one burst through.
-//   - A holder dies: its units lapse, and the first in line are told when.
+//   - A holder dies: its units expire, and the first waiters learn when.
 //   - A process dies between its reservation in a count and the creation of the job: the next census corrects
 //     the count.
 //   - Settings of a queue cannot be read: they are logged, counted and omitted. Settings of other queues are not

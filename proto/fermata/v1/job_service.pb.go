@@ -628,8 +628,8 @@ type TopJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The worst first. At most 1,000 late and 1,000 failing jobs of each shard are ranked.
 	Jobs []*TopJob `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	// True if jobs may be missing: the call ended after 6 MiB of payloads, or after 1,000 jobs of which
-	// the caller may see too few.
+	// True if jobs may be missing: the call ended after 6 MiB of payloads, or after 1,000 jobs, and
+	// the caller may see too few of them.
 	Incomplete    bool `protobuf:"varint,2,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
