@@ -182,7 +182,7 @@ bench-micro: deps ## run the Go benchmarks of the hot paths
 
 .PHONY: forecast-cost
 forecast-cost: deps ## cost of the forecast of JOBS jobs: processor time of node and Redis, memory
-	go test -count=1 -timeout 60m ./internal/engine/forecast -run '^TestCostOfManyJobs$$' -v -jobs $(or $(JOBS),1000000)
+	go test -count=1 -timeout 60m ./internal/engine/forecast -run '^TestCostOfManyJobs$$' -v -check-cost -jobs $(or $(JOBS),1000000)
 
 .PHONY: bench-check
 bench-check: deps # the module bench: its checks, its tests, a few jobs of each peer

@@ -20,14 +20,19 @@ import (
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
-var costJobs = flag.Int("jobs", 20_000, "how many jobs TestCostOfManyJobs has")
+var (
+	costJobs  = flag.Int("jobs", 20_000, "how many jobs TestCostOfManyJobs has")
+	checkCost = flag.Bool("check-cost", false, "compare what was paid with processor time: needs an idle machine")
+)
 
 // maxCostMB is the most memory that a forecast takes, however many jobs there are.
 const maxCostMB = 20.0
 
-// TestCostOfManyJobs measures what the reads of many jobs take, and what they leave in memory. Both reads are paid
-// by the time
-// that they took: that has to be at least the processor time that node and Redis used.
+// TestCostOfManyJobs measures what the reads of many jobs take, and checks what they leave in memory.
+//
+// Both reads are paid by the time that they took. With -check-cost the test also checks that this is no less than the
+// processor time that node and Redis used. Garbage collection and other processes change both, so that this check
+// needs an idle machine: `make forecast-cost` sets it.
 func TestCostOfManyJobs(t *testing.T) {
 	server := redistest.Start(t)
 	store, err := redisstore.Open(t.Context(), redisstore.Options{Client: server.Granted(), Shards: 64, AllowUnsafe: true})
@@ -99,7 +104,7 @@ func (c *costMeter) measure(what string, share float64, work func() (paid time.D
 		"%.2f %% and %.2f %% of a core",
 		what, paid, paid.Seconds()*1e6/float64(c.jobs), node, server, round, 100*node.Seconds()/round.Seconds(),
 		100*server.Seconds()/round.Seconds())
-	if paid < server || paid*3/2 < node {
+	if *checkCost && (paid < server || paid*3/2 < node) {
 		c.t.Errorf("%s: %v were paid for %v of the node and %v of Redis", what, paid, node, server)
 	}
 }
