@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -38,6 +39,33 @@ func TestANodeThatReachesFewerPrimariesStandsAside(t *testing.T) {
 	holding("all shards at the node that reaches all primaries", func(a, b int) bool { return b == 0 })
 	path.cut("")
 	holding("shards on both again", shared)
+}
+
+// TestNodesThatMissDifferentPrimariesShareTheRest: neither node reaches more primaries than the other, so that none
+// withdraws. Each takes the shards that the other one cannot hold.
+func TestNodesThatMissDifferentPrimariesShareTheRest(t *testing.T) {
+	t.Parallel()
+	redis := redistest.StartCluster(t, 3, 0)
+	url := "redis+cluster://" + strings.Join(redis.Addrs(), ",")
+	paths := []*path{{open: map[net.Conn]string{}}, {open: map[net.Conn]string{}}}
+	a := startWith(t, url, "a", func(c *node.Config) { c.Redis.Dialer = paths[0].dial })
+	b := startWith(t, url, "b", func(c *node.Config) { c.Redis.Dialer = paths[1].dial }, a.GossipAddr())
+	sharedByTwo(t, a, b)
+	t.Cleanup(func() { // a node that cannot reach Redis drains for long
+		paths[0].cut("")
+		paths[1].cut("")
+	})
+	// Heartbeats have to stay where both nodes can write them.
+	meta := int(sharding.Slot("meta")) * 3 / sharding.Slots
+	paths[0].cut(redis.Master((meta + 1) % 3).Addr())
+	paths[1].cut(redis.Master((meta + 2) % 3).Addr())
+	redistest.Eventually(t, 2*time.Minute, "all shards held", func(context.Context) error {
+		x, y := a.Describe().ShardsHeld, b.Describe().ShardsHeld
+		if x+y != 64 || x < 20 || y < 20 || x == y {
+			return fmt.Errorf("%d and %d", x, y)
+		}
+		return nil
+	})
 }
 
 // path is the way of one node to Redis, which may be cut to one address.

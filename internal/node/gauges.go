@@ -84,7 +84,8 @@ func (n *Node) countOwned() int {
 func (g *gauges) refresh(ctx context.Context, n *Node) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	if holders, err := n.locks.Holders(ctx); err == nil {
+	holders, err := n.locks.Holders(ctx)
+	if err == nil {
 		unheld := 0
 		for _, h := range holders {
 			if h.Node == "" {
@@ -92,7 +93,10 @@ func (g *gauges) refresh(ctx context.Context, n *Node) {
 			}
 		}
 		g.unheld.Set(float64(unheld))
-		n.unheld.updateHolders(n.locks.ShardOwners(), holders, time.Now())
+	}
+	// With an error some primaries did not answer: the shards of the others are known.
+	if abandoned := n.unheld.updateHolders(n.locks.ShardOwners(), holders, time.Now()); len(abandoned) > 0 {
+		n.locks.TakeAbandoned(abandoned)
 	}
 	if n.cfg.Virtual {
 		return // Redis's clock is not used

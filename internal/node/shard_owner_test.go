@@ -117,8 +117,8 @@ func isReady(t *testing.T, n *node.Node) {
 	}
 }
 
-// TestNodeThatHoldsNoneOfItsShardsIsNotReady: Redis refuses its calls on locks, and it goes on being
-// a member. The other one stays ready.
+// TestNodeThatHoldsNoneOfItsShardsIsNotReady: Redis refuses its calls on locks, and it goes on being a member that
+// writes heartbeats. It is not ready. The other one stays ready, and takes the abandoned shards.
 func TestNodeThatHoldsNoneOfItsShardsIsNotReady(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -135,6 +135,12 @@ func TestNodeThatHoldsNoneOfItsShardsIsNotReady(t *testing.T) {
 		return nil
 	})
 	isReady(t, a)
+	redistest.Eventually(t, time.Minute, "all shards on a", func(context.Context) error {
+		if n := a.Describe().ShardsHeld; n != 64 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
 	way.FailNext(0, 0, "")
 	redistest.Eventually(t, time.Minute, "b is ready", func(ctx context.Context) error {
 		if missing := b.Missing(ctx); len(missing) > 0 {

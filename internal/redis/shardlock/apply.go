@@ -51,6 +51,9 @@ func (l *managerLoop) applyObtained(s *shardState, out callOutcome, now time.Tim
 	if out.kind == seizeCall {
 		l.m.metrics.broken.Inc()
 		l.o.Logger.Warn("shard taken over from dead node", "shard", s.shard, "holder", holderName(out.replaceValue))
+	} else if s.owner != l.o.Node && now.Before(s.substituteUntil) {
+		l.m.metrics.abandoned.Inc()
+		l.o.Logger.Warn("shard taken over from live node that does not hold it", "shard", s.shard, "owner", s.owner)
 	} else {
 		l.m.metrics.free.Inc()
 	}
@@ -85,7 +88,7 @@ func (l *managerLoop) planNextAttempt(s *shardState, out callOutcome, now time.T
 	case !s.lostAt.IsZero() && now.Before(cooled) && !l.isAlone():
 		s.nextAt = cooled
 	case l.holderIsAlive(out.holderValue):
-		s.nextAt = now.Add(patience)
+		s.nextAt, s.substituteUntil = now.Add(patience), time.Time{}
 	case l.holderHasEnded(out.holderValue) && out.heartbeat.known:
 		if wait, _ := out.heartbeat.untilSilent(); wait > 0 {
 			s.nextAt = now.Add(min(patience, wait+time.Millisecond))

@@ -70,5 +70,8 @@
 //     the set of such members has been unchanged for TTL/5, or has differed for three
 //     times as long. Its lock is not broken, because it is alive. It releases its locks
 //     when it can reach Redis; otherwise they expire.
-//  8. Every call has a deadline, and no command touches more than one key.
+//  8. A shard that stays without a holder while its owner is alive and has not withdrawn is taken by any other node
+//     ([Manager.TakeAbandoned]), which keeps it for ten minutes or until the owner changes. The lock decides between
+//     them, so that views may differ.
+//  9. Every call has a deadline, and no command touches more than one key.
 package shardlock

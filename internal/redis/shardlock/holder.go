@@ -66,10 +66,12 @@ type Holder struct {
 	PeerAddr string
 	// TTL is the rest of the lock's time; negative if it has no limit.
 	TTL time.Duration
+	// Unknown is true if the lock could not be read.
+	Unknown bool
 }
 
-// Holders reads the holders of all shards, in order, in one round trip to each server. With an error it returns
-// the shards that could be read; others look free.
+// Holders reads the holders of all shards, in order, in one round trip to each server. With an error the shards that
+// could not be read are marked as unknown.
 func (m *Manager) Holders(ctx context.Context) ([]Holder, error) {
 	values := make([]*redis.StringCmd, m.o.Shards)
 	ttls := make([]*redis.DurationCmd, m.o.Shards)
@@ -86,7 +88,7 @@ func (m *Manager) Holders(ctx context.Context) ([]Holder, error) {
 		value, e := values[i].Result()
 		if e != nil {
 			if !errors.Is(e, redis.Nil) {
-				err = e
+				holders[i].Unknown, err = true, e
 			}
 			continue
 		}

@@ -113,8 +113,8 @@ func (l *managerLoop) callWorker(ctx context.Context) {
 // drainInbox applies what the Manager's methods have queued.
 func (l *managerLoop) drainInbox(now time.Time) {
 	l.m.mu.Lock()
-	view, statuses, woken := l.m.mu.view, l.m.mu.statuses, l.m.mu.woken
-	l.m.mu.view, l.m.mu.statuses, l.m.mu.woken = nil, nil, nil
+	view, statuses, woken, abandoned := l.m.mu.view, l.m.mu.statuses, l.m.mu.woken, l.m.mu.abandoned
+	l.m.mu.view, l.m.mu.statuses, l.m.mu.woken, l.m.mu.abandoned = nil, nil, nil, nil
 	l.draining = l.m.mu.draining
 	drops := l.openRequests()
 	l.m.mu.Unlock()
@@ -130,6 +130,9 @@ func (l *managerLoop) drainInbox(now time.Time) {
 	}
 	for _, shard := range woken {
 		l.shards[shard].retryNow(now)
+	}
+	for shard, owner := range abandoned {
+		l.substituteFor(l.shards[shard], owner, now)
 	}
 	for shard, reason := range drops {
 		l.startDrop(l.shards[shard], reason, now)
@@ -165,14 +168,17 @@ func (l *managerLoop) advanceShards(now time.Time) time.Time {
 				l.invalidateLock(s, LossExpired)
 			}
 		}
-		if l.isMisplaced(s) {
+		if l.isMisplaced(s, now) {
 			if now.Before(settled) {
 				sooner(settled)
 			} else {
 				l.startDrop(s, LossHandover, now)
 			}
 		}
-		what, at := s.nextCall(l.wantsShard(s))
+		if now.Before(s.substituteUntil) {
+			sooner(s.substituteUntil)
+		}
+		what, at := s.nextCall(l.wantsShard(s, now))
 		if what == noCall {
 			continue
 		}
@@ -196,7 +202,7 @@ func (l *managerLoop) advanceShards(now time.Time) time.Time {
 func (l *managerLoop) refreshLocks(now time.Time) {
 	var batch []call
 	for _, s := range l.shards {
-		what, at := s.nextCall(l.wantsShard(s))
+		what, at := s.nextCall(l.wantsShard(s, now))
 		if what != refreshCall || now.Before(at) && (s.failing || now.Sub(s.start) < l.o.refreshEvery()/2) {
 			continue
 		}
@@ -206,12 +212,15 @@ func (l *managerLoop) refreshLocks(now time.Time) {
 	l.urgent <- batch
 }
 
-func (l *managerLoop) wantsShard(s *shardState) bool { return s.owner == l.o.Node && !l.draining }
+func (l *managerLoop) wantsShard(s *shardState, now time.Time) bool {
+	return (s.owner == l.o.Node || now.Before(s.substituteUntil)) && !l.draining
+}
 
 // isMisplaced is true for a lock of a shard that the ring gives to another live member. If the ring names none,
-// the lock is kept.
-func (l *managerLoop) isMisplaced(s *shardState) bool {
-	return s.lock != nil && s.dropReason == "" && s.owner != "" && s.owner != l.o.Node
+// or this node substitutes for that member, the lock is kept.
+func (l *managerLoop) isMisplaced(s *shardState, now time.Time) bool {
+	return s.lock != nil && s.dropReason == "" && s.owner != "" && s.owner != l.o.Node &&
+		!now.Before(s.substituteUntil)
 }
 
 // isAlone is true if no other node is known to compete.

@@ -43,8 +43,10 @@ type Manager struct {
 		view     *sharding.View
 		woken    []int
 		statuses []nodeStatus
-		requests []*dropRequest
-		draining bool
+		// abandoned has the owners of the shards that [Manager.TakeAbandoned] was called for.
+		abandoned map[int]string
+		requests  []*dropRequest
+		draining  bool
 	}
 }
 

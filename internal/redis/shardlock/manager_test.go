@@ -381,7 +381,8 @@ func TestHoldersReportsErrorsAndFreeShards(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := a.Holders(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("ended context: %v", err)
+	holders, err = a.Holders(ctx)
+	if !errors.Is(err, context.Canceled) || len(holders) != 2 || !holders[0].Unknown || !holders[1].Unknown {
+		t.Errorf("ended context: %+v, %v", holders, err)
 	}
 }

@@ -22,6 +22,7 @@ type metrics struct {
 	losses    *prometheus.CounterVec
 	free      prometheus.Counter
 	broken    prometheus.Counter
+	abandoned prometheus.Counter
 	obtaining prometheus.Observer
 	refresh   prometheus.Observer
 }
@@ -30,7 +31,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
 	takeovers := f.NewCounterVec(prometheus.CounterOpts{
 		Name: "fermata_shard_takeovers_total",
-		Help: "Shard locks obtained: free (nobody held it) or break (its holder was dead).",
+		Help: "Shard locks obtained: free (no node held it), break (its holder was dead) or abandoned (its owner " +
+			"was alive and did not hold it).",
 	}, []string{"how"})
 	seconds := f.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "fermata_shard_lock_seconds",
@@ -48,6 +50,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"reason"}),
 		free:      takeovers.WithLabelValues("free"),
 		broken:    takeovers.WithLabelValues("break"),
+		abandoned: takeovers.WithLabelValues("abandoned"),
 		obtaining: seconds.WithLabelValues("obtain"),
 		refresh:   seconds.WithLabelValues("refresh"),
 	}

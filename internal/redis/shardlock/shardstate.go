@@ -33,6 +33,8 @@ type shardState struct {
 	start   time.Time // of the last call that may have set the TTL of lock
 	lostAt  time.Time // when we last lost the shard against our will, or zero
 
+	substituteUntil time.Time // how long this node may hold the shard in place of its owner
+
 	replaceValue string        // the dead holder's value that the next attempt replaces
 	holderEnded  bool          // its process is known to have ended
 	maxPTTL      time.Duration // the PTTL under which it may be replaced

@@ -108,6 +108,9 @@ func (l *managerLoop) assignOwners(now time.Time) {
 		if owner == l.o.Node && s.owner != owner && s.lock == nil {
 			s.nextAt = now
 		}
+		if s.owner != owner {
+			s.substituteUntil = time.Time{}
+		}
 		s.owner = owner
 		if s.replaceValue != "" && l.holderIsAlive(s.replaceValue) {
 			s.replaceValue = ""
