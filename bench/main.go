@@ -173,7 +173,7 @@ func run(ctx context.Context, args []string) error {
 	for _, s := range c.scenarios {
 		results := r.run(ctx, s)
 		if ctx.Err() != nil {
-			// What was measured of it is not all: an earlier measurement, if it is kept, says more.
+			// The measurement is incomplete: an earlier one, if there is any, is kept.
 			failed = append(failed, fmt.Errorf("%s: stopped before its end", s.Name))
 			break
 		}

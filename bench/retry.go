@@ -16,10 +16,9 @@ var retryAtOnce = &client.RetryPolicy{
 	Jitter: &fermatav1.Jitter{Kind: fermatav1.Jitter_KIND_NONE},
 }
 
-// retry measures how fast jobs are drained of which each fails once: two leases, two
-// executions, two settlements a job. Fermata waits 1 ms before the second attempt, the
-// least that a policy can say; asynq's RetryDelayFunc gives 0, and its two polls are set
-// to 10 ms besides its defaults.
+// retry measures how fast jobs that each fail once are drained: two leases, two executions, two settlements a
+// job. Fermata waits 1 ms before the second attempt, the shortest backoff of a policy. asynq's RetryDelayFunc
+// returns 0, and its two poll intervals are set to 10 ms; its other settings are defaults.
 var retry = Scenario{
 	Name:  "retry",
 	Title: "Jobs that fail once",

@@ -18,8 +18,8 @@ import (
 // chartDir is where the Helm chart lies in the tree.
 const chartDir = "deploy/helm/fermata"
 
-// chart packs the Helm chart as helm package does, for the release: it has its version, and runs its image, by its digest,
-// unless it is told otherwise.
+// chart packs the Helm chart as helm package does. The chart has the version of the release. By default it runs the
+// release's image, by its digest.
 func (s settings) chart(digest string) (name string, archive []byte, err error) {
 	var entries []tree.Entry
 	dir := filepath.Join(s.root, chartDir)
@@ -58,8 +58,7 @@ func (s settings) stamped(text []byte, digest string) ([]byte, error) {
 	return text, nil
 }
 
-// chartVersion is the version of the release as Helm demands it, which is more than git can say of a checkout that has
-// no tag.
+// chartVersion is the version of the release in the form that Helm requires, also for a checkout without a tag.
 func (s settings) chartVersion() string {
 	if v := semver.Canonical(s.version); v != "" {
 		return strings.TrimPrefix(v, "v")

@@ -21,8 +21,7 @@ var errNoLinux = errors.New("an image needs a platform that runs Linux")
 // roots is the module that the image's certificate authorities come from.
 const roots = "golang.org/x/crypto/x509roots/fallback"
 
-// image makes the container image for the platforms that run Linux, and pushes
-// it if told to.
+// image makes the container image for the Linux platforms, and pushes it if the settings ask for that.
 func image(ctx context.Context, s settings) error {
 	tag, err := name.NewTag(s.image + ":" + s.version)
 	if err != nil {
@@ -104,8 +103,8 @@ func (s settings) contents(platform string, modules, extra []licence.Module) (oc
 	return c, err
 }
 
-// authorities names the list of certificate authorities for the image's bill of
-// materials. This program links it; it says itself which version.
+// authorities returns the list of certificate authorities for the image's bill of materials. This program links the
+// list; its own build information has the version.
 func authorities() ([]licence.Module, error) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

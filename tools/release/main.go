@@ -36,7 +36,7 @@ type settings struct {
 	push, check       bool
 }
 
-// defaultBuilder is who builds if nobody else is named: a maintainer, on a machine of his own.
+// defaultBuilder is the builder if none is given: a maintainer on their own machine.
 const defaultBuilder = "https://github.com/fermata-io/fermata/blob/main/docs/release.md#who-builds"
 
 var tasks = map[string]func(context.Context, settings) error{

@@ -144,8 +144,7 @@ func (s settings) bill(platform string, modules, extra []licence.Module) ([]byte
 	return sbom.Write(sbom.Product{Version: s.version, Platform: platform, At: s.at}, binaries, modules, extra)
 }
 
-// builtFor fails for a binary of another platform than it was put under, which nobody would notice before it is started
-// there.
+// builtFor fails for a binary of another platform: otherwise the mistake would show only when it is started.
 func builtFor(binary []byte, platform string) error {
 	info, err := buildinfo.Read(bytes.NewReader(binary))
 	if err != nil {

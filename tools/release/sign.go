@@ -24,10 +24,10 @@ const (
 	passwordVar = "COSIGN_PASSWORD"
 )
 
-// provenanceName is the file that says how the others were built.
+// provenanceName is the name of the file with the provenance of the others.
 func (s settings) provenanceName() string { return "fermata_" + s.version + ".provenance.json" }
 
-// provenance says how files of the release, and the image, were built.
+// provenance returns the provenance of files of the release and of the image.
 func (s settings) provenance(names []string, digest string) ([]byte, error) {
 	files := map[string]string{}
 	for _, name := range names {
@@ -170,7 +170,8 @@ func listed(sums []byte) (map[string]string, error) {
 	return files, nil
 }
 
-// checkFiles compares the files of the release with their checksums. What is there and has none is refused: somebody put it beside.
+// checkFiles compares the files of the release with their checksums. It refuses a file without a checksum, because the
+// release did not write it.
 func (s settings) checkFiles() error {
 	sums, err := os.ReadFile(filepath.Join(s.release(), sumsFile))
 	if err != nil {

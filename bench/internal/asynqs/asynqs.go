@@ -1,4 +1,4 @@
-// Package asynqs fills the queues of hibiken/asynq and tells when they are empty.
+// Package asynqs fills the queues of hibiken/asynq and reports when they are empty.
 package asynqs
 
 import (
@@ -29,8 +29,8 @@ func (c *Client) One(ctx context.Context, payload []byte, options ...asynq.Optio
 	return err
 }
 
-// Enqueue enqueues n tasks, so many at once, since asynq has no call for several; task
-// tells what the i-th is.
+// Enqueue enqueues n tasks with inFlight calls at a time, since asynq has no call for several. task
+// makes the i-th task.
 func (c *Client) Enqueue(ctx context.Context, n, inFlight int, task func(i int) ([]byte, []asynq.Option)) error {
 	var next atomic.Int64
 	errs := make([]error, inFlight)

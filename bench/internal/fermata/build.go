@@ -1,5 +1,5 @@
-// Package fermata runs Fermata as its users do: scheduler processes, jobs that are
-// registered by the client package, and what /metrics and Redis tell of them.
+// Package fermata runs Fermata as its users do. It starts scheduler processes, registers jobs with
+// the client package, and reads /metrics and Redis.
 package fermata
 
 import (

@@ -17,8 +17,7 @@ import (
 // perCall is how many jobs a call registers.
 const perCall = 1000
 
-// Register registers n jobs of a class, over so many clients at once; job tells what
-// the i-th is.
+// Register registers n jobs of a class over the given number of clients. job makes the i-th job.
 func (c *Cluster) Register(ctx context.Context, class record.Class, n, clients int, job func(i int) *client.Job) error {
 	return c.RegisterBy(ctx, CreateNames, class, n, clients, job)
 }
@@ -60,7 +59,7 @@ func (c *Cluster) RegisterBy(ctx context.Context, call Batch, class record.Class
 	return errors.Join(errs...)
 }
 
-// createJobs registers the jobs from one index to another, all of which must be new.
+// createJobs registers the jobs with indexes from up to, not including, to. It fails for jobs that exist.
 func createJobs(ctx context.Context, cl *client.Client, call Batch, class record.Class, from, to int, job func(int) *client.Job) error {
 	batch := make([]client.NewJob, 0, to-from)
 	for i := from; i < to; i++ {

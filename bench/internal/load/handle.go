@@ -75,8 +75,8 @@ func (w *Worker) Executed() (int, error) {
 	return a.Executed, err
 }
 
-// Reports tells what became of the jobs of each class, which should have run so
-// often. With shards, it also tells whether each shard's jobs started in order.
+// Reports returns a report on the jobs of each class, each of which should have run expect times. With
+// shards, it also reports whether each shard's jobs started in order.
 func (w *Worker) Reports(expect, shards int) ([]record.Report, error) {
 	a, err := w.ask(request{Do: doReport, Expect: expect, Shards: shards})
 	return a.Reports, err

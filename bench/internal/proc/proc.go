@@ -1,7 +1,6 @@
-// Package proc runs the processes of a benchmark and tells what processor time
-// they used.
+// Package proc runs the processes of a benchmark and measures their processor time.
 //
-// A process dies with the benchmark, whatever ends that.
+// A process ends with the benchmark, however the benchmark ends.
 package proc
 
 import (

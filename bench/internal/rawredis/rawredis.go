@@ -87,7 +87,7 @@ func (l *Limit) Add(ctx context.Context, n, perCall, size int, ahead bool) error
 	})
 }
 
-// Cycle leases and reschedules every job that is due once, and tells how many it were.
+// Cycle leases and reschedules every due job once. It returns the number of jobs.
 func (l *Limit) Cycle(ctx context.Context, batch int) (int, error) {
 	now := time.Now().UnixMilli()
 	var done atomic.Int64

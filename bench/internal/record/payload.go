@@ -15,8 +15,8 @@ const head = 1 + 10 + 19
 // Class distinguishes groups of jobs in a measurement: 0 to 25.
 type Class uint8
 
-// Payload makes the input of the i-th job of a class: it names the job and when it
-// is due to the nanosecond (zero: not told), and is filled up to size bytes, at least 30.
+// Payload makes the input of the i-th job of a class: the job's name and its due time in nanoseconds (zero:
+// unknown), padded to size bytes, at least 30.
 func Payload(c Class, i int, due time.Time, size int) []byte {
 	nanos := int64(0)
 	if !due.IsZero() {

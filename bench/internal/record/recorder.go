@@ -37,10 +37,9 @@ func New(jobs ...int) *Recorder {
 	return r
 }
 
-// Start notes that a handler was entered now and returns how often it has been for
-// this job. It was due at the time in the payload, as it was given; said is when it was due by
-// what the scheduler says, which counts where the payload has none.
-func (r *Recorder) Start(payload []byte, said time.Time) int {
+// Start records that a handler has started now, and returns how often it has started for this job. The due time is
+// that in the payload; without one it is scheduled, the due time according to the scheduler.
+func (r *Recorder) Start(payload []byte, scheduled time.Time) int {
 	now := time.Now()
 	c, i, due, err := parse(payload)
 	if err != nil || int(c) >= len(r.classes) || i >= len(r.classes[c]) {
@@ -48,7 +47,7 @@ func (r *Recorder) Start(payload []byte, said time.Time) int {
 		return 0
 	}
 	if due.IsZero() {
-		due = said
+		due = scheduled
 	}
 	e := &r.classes[c][i]
 	n := e.runs.Add(1)

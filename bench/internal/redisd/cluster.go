@@ -14,8 +14,8 @@ import (
 // clusterSlots is how many hash slots a Redis Cluster has.
 const clusterSlots = 16384
 
-// StartCluster runs masters that share the slots equally, and returns when all of them
-// say that the cluster is whole.
+// StartCluster runs masters that share the slots equally, and returns when all of them report that the cluster
+// is complete.
 func StartCluster(ctx context.Context, dir string, masters int) (servers []*Server, err error) {
 	defer func() {
 		if err != nil {

@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// meanings are the colours of words in labels, the same in every panel: good is green, red needs attention. Other words
+// meanings are the colours of label values, the same in every panel: good is green, red needs attention. Other values
 // have the palette's next colour.
 var meanings = []struct{ words, color string }{
 	{`succeeded|accepted|free|stored|leased`, "green"},
@@ -15,8 +15,8 @@ var meanings = []struct{ words, color string }{
 	{`paused|done|drained`, "text"},
 }
 
-// named reports whether a series is named by a word that may have a meaning: a fixed name, or the value of a label whose
-// values do not depend on the installation.
+// named reports whether a series may have a colour by its name: a fixed name, or the value of a label whose values do
+// not depend on the installation.
 func named(s series) bool {
 	switch s.legend {
 	case "{{outcome}}", "{{reason}}", "{{region}}", "{{status}}", "{{trigger}}", "{{kind}}", "{{change}}":
@@ -41,8 +41,8 @@ type property struct {
 	Value any    `json:"value"`
 }
 
-// byMeaning returns the colours of series whose names end with a word that has a meaning. The expression before matches
-// the rest of the name: "^" for series that are named only by the value of one label.
+// byMeaning returns the colours of series whose names end with one of the meanings. The expression before matches the
+// rest of the name: "^" for series that are named only by the value of one label.
 func byMeaning(before string) []override {
 	var all []override
 	for _, m := range meanings {

@@ -102,7 +102,7 @@ var takeOvers = annotation{
 	TitleFormat: "Take-over", TextFormat: "{{instance}} took shards over from a dead node",
 }
 
-// A version that nobody had in the quarter of an hour before: a scrape that failed is no deploy.
+// A version that no node had in the 15 minutes before: a failed scrape is no deployment.
 var deploys = annotation{
 	Name: "Deploys", Datasource: prometheus, Enable: true, IconColor: "blue", Step: "30s",
 	Expr:        `count by (version) (fermata_build_info{` + inCluster + `}) unless on (version) count by (version) (last_over_time(fermata_build_info{` + inCluster + `}[15m] offset 1m))`,

@@ -221,7 +221,7 @@ func (p panel) columns(names map[string]string) panel {
 // size sets width (of 24 columns) and height.
 func (p panel) size(w, h int) panel { p.GridPos.W, p.GridPos.H = w, h; return p }
 
-// tinted has series coloured by the meaning of the last word of their names.
+// tinted colours series by the last part of their names.
 func (p panel) tinted() panel { p.FieldConfig.Overrides = byMeaning(" "); return p }
 
 // shortened leaves out of the names of methods what all of them begin with.
@@ -236,7 +236,8 @@ func (p panel) to(uid, title string) panel {
 	return p
 }
 
-// orNone says "none" where no series is normal: of what has not happened, or is not used. Other panels say "No data".
+// orNone shows "none" where it is normal to have no series: something has not happened, or is not used. Other panels
+// show "No data".
 func (p panel) orNone() panel { return p.whenEmpty("none") }
 
 // whenEmpty shows a text where there is no series.

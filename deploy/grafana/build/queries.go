@@ -66,7 +66,7 @@ func worst(metric string) string {
 	return orRow(fmt.Sprintf("topk(20, max by (namespace, queue, job_id) (%s{%s}))", metric, inQueue), "job_id")
 }
 
-// orRow adds a row with the word none to a table that would have no rows, which is what a table in Grafana 9 calls "No data".
+// orRow adds a row "none" to a table that would have no rows. Grafana 9 would show "No data" for it.
 func orRow(expr, column string) string {
 	return fmt.Sprintf(`%s or on () label_replace(vector(0), "%s", "none", "", "")`, expr, column)
 }

@@ -39,8 +39,8 @@ func run(args []string) error {
 	return errors.New("usage: witness serve FLAGS, or witness tell PATH")
 }
 
-// tell asks the witness of this pod, prints its answer and fails if it did not like
-// the question or what it found.
+// tell sends a request to the witness of this pod and prints the answer. It fails if the witness refuses the request or
+// reports findings.
 func tell(path string) error {
 	response, err := http.Post("http://"+tellAddr+path, "", nil)
 	if err != nil {

@@ -34,9 +34,8 @@ func (r *recorder) seen() []historycheck.Event {
 	return slices.Clone(r.events)
 }
 
-// ServeHTTP is the work of the jobs: it takes as long as ?sleep says and fails if
-// ?fail is there. An attempt whose connection ends meanwhile was told to stop, or
-// its worker is gone.
+// ServeHTTP is the work of the jobs: it takes ?sleep and fails with ?fail. If the connection of an attempt ends
+// meanwhile, the attempt was cancelled or its worker is gone.
 func (r *recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	e, err := describe(q)
 	if err != nil {

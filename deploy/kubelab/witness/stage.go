@@ -103,11 +103,9 @@ func (w *witness) register(ctx context.Context, q url.Values) (string, error) {
 	return fmt.Sprintf("%d jobs of 1 to 5 s, and one new one every %v", n, newcomerEvery), nil
 }
 
-// begin: ?name=X&within=D says that something is about to be done, and how soon
-// after it work goes on as documented. &costs=IP,IP names the workers that may lose
-// leases or results by it, none for no worker; without it, it is planned and costs
-// no time either.
-// &calls=may-fail allows that calls of clients fail.
+// begin announces a disturbance: ?name=X&within=D, where within is the documented time after which work continues.
+// &costs=IP,IP names the workers that may lose leases or results, none for no worker; without costs the disturbance
+// is planned and costs no time either. &calls=may-fail allows calls of clients to fail.
 func (w *witness) begin(_ context.Context, q url.Values) (string, error) {
 	within, err := time.ParseDuration(q.Get("within"))
 	if err != nil || w.act != nil {
@@ -134,8 +132,8 @@ func (w *witness) done(context.Context, url.Values) (string, error) {
 	return "", nil
 }
 
-// end waits until all jobs are on time, and tells how long the longest wait of a job
-// was since the beginning. It fails if that is more than is documented.
+// end waits until all jobs are on time, and reports the longest wait of a job since the disturbance began. It fails if
+// that is longer than documented.
 func (w *witness) end(ctx context.Context, _ url.Values) (string, error) {
 	a := w.act
 	if a == nil {

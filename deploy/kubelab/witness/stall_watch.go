@@ -17,8 +17,8 @@ const (
 	costly = time.Second
 )
 
-// pulse tells the machine's troubles from the cluster's: it notes when this process,
-// which has next to nothing to do, did not come to do it.
+// stallWatch distinguishes stalls of the machine from faults of the cluster: it records when this nearly idle process
+// did not run in time.
 type stallWatch struct {
 	mu     sync.Mutex
 	stalls []historycheck.Fault

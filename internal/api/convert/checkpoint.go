@@ -127,8 +127,7 @@ func (r *Reader) keptState(field string, cp *job.Checkpoint, p *fermatav1.Checkp
 	r.keptRegion(field, s, p)
 }
 
-// keptRegion reads the run, and tells by the state that the job is said to be in
-// where it belongs without one.
+// keptRegion reads the run. Without a run the stated state of the job decides where the job belongs.
 func (r *Reader) keptRegion(field string, s *job.State, p *fermatav1.Checkpoint) {
 	status := JobStates.FromPB(p.GetState())
 	planned := status == job.StatusScheduled || status == job.StatusPaused

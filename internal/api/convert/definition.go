@@ -18,9 +18,8 @@ type Reader struct {
 	violations []job.Violation
 	// Defaults are those of the operator; nil: there are none.
 	Defaults *backoff.Defaults
-	// DoubtfulFields are the fields of the policies whose values are not those that the sources give which
-	// the message claims: a default has changed since the message was read, or somebody has edited
-	// the value.
+	// DoubtfulFields are the policy fields whose values differ from those of the claimed sources: a default has
+	// changed since the message was read, or the value was edited.
 	DoubtfulFields backoff.FieldSet
 	// RefreshDefaults: values that are claimed not to be a job's own do not count.
 	RefreshDefaults bool

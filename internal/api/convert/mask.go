@@ -35,8 +35,8 @@ func KeepsPayload(sent *fermatav1.Job, paths []string) bool {
 }
 
 // ParseUpdateMask returns the paths to copy: those of the mask, or all settable fields
-// for "*". Paths may go into messages: "retry_policy.max_attempts". reseal tells of a
-// mask that copies nothing.
+// for "*". Paths may go into messages: "retry_policy.max_attempts". reseal is true
+// for a mask that copies nothing.
 func ParseUpdateMask(mask *fieldmaskpb.FieldMask) (copied []string, reseal bool, err error) {
 	paths := FoldPayloadPaths(mask.GetPaths())
 	if len(paths) == 0 {

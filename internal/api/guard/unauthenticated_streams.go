@@ -27,7 +27,7 @@ type unauthenticatedStream struct {
 // that ends it; false if the connection has as many streams as it may have.
 //
 // When all places are taken, the address that has most of them loses its oldest stream.
-// So the streams of one address, however long they last, keep nobody else out.
+// So the streams of one address, however long they last, do not exclude other addresses.
 func (u *unauthenticatedConns) admitStream(ctx context.Context, c *connection, life time.Duration) (context.Context, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -42,9 +42,8 @@ type auditInterceptor struct {
 	subject func(context.Context) string
 }
 
-// unchangedCodes are the codes of calls that have changed nothing, whatever they had begun. These are
-// logged, and not recorded, as are other calls that failed before they began to write: nobody
-// can push records out by failing.
+// unchangedCodes are the codes of calls that have changed nothing. Such calls are logged and not recorded, and so are
+// other calls that failed before they began to write: failing calls cannot displace records.
 var unchangedCodes = map[codes.Code]bool{
 	codes.InvalidArgument: true, codes.NotFound: true, codes.AlreadyExists: true, codes.PermissionDenied: true,
 	codes.Unauthenticated: true, codes.ResourceExhausted: true, codes.FailedPrecondition: true, codes.Aborted: true,
@@ -158,8 +157,7 @@ func (n *auditNote) finishCall() bool { return !n.phase.CompareAndSwap(phaseRead
 
 type auditKey struct{}
 
-// noteDigestBefore adds the definition that a call replaces. The last word counts: an edit
-// may be merged again.
+// noteDigestBefore adds the definition that a call replaces. The last one counts, because an edit may be merged again.
 func noteDigestBefore(ctx context.Context, d *job.Definition) {
 	if note, ok := ctx.Value(auditKey{}).(*auditNote); ok {
 		note.before = convert.DefinitionDigest(convert.DefinitionToPB(d))

@@ -114,8 +114,8 @@ func (w *watcher) send(b job.EventBatch) error {
 	return w.stream.Send(&fermatav1.WatchEventsResponse{Events: convert.Map(b.Events, convert.EventToPB), ResumeToken: b.Token})
 }
 
-// stopSending has nothing more be sent. It is false when something is on its way, for which
-// nobody may wait: the other side may not read.
+// stopSending prevents further sends. It is false while a message is being sent. The caller must not wait for that
+// message: the client may not be reading.
 func (w *watcher) stopSending() bool { return w.sending.CompareAndSwap(0, sendingClosed) }
 
 // isStuck reports whether a message has been waiting to be sent for longer than guard.StuckTimeout.

@@ -10,9 +10,8 @@ import (
 	"github.com/fermata-io/fermata/internal/api/apierror"
 )
 
-// keyspaceGuard refuses calls that would change a keyspace which is known to be gone:
-// what they stored would be lost when it is restored. To repeat them is of no use before
-// somebody has restored it. Calls that read are answered.
+// keyspaceGuard refuses calls that would change a keyspace which is known to be lost: what they stored would be lost
+// again when it is restored. Such calls fail until it has been restored. Calls that read are answered.
 type keyspaceGuard func() (fault string)
 
 func (fault keyspaceGuard) interceptUnary(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {

@@ -113,9 +113,9 @@ func (s *scalerService) GetMetrics(ctx context.Context, q *externalscaler.GetMet
 // errStreamAged ends a stream in order: KEDA opens another, maybe at another node.
 var errStreamAged = errors.New("rpc: the stream is old")
 
-// StreamIsActive tells that workers are needed: at once, and then whenever they are again. That they are not is never
-// told, only found by whoever asks. KEDA before 2.18 takes that word for an order: it ends all pods at the instant,
-// even if another trigger wants some, and however little of the cooldown period has passed. Later versions ignore it.
+// StreamIsActive sends true when workers are needed: at once, and then whenever they are needed again. It never sends
+// false: KEDA before 2.18 would remove all pods at once, even if another trigger needs some and before the end of the
+// cooldown period. Later versions ignore false. KEDA polls IsActive to learn that no workers are needed.
 func (s *scalerService) StreamIsActive(ref *externalscaler.ScaledObjectRef, stream grpc.ServerStreamingServer[externalscaler.IsActiveResponse]) error {
 	trigger, err := convert.ParseTrigger(ref)
 	if err != nil {

@@ -86,8 +86,7 @@ func (s *leaseSigner) splitBySignature(sealed []string) (own, foreign []string) 
 	return own, foreign
 }
 
-// presignedMessage is a message that goes out as it is: it names leases by the words of the
-// worker.
+// presignedMessage is sent unchanged: it identifies leases as the worker did.
 type presignedMessage struct {
 	job.WorkerMessage
 	pb *fermatav1.WorkResponse

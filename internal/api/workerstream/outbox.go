@@ -44,8 +44,8 @@ type outbox struct {
 	itemCount    int
 	limit        int
 	sendingSince time.Time     // when the message that is being sent was taken; zero: none is
-	writing      bool          // somebody takes
-	drained      chan struct{} // closed when nobody takes any more; nil: flush was not called
+	writing      bool          // a goroutine takes messages
+	drained      chan struct{} // closed when messages are no longer taken; nil: flush was not called
 	closed       bool
 }
 

@@ -66,8 +66,8 @@ func displayText(text string) string {
 	return visible.Line(text)
 }
 
-// explainError leaves of a failed exchange with the issuer what may be shown, and says which kind of
-// fault it is: RFC 6749 has an error code and a description; a body may have anything.
+// explainError reduces the error of a failed exchange with the issuer to what may be shown: its kind, and the error
+// code and description of RFC 6749. The body of the answer may contain anything, and is left out.
 func explainError(err error) error {
 	var answer *oauth2.RetrieveError
 	var certificate *tls.CertificateVerificationError

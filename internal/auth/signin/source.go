@@ -40,8 +40,8 @@ func (s *Source) Token(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// refreshSession takes what another process has refreshed, or refreshes. The exchange does not end
-// with the call that it is for: an answer that nobody stores would leave a refresh token that is used up.
+// refreshSession uses the tokens that another process has refreshed, or refreshes them. The exchange goes on after its
+// call has ended: if its answer were not stored, the stored refresh token would be a used one.
 func (s *Source) refreshSession(ctx context.Context) error {
 	unlock, err := s.store.lockSession(ctx, s.path)
 	if err != nil {

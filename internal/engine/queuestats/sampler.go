@@ -137,9 +137,9 @@ func (l *Sampler) lookUpSize(who fairshare.Holder, keys []job.QueueKey, began ti
 	return autoscale.Demand{}, looked, nil
 }
 
-// Watch calls tell with the total size of some queues after each sample. It ends when the context ends, when
-// tell returns an error, which Watch returns, or when the lookout stops: nil. It returns job.ErrTooManyWatches
-// without a call of tell if there are too many watches, on this node or of this holder.
+// Watch calls tell with the total size of some queues after each sample. It ends when the context ends, when tell
+// returns an error, which Watch returns, or, with nil, when the sampler stops. It returns job.ErrTooManyWatches without
+// a call of tell if there are too many watches, on this node or of this holder.
 func (l *Sampler) Watch(ctx context.Context, who fairshare.Holder, keys []job.QueueKey,
 	tell func(autoscale.Demand) error) error {
 	w, err := l.addWatch(who, keys)

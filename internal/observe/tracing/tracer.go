@@ -53,8 +53,8 @@ func (t *Tracer) RunTraceID(d *job.Definition, r *job.Run) *job.TraceID {
 	return &id
 }
 
-// Lease is what the worker of a record's live attempt is told, as the two headers of
-// the standard; empty if the run is not traced.
+// Lease returns the two headers of W3C Trace Context for the worker of a record's live attempt; they are empty if the
+// run is not traced.
 func (t *Tracer) Lease(r *job.Record) (traceparent, tracestate string) {
 	run, ok := t.sampling.Of(r.Definition, &r.State)
 	if !ok {

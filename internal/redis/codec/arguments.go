@@ -27,8 +27,8 @@ type ArgumentBuffer struct {
 	run  storagev1.Run // reused for each run
 }
 
-// Reserve makes room for an item, of which so many are still to come. An item that needs more
-// room gets it when it is appended.
+// Reserve makes room for the next item. A new buffer has room for the given number of further items, too. An item that
+// needs more room gets it when it is appended.
 func (s *ArgumentBuffer) Reserve(items int) *ArgumentBuffer {
 	if cap(s.Free)-len(s.Free) < 2*bytesPerItem {
 		s.Free = make([]byte, 0, min(bytesPerItem*(items+1), maxBufferBytes))

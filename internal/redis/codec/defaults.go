@@ -49,8 +49,8 @@ func (f Encoding) ForStates(history int) Encoding {
 	return f
 }
 
-// Groups of a definition's fields, as bits of the stored fields usual and told. The bit of an
-// omitted group is set in usual. Where told is used instead, it has the bits of all other groups.
+// Groups of a definition's fields, as bits of the stored fields usual and told. usual has the bits of the omitted
+// groups. Records that use told instead have the bits of all other groups there.
 const (
 	groupLane          uint32 = 1 << iota // queue, priority
 	groupRetry                            // retry policy

@@ -11,7 +11,7 @@ import (
 // maxCell bounds the text of a cell, in bytes.
 const maxCell = 4096
 
-// ReadCells reads cells. A cell that nobody has written for a week is gone.
+// ReadCells reads cells. A cell is deleted when it has not been written for a week.
 func (s *Store) ReadCells(ctx context.Context, names []string) []job.CellReply {
 	items := make([]limitItem, len(names))
 	for i, name := range names {

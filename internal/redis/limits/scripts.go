@@ -35,8 +35,8 @@ func LoadScripts(l *runner.Loader) Scripts {
 		measure: load("census_bytes", "no-writes", runner.WithoutClock),
 	}
 	s.units.Mutates, s.swap.Mutates, s.queues.Mutates = true, true, true
-	// Runs ask for units and circuits one batch each. Where answers are late a connection for each
-	// would be more than there are. Nobody waits for rates and rooms for longer than a moment.
+	// Runs ask for units and circuits in one batch each. While answers are late, one connection for each batch would
+	// exceed the pool, so that batches share connections. Calls for rates and rooms wait for a moment only.
 	s.units.MayShare, s.swap.MayShare, s.read.MayShare = true, true, true
 	return s
 }

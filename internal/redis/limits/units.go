@@ -27,9 +27,9 @@ var unitKeys = []string{"u:", "s:", "w:", "q:"}
 // by name. A release reserves each free unit for the first in line for two seconds,
 // during which only that waiter gets it; the reservation lapses by itself. Apart
 // from that, the first caller is served, in line or not. A waiter that has not
-// asked for a minute is forgotten, and beyond 10,000 in a line nobody is remembered:
-// a waiter has to ask again every few seconds, and being woken only spares it that. The
-// first in line, as many as there are units, hear when one lapses that is not prolonged.
+// asked for a minute is removed, and a line has at most 10,000 waiters: a waiter has to
+// ask again every few seconds, and a wake-up only lets it ask earlier. The first in line,
+// as many as there are units, are woken when a unit lapses that was not prolonged.
 //
 // A grant whose Err is job.ErrDurability is complete, but a failover may lose it;
 // any other Err leaves it empty, and the call may be repeated.
@@ -82,9 +82,9 @@ func (s *Store) ReleaseUnits(ctx context.Context, releases []job.UnitRelease) []
 }
 
 // RenewUnits prolongs units to a TTL from now; it never shortens, as long as no holder
-// is named twice for a unit. It answers those that are held no more: they lapsed, and
-// somebody else may have them by now. Units of a call that failed are neither kept nor
-// known to be lost.
+// is named twice for a unit. It returns those that are no longer held: they lapsed, and
+// another holder may have them by now. After a failed call the state of its units is
+// unknown.
 func (s *Store) RenewUnits(ctx context.Context, keeps []job.UnitRenewal) (lost []job.UnitRenewal, err error) {
 	asks := make([]job.UnitRequest, len(keeps))
 	for i, k := range keeps {

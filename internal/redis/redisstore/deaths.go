@@ -15,8 +15,8 @@ import (
 // among the others.
 const deadLettersRead = 8
 
-// readOldestDeaths finds out when the oldest dead letters of lanes died: of a letter the index
-// tells only until when it is kept.
+// readOldestDeaths reads when the oldest dead letters of lanes died. The index has only the time until which a dead
+// letter is kept.
 func (s *Store) readOldestDeaths(ctx context.Context, counts []*laneCount, failed shardFailures) {
 	counts = slices.DeleteFunc(slices.Clone(counts), func(c *laneCount) bool { return c.stat.DeadUntilMS == 0 })
 	for part := range slices.Chunk(counts, maxReadsPerPipeline/deadLettersRead) {

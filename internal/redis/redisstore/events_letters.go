@@ -236,7 +236,7 @@ func encodeLetter(l *job.UndeliveredEvent) string {
 func decodeLetter(shard int, text string, atMS int64) job.UndeliveredEvent {
 	var t letterText
 	if json.Unmarshal([]byte(text), &t) != nil {
-		t = letterText{} // somebody else put it there
+		t = letterText{} // written by another program
 	}
 	return job.UndeliveredEvent{
 		ID: text, Webhook: t.Hook, Event: decodeEvent(shard, t.Place, t.Event), Attempts: t.Tries, AtMS: unixtime.Milli(atMS),

@@ -45,8 +45,7 @@ func encodeEvent(h *job.Event) string {
 	return string(text)
 }
 
-// decodeEvent reads what it can: an entry that somebody else put there is of no
-// kind.
+// decodeEvent reads what it can. An entry that another program wrote has no kind.
 func decodeEvent(shard int, id, text string) job.Event {
 	var t eventText
 	if json.Unmarshal([]byte(text), &t) != nil {

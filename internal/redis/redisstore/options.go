@@ -29,9 +29,9 @@ const (
 	MinKeepEvents = 1000
 	MaxKeepEvents = 10_000_000
 
-	// SchemaVersion is the latest that this package knows, and that of keyspaces that
-	// it creates. A keyspace keeps its own until somebody raises it; records are read
-	// as any of them has it, and written as that of the keyspace has it.
+	// SchemaVersion is the latest schema that this package knows. New keyspaces have it. An existing keyspace keeps
+	// its schema until an operator raises it. Records of all schemas are read; they are written in the schema of the
+	// keyspace.
 	SchemaVersion = 4
 	// SchemaOfBoundPayloads is from which on all nodes open payloads that are sealed by
 	// version 2, and seal by it.
@@ -59,7 +59,7 @@ type Options struct {
 	Embedded bool
 
 	// Functions calls the functions of [Library] in place of sending scripts, so that
-	// the user needs no EVAL. Somebody else has loaded the library on every primary.
+	// the user needs no EVAL. An administrator has loaded the library on every primary.
 	Functions bool
 
 	// Durability is the class that is demanded; [Open] fails where the server

@@ -16,8 +16,8 @@ import (
 const snapshotTries = 8
 
 // Snapshots reads jobs of one shard with their runs and dead letters, each of them
-// at one instant. One that does not exist, or cannot be read, is nil. What is given
-// of a job tells only where to look first.
+// at one instant. A job that does not exist, or cannot be read, is nil. The given state
+// of a job is only a hint where to look first.
 func (s *Store) Snapshots(ctx context.Context, shard int, jobs []job.Record) ([]*job.Snapshot, error) {
 	out := make([]*job.Snapshot, len(jobs))
 	todo := make([]*partsRead, len(jobs))
@@ -103,7 +103,7 @@ func letterRun(s *job.State) job.Run {
 	return run
 }
 
-// expiry is when a dead letter is deleted if its index does not tell: by what its job says now.
+// expiry is when a dead letter without an entry in the index is deleted, according to its job's definition now.
 func expiry(letter *job.Record) int64 {
 	return int64(letter.State.LastFinished.Add(letter.Definition.DeadLetterTTL))
 }

@@ -22,8 +22,8 @@ func trailKey(prefix string) string { return runner.KeyspaceKey(prefix) + ":audi
 func trailHeadKey(prefix string) string    { return trailKey(prefix) + ":head" }
 func trailExportsKey(prefix string) string { return trailKey(prefix) + ":exports" }
 
-// maxTrailNumber bounds sequences and sums of bytes, which nodes add to: one that somebody else wrote
-// must not overflow. No cluster comes near it, and every program reads it exactly.
+// maxTrailNumber bounds sequences and sums of bytes, which nodes add to: a number that another program wrote must not
+// overflow. No cluster comes near the bound, and every program reads numbers up to it exactly.
 const maxTrailNumber = 1 << 53
 
 // trailNumber reads a number that is not negative and within bounds; else it is 0.
@@ -38,9 +38,9 @@ func trailNumber(text string) int64 {
 // trailOverhead is about what a record takes beside its fields.
 const trailOverhead = 48
 
-// AppendTrail adds records that continue the chain, and removes what trim says, if the chain
-// still ends as the caller has seen it; done is false if it does not. The records have their ids, which
-// grow, and their links.
+// AppendTrail adds records to the chain, and removes the records that trim selects, if the chain still has the head that
+// the caller has read; otherwise done is false. The records already have their ids, in increasing order, and their
+// links.
 func (s *Store) AppendTrail(ctx context.Context, head job.TrailHead, records []job.TrailRecord,
 	trim job.TrailTrim) (done bool, err error) {
 	mode, bound := "", ""
@@ -76,7 +76,7 @@ func decodeHead(raw string) job.TrailHead {
 	head := job.TrailHead{Raw: raw}
 	parts := strings.Split(raw, " ")
 	if len(parts) != 3 {
-		return head // somebody else wrote it: a chain begins anew
+		return head // written by another program: a new chain begins
 	}
 	if seq, total := trailNumber(parts[0]), trailNumber(parts[2]); seq > 0 && total > 0 {
 		head.Seq, head.Hash, head.Bytes = seq, decodeBytes(parts[1]), total
@@ -233,8 +233,8 @@ func fieldOf(fields runner.Reply, name string) string {
 	return ""
 }
 
-// encodeTrail leaves out what is empty, and says how much there is. Lists are joined by line
-// breaks, which a clipped record has not in them.
+// encodeTrail encodes the fields that are not empty, and returns their size. Lists are joined by line breaks: the items
+// of a clipped record contain none.
 func encodeTrail(r job.TrailRecord) (out []any, size int64) {
 	r = r.Clipped()
 	size = trailOverhead
@@ -270,8 +270,7 @@ func encodeTrail(r job.TrailRecord) (out []any, size int64) {
 	return out, size
 }
 
-// decodeTrail reads what it can: an entry that somebody else put there shows as a
-// record of little.
+// decodeTrail reads what it can. Most fields of an entry that another program wrote are empty.
 func decodeTrail(id string, fields runner.Reply) job.TrailRecord {
 	m := map[string]string{}
 	for i := 0; i+1 < len(fields); i += 2 {

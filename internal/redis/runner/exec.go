@@ -166,7 +166,7 @@ const (
 
 // sendCoalesced sends ops to a server. If the ops allow it, or Options.Shed is set, they share a
 // pipeline with ops of other callers. All other ops are sent alone, for no longer than their own
-// caller waits: records that are leased after that belong to nobody until the lease ends.
+// caller waits: records that are leased later have no worker until the lease ends.
 func (r *Runner) sendCoalesced(ctx context.Context, to pipeliner, ops []*Op) {
 	if r.maxQueueWait == 0 && !allMayShare(ops) {
 		r.sendPipeline(ctx, to, ops, false, "")

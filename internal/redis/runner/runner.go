@@ -122,7 +122,7 @@ func (r *Runner) rememberDenial(err error) {
 	}
 }
 
-// ReplaceDenial replaces the error about a missing permission by one that says more.
+// ReplaceDenial replaces the error about a missing permission by a more detailed one.
 func (r *Runner) ReplaceDenial(err error) { r.firstDenial.Store(&err) }
 
 // TakeDenial returns the first error about a missing permission since its last call; nil if there was none.

@@ -1,7 +1,8 @@
-// Package attest says how a release was built, and signs what it says: as an in-toto statement with SLSA provenance, and in Sigstore's
+// Package attest writes and signs how a release was built: an in-toto statement with SLSA provenance, in Sigstore's
 // bundles, which cosign and other tools verify.
 //
-// A statement has the same bytes for the same build: no clock, no machine. A signature has not, and is beside what it is of.
+// A statement has the same bytes for the same build: it contains neither a time nor a machine. Signatures differ, and
+// are stored beside the signed file.
 package attest
 
 import (
@@ -20,9 +21,9 @@ import (
 
 const (
 	source = "https://github.com/fermata-io/fermata"
-	// BuildType says what the parameters of a build mean.
+	// BuildType is the page that defines the parameters of a build.
 	BuildType = source + "/blob/main/docs/release.md#making-one"
-	// Predicate is the type of what is said about the subjects.
+	// Predicate is the type of the statement.
 	Predicate = "https://slsa.dev/provenance/v1"
 	// statementType is that of DSSE envelopes with an in-toto statement.
 	statementType = "application/vnd.in-toto+json"

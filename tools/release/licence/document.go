@@ -48,7 +48,7 @@ type text struct {
 	of   []string
 }
 
-// texts groups the files by what they say, in the order of the modules.
+// texts groups the files by their text, in the order of the modules.
 func texts(modules []Module) []text {
 	var all []text
 	for _, m := range modules {

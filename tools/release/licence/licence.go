@@ -1,5 +1,5 @@
-// Package licence says under which licences the modules stand that are linked
-// into the commands, and refuses those that the project cannot ship.
+// Package licence finds the licences of the modules that are linked into the
+// commands, and refuses those that the project cannot ship.
 //
 // It looks at what is linked, not at what go.mod names: at each package of the
 // commands, on every platform of a release, and at the licence files in the
@@ -20,10 +20,10 @@ import (
 )
 
 // Allowed are the licences, by SPDX identifier, that a linked module may have.
-// All but one ask for no more than that their text goes along. MPL-2.0 covers
-// the files that bear it: they are linked as published, and the list says from
-// where their source is to be had. BSL-1.0 is Boost's, as free as MIT; the
-// Business Source License goes by BUSL-1.1 and is none of these.
+// All but one require only that their text is included. MPL-2.0 covers
+// the files that bear it: they are linked as published, and the list names
+// the source. BSL-1.0 is the Boost license, as permissive as MIT; the
+// Business Source License is BUSL-1.1, which is not allowed.
 var Allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "ISC", "MIT", "MPL-2.0", "Unlicense"}
 
 // Module is a linked module, or the standard library.

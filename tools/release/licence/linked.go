@@ -142,8 +142,8 @@ func isLicence(name string) bool { return named(name, "LICENSE", "LICENCE", "COP
 
 func isNotice(name string) bool { return named(name, "NOTICE", "PATENTS") }
 
-// named tells whether a file has one of the names, in any case, with or without
-// something after a dot or a dash, and is no source code.
+// named reports whether a file has one of the names, in any case, with or without a suffix after a dot or a dash, and
+// is not source code.
 func named(path string, names ...string) bool {
 	base := strings.ToUpper(filepath.Base(path))
 	if strings.HasSuffix(base, ".GO") {

@@ -42,9 +42,9 @@ func rootFiles() []tree.Entry {
 }
 
 // authorities are Mozilla's, as published for Go: pinned by go.sum, so that the
-// image does not depend on how old the building machine's own list is. Those
-// that Mozilla trusts for older certificates only are left out, because a list
-// of this format cannot say so.
+// image does not depend on the list of the building machine. Authorities that
+// Mozilla trusts for older certificates only are left out, because this format
+// cannot express that.
 func authorities() []byte {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {

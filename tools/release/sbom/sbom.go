@@ -1,6 +1,6 @@
 // Package sbom writes the bill of materials of one platform's binaries, as
-// CycloneDX JSON. It says what the linker put in: the modules come from the
-// build information inside of the binaries, not from go.mod.
+// CycloneDX JSON. It lists what was linked: the modules come from the build
+// information in the binaries, not from go.mod.
 //
 // The same binaries give the same bytes: the time is given, the serial number
 // is made from the content.
