@@ -72,7 +72,7 @@ func startCluster(t *testing.T, change ...func(*registry.Options)) *cluster {
 	t.Cleanup(c.ledger.Stop)
 	overview := queuestats.NewOverview(c.store)
 	t.Cleanup(overview.Stop)
-	options := registry.Options{Store: c.store, SharedLimits: c.store.Limits(), Rankings: overview, Ledger: c.ledger}
+	options := registry.Options{Store: c.store, SharedLimits: c.store.Limits(), Rankings: overview, Lanes: overview, Ledger: c.ledger}
 	for _, f := range change {
 		f(&options)
 	}

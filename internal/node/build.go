@@ -81,7 +81,7 @@ func (n *Node) buildRegistry(context.Context) (err error) {
 	c := n.cfg
 	o := registry.Options{
 		Quota: n.quota, ByteQuota: n.byteQuota, Queues: guard.ReachableQueues,
-		Store: n.clientStore, Rankings: n.overview, SharedLimits: n.clientStore.Limits(), Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
+		Store: n.clientStore, Rankings: n.overview, Lanes: n.overview, SharedLimits: n.clientStore.Limits(), Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
 		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,
 		BeginWrite:      rpc.BeginWrite,
 		SettingsChanged: func() { n.admission.SettingsChanged() },

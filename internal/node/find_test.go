@@ -59,6 +59,7 @@ func listsOf(ctx context.Context, t *testing.T, c fermatav1.JobServiceClient,
 	t.Helper()
 	answers := map[string]string{}
 	for name, q := range map[string]*fermatav1.ListJobsRequest{
+		"no order of all": {Parent: "namespaces/-"}, "no order": {Parent: "namespaces/a"},
 		"id of all": {Parent: "namespaces/-", OrderBy: "id"}, "id": {Parent: "namespaces/a", OrderBy: "id"},
 		"due of all":      {Parent: "namespaces/-", OrderBy: "next_due_time"},
 		"due":             {Parent: "namespaces/a", OrderBy: "next_due_time"},

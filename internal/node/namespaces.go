@@ -11,74 +11,86 @@ import (
 	"github.com/fermata-io/fermata/internal/engine/quota"
 )
 
-// Namespaces adds up the lanes that the caller may see. Other lanes are not read, so that they add nothing to the
-// numbers.
+// maxCountedApart is how many namespaces are counted one by one for a caller who may not see all of them. More are
+// counted with all others, at once.
+const maxCountedApart = 64
+
+// Namespaces adds up the lanes that the caller may see. Other lanes are not counted, so that they add nothing to the
+// numbers. The lanes and rankings of all namespaces are listed once for all callers, and so are the counts of each.
 func (v clusterView) Namespaces(ctx context.Context, scope job.QueueScope,
 	whole func(namespace string) bool) ([]rpc.Namespace, error) {
-	stats, err := queuestats.CountLanes(ctx, v.clientStore, v.allShards(), func(l job.Lane) bool {
-		return scope == nil || scope(job.QueueKey{Namespace: l.Namespace, Queue: l.Queue})
-	})
+	counts, err := v.countVisible(ctx, scope)
 	if err != nil {
 		return nil, err
 	}
-	sums, queues := map[string]*rpc.Namespace{}, map[job.QueueKey]bool{}
-	for _, lanes := range stats {
-		for _, l := range lanes {
-			addToNamespace(sums, l)
-			queues[job.QueueKey{Namespace: l.Lane.Namespace, Queue: l.Lane.Queue}] = true
+	sums := map[string]*rpc.Namespace{}
+	for _, c := range counts {
+		for q, n := range c.Queues {
+			if scope == nil || scope(q) {
+				addToNamespace(sums, q.Namespace, n)
+			}
 		}
 	}
-	for q := range queues {
-		sums[q.Namespace].Queues++
-	}
-	if err := v.addWhole(ctx, sums, whole); err != nil {
-		return nil, err
-	}
-	names := slices.Sorted(maps.Keys(sums))
-	list := make([]rpc.Namespace, len(names))
-	for i, name := range names {
-		list[i] = *sums[name]
+	list := make([]rpc.Namespace, 0, len(sums))
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		n := sums[name]
+		if whole(name) {
+			if err := v.addWhole(ctx, n); err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, *n)
 	}
 	return list, nil
 }
 
-func addToNamespace(sums map[string]*rpc.Namespace, l queuestats.LaneStat) {
-	name := l.Lane.Namespace
+// countVisible counts the namespaces with queues that the caller may see; there may be others among them.
+func (v clusterView) countVisible(ctx context.Context, scope job.QueueScope) ([]queuestats.Counts, error) {
+	names := []string{""}
+	if scope != nil {
+		visible, err := v.overview.Namespaces(ctx, scope)
+		if err != nil {
+			return nil, err
+		}
+		if len(visible) <= maxCountedApart {
+			names = visible
+		}
+	}
+	counts := make([]queuestats.Counts, len(names))
+	for i, name := range names {
+		var err error
+		if counts[i], err = v.overview.Counts(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return counts, nil
+}
+
+// addToNamespace adds a queue to its namespace.
+func addToNamespace(sums map[string]*rpc.Namespace, name string, q queuestats.QueueCount) {
 	n := sums[name]
 	if n == nil {
 		n = &rpc.Namespace{Name: name}
 		sums[name] = n
 	}
-	n.Jobs += l.Backlog + l.Scheduled + l.Leased + l.Paused + l.Done
-	n.Running += l.Leased
-	n.Paused += l.Paused
-	n.Dead += l.Dead
+	n.Queues++
+	n.Jobs += q.Backlog + q.Scheduled + q.Leased + q.Paused + q.Done
+	n.Running += q.Leased
+	n.Paused += q.Paused
+	n.Dead += q.Dead
 }
 
 // addWhole adds what is counted for whole namespaces only.
-func (v clusterView) addWhole(ctx context.Context, sums map[string]*rpc.Namespace,
-	whole func(namespace string) bool) error {
-	some := false
-	for name, n := range sums {
-		n.Whole = whole(name)
-		some = some || n.Whole
-		if n.Whole {
-			n.JobsQuota, n.BytesQuota = quotaUse(v.quota, name), quotaUse(v.byteQuota, name)
-		}
-	}
-	if !some {
-		return nil
-	}
-	failing, _, err := v.clientStore.ReadRanking(ctx, job.RankingFailing)
-	if err != nil {
-		return err
-	}
-	for _, e := range failing {
-		if n := sums[e.Record.Key().Namespace]; n != nil && n.Whole && e.Score >= job.RankOfFailures(1) {
+func (v clusterView) addWhole(ctx context.Context, n *rpc.Namespace) error {
+	n.Whole = true
+	n.JobsQuota, n.BytesQuota = quotaUse(v.quota, n.Name), quotaUse(v.byteQuota, n.Name)
+	failing, _, err := v.overview.ListFailing(ctx, n.Name)
+	for _, r := range failing {
+		if r.Rank >= job.RankOfFailures(1) {
 			n.Failing++
 		}
 	}
-	return nil
+	return err
 }
 
 // quotaUse returns how much of a quota a namespace uses, nil if it has none.

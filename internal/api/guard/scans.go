@@ -20,7 +20,7 @@ const (
 // isScan reports whether calls of a method take turns.
 func isScan(method string) bool {
 	switch workBounds[method] {
-	case scannedPage, adminPage, timedPart, wholeCluster, sharedCounts, allLanes, worstJobs:
+	case scannedPage, adminPage, timedPart, wholeCluster, sharedCounts, worstJobs:
 		return true
 	case forecastWork:
 		return method == fermatav1.ClusterService_ForecastLoad_FullMethodName // which asks peers once for each turn

@@ -29,8 +29,8 @@ const (
 	countedTimes workBound = "one job, and a range of up to 10,000 times"
 	// forecastWork: what nodes have in memory, and reads that are paid from an allowance.
 	forecastWork workBound = "a million steps in the schedules of each node, series of up to 1,000 queues, and reads within a share of a core"
-	// scannedPage: a page that ends early.
-	scannedPage workBound = "a page: up to 1,000 entries, 5,000 looked at, 2 MiB, 50 ms"
+	// scannedPage: a page that ends early. It reads lanes that it selects, and no others.
+	scannedPage workBound = "a page: up to 1,000 entries, 5,000 looked at, 2 MiB, 50 ms, 20,000 lanes of those that it selects"
 	// adminPage: what is kept is bounded, and the call reads no more of it than it may return, of each part.
 	adminPage workBound = "up to 1,000 entries of what is kept, for administrators of the cluster"
 	// timedPart: a page of changes that ends early.
@@ -40,9 +40,7 @@ const (
 	// wholeCluster: the work grows with the cluster, and not with jobs.
 	wholeCluster workBound = "nodes and workers of the cluster"
 	// sharedCounts: lanes of all namespaces are listed once for all callers, those of one are counted once.
-	sharedCounts workBound = "the lanes of the namespace, counted once for all callers; nodes and workers of the cluster"
-	// allLanes: the call reads the index of lanes of all namespaces.
-	allLanes workBound = "the lanes of all namespaces, listed for each call"
+	sharedCounts workBound = "the lanes of the namespaces of the caller, counted once for all callers; nodes and workers of the cluster"
 	// worstJobs: the indexes are read once for all callers.
 	worstJobs workBound = "up to 1,000 entries of rankings, 5,000 lanes and 6 MiB of payloads"
 	// oneShard: one of the shards; for administrators of the cluster.
@@ -102,7 +100,7 @@ var workBounds = map[string]workBound{
 
 	fermatav1.ClusterService_ListQueues_FullMethodName:     sharedCounts,
 	fermatav1.ClusterService_ListShards_FullMethodName:     sharedCounts,
-	fermatav1.ClusterService_ListNamespaces_FullMethodName: allLanes,
+	fermatav1.ClusterService_ListNamespaces_FullMethodName: sharedCounts,
 	fermatav1.ClusterService_ListNodes_FullMethodName:      wholeCluster,
 	fermatav1.ClusterService_ListWorkers_FullMethodName:    wholeCluster,
 	fermatav1.ClusterService_CheckShard_FullMethodName:     oneShard,

@@ -51,6 +51,14 @@ type IndexRange struct {
 	Limit    int
 }
 
+// LaneQuery selects lanes of all shards.
+type LaneQuery struct {
+	Namespace string   // "": of all namespaces
+	Queues    []string // empty: all queues
+	// Wants, when set, reports whether the lanes of a queue are selected. It is called once for each queue.
+	Wants func(QueueKey) bool
+}
+
 // UpcomingQuery asks for the planned runs that are due next.
 type UpcomingQuery struct {
 	// Filter selects the jobs.

@@ -1,7 +1,6 @@
 package queuestats
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -32,6 +31,12 @@ type OverviewStore interface {
 	ListOverdueOf(ctx context.Context, lanes []job.ShardLane, n int) ([]job.Ranked, error)
 }
 
+// rankedJobs are the entries of the index of a ranking by namespace, the worst first.
+type rankedJobs struct {
+	byNamespace map[string][]job.Ranked
+	isFull      bool // the index of a shard is full, so that jobs may be missing
+}
+
 // Overview answers what clients ask about the queues of the whole keyspace. The lanes and rankings of all namespaces
 // are in common indexes. All callers of a node share the reads of these indexes, so that a call costs what its own
 // namespace holds, whatever the others hold. Answers are at most [MaxAge] old.
@@ -40,8 +45,8 @@ type Overview struct {
 	life  context.Context
 	stop  context.CancelFunc
 
-	lanes    sharedLook[map[string][]job.ShardLane]
-	rankings [job.RankingCount]sharedLook[map[string][]job.Ranked]
+	lanes    sharedLook[laneTable]
+	rankings [job.RankingCount]sharedLook[rankedJobs]
 
 	mu     sync.Mutex
 	counts map[string]*sharedLook[Counts] // by namespace; "": of all
@@ -65,8 +70,8 @@ type Counts struct {
 
 // QueueCount counts the records of a queue.
 type QueueCount struct {
-	Backlog, Leased, Scheduled, Paused, Dead int64
-	OldestOverdue, OldestDead                time.Duration
+	Backlog, Leased, Scheduled, Paused, Dead, Done int64
+	OldestOverdue, OldestDead                      time.Duration
 }
 
 // ShardCount counts the records of a shard.
@@ -149,25 +154,12 @@ func (c *Counts) addLane(shard int, s LaneStat) {
 	q.Scheduled += s.Scheduled
 	q.Paused += s.Paused
 	q.Dead += s.Dead
+	q.Done += s.Done
 	q.OldestOverdue = max(q.OldestOverdue, s.OldestOverdue)
 	q.OldestDead = max(q.OldestDead, s.OldestDead)
 	sh.Jobs += s.Backlog + s.Scheduled + s.Leased + s.Paused + s.Dead + s.Done
 	sh.Lag = max(sh.Lag, s.OldestOverdue)
 	c.Queues[key], c.Shards[shard] = q, sh
-}
-
-// laneIndex returns all lanes of the keyspace by namespace, those of each namespace in the order of their due times.
-func (o *Overview) laneIndex(ctx context.Context) (map[string][]job.ShardLane, error) {
-	return o.lanes.get(ctx, o.life, func(ctx context.Context) (map[string][]job.ShardLane, error) {
-		index := make(map[string][]job.ShardLane)
-		err := listAllLanes(ctx, o.store, allShards(o.store.Shards()), func(shard int, h job.LaneHead) {
-			index[h.Lane.Namespace] = append(index[h.Lane.Namespace], job.ShardLane{Shard: shard, LaneHead: h})
-		})
-		for _, lanes := range index {
-			slices.SortFunc(lanes, func(a, b job.ShardLane) int { return cmp.Compare(a.DueMS, b.DueMS) })
-		}
-		return index, err
-	})
 }
 
 func allShards(n int) []int {
@@ -185,27 +177,49 @@ func (o *Overview) ListRanked(ctx context.Context, shards []int, which job.Ranki
 	if namespace == "" {
 		return o.store.ListRanked(ctx, shards, which, n)
 	}
-	index, err := o.rankings[which].get(ctx, o.life, func(ctx context.Context) (map[string][]job.Ranked, error) {
-		index := make(map[string][]job.Ranked)
+	index, err := o.readRanking(ctx, which)
+	if err != nil {
+		return nil, err
+	}
+	list := index.byNamespace[namespace]
+	return list[:min(n, len(list))], nil
+}
+
+// ListFailing lists all failing jobs of a namespace, or of all namespaces if it is empty, by their index. isFull: the
+// index of a shard is full, so that jobs may be missing. The caller must not change the list.
+func (o *Overview) ListFailing(ctx context.Context, namespace string) (list []job.Ranked, isFull bool, err error) {
+	index, err := o.readRanking(ctx, job.RankingFailing)
+	if err != nil || namespace != "" {
+		return index.byNamespace[namespace], index.isFull, err
+	}
+	for _, ranked := range index.byNamespace {
+		list = append(list, ranked...)
+	}
+	return list, index.isFull, nil
+}
+
+// readRanking returns the index of a ranking, read once for all callers.
+func (o *Overview) readRanking(ctx context.Context, which job.Ranking) (rankedJobs, error) {
+	return o.rankings[which].get(ctx, o.life, func(ctx context.Context) (rankedJobs, error) {
+		index := rankedJobs{byNamespace: make(map[string][]job.Ranked)}
 		for part := range slices.Chunk(allShards(o.store.Shards()), shardsPerListing) {
 			list, err := o.store.ListRanked(ctx, part, which, len(part)*job.MaxRanked)
 			if err != nil {
-				return nil, err
+				return index, err
 			}
+			inShard := make(map[int]int, len(part))
 			for _, r := range list {
 				namespace := r.Record.Key().Namespace
-				index[namespace] = append(index[namespace], r)
+				index.byNamespace[namespace] = append(index.byNamespace[namespace], r)
+				inShard[r.Shard]++
+				index.isFull = index.isFull || inShard[r.Shard] >= job.MaxRanked
 			}
 		}
-		for _, list := range index {
+		for _, list := range index.byNamespace {
 			slices.SortFunc(list, job.Ranked.Compare)
 		}
 		return index, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return index[namespace][:min(n, len(index[namespace]))], nil
 }
 
 // ListOverdue lists the n records of some shards that have waited longest for a slot, or those of a namespace in all
@@ -226,20 +240,4 @@ func (o *Overview) ListOverdue(ctx context.Context, shards []int, namespace stri
 		}
 	}
 	return o.store.ListOverdueOf(ctx, lanes[:min(n, len(lanes))], n)
-}
-
-// refreshLanes reads the due times of lanes again, and returns the lanes in their order.
-func (o *Overview) refreshLanes(ctx context.Context, lanes []job.ShardLane) ([]job.ShardLane, error) {
-	found, err := o.store.FindLanes(ctx, lanesByShard(lanes))
-	if err != nil {
-		return nil, err
-	}
-	fresh := make([]job.ShardLane, 0, len(lanes))
-	for shard, heads := range found {
-		for _, h := range heads {
-			fresh = append(fresh, job.ShardLane{Shard: shard, LaneHead: h})
-		}
-	}
-	slices.SortFunc(fresh, func(a, b job.ShardLane) int { return cmp.Compare(a.DueMS, b.DueMS) })
-	return fresh, nil
 }

@@ -120,6 +120,24 @@ func TestOtherNamespacesCostACallNothing(t *testing.T) {
 		if len(failing) != 2 || failing[0].Record != "b/job2" {
 			t.Errorf("failing: %+v", failing)
 		}
+		lanes, _, err := o.FindLanes(t.Context(), job.LaneQuery{Namespace: "b"})
+		b.must(err)
+		if len(lanes) != 3 || lanes[0].DueMS != 2000 || lanes[2].DueMS != 2002 {
+			t.Errorf("lanes: %+v", lanes)
+		}
+		ofB := func(q job.QueueKey) bool { return q.Namespace == "b" }
+		lanes, _, err = o.FindLanes(t.Context(), job.LaneQuery{Wants: ofB})
+		b.must(err)
+		names, err := o.Namespaces(t.Context(), ofB)
+		b.must(err)
+		if len(lanes) != 3 || len(names) != 1 || names[0] != "b" {
+			t.Errorf("lanes of namespaces %v: %+v", names, lanes)
+		}
+		all, isFull, err := o.ListFailing(t.Context(), "b")
+		b.must(err)
+		if len(all) != 3 || isFull {
+			t.Errorf("failing: %+v, full %v", all, isFull)
+		}
 	}
 	check() // reads the indexes
 	o.lanes.hold()
@@ -152,7 +170,7 @@ func (l *sharedLook[T]) hold() {
 	if held == nil {
 		return
 	}
-	pinned := &lookResult[T]{done: held.done, value: held.value}
+	pinned := &lookResult[T]{number: held.number, done: held.done, value: held.value}
 	l.pending = pinned // whoever comes after the answer was forgotten joins a look that has ended
 }
 
@@ -188,5 +206,96 @@ func TestLanesThatBecameLateAreRead(t *testing.T) {
 	late, err := o.ListOverdue(t.Context(), nil, "ns", 2)
 	if err != nil || len(late) != 1 || late[0].Record != "ns/job" || late[0].Shard != 3 {
 		t.Errorf("overdue: %+v (%v)", late, err)
+	}
+}
+
+// TestCallersGetALookThatBeganAfterTheirs: who needs what is stored now does not get an older answer, and callers
+// share looks.
+func TestCallersGetALookThatBeganAfterTheirs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l sharedLook[int]
+		stored, looks := 0, 0
+		look := func(context.Context) (int, error) {
+			looks++
+			seen := stored
+			time.Sleep(50 * time.Millisecond)
+			return seen, nil
+		}
+		get := func(suffices bool) (int, bool) {
+			n, isNew, err := l.getUpToDate(t.Context(), t.Context(), look, func(int) bool { return suffices })
+			if err != nil {
+				t.Error(err)
+			}
+			return n, isNew
+		}
+		if n, isNew := get(false); n != 0 || !isNew {
+			t.Errorf("the first look: %d, new %v", n, isNew)
+		}
+		stored = 1
+		if n, isNew := get(true); n != 0 || isNew {
+			t.Errorf("an answer that suffices: %d, new %v", n, isNew)
+		}
+		if n, isNew := get(false); n != 1 || !isNew {
+			t.Errorf("after a change: %d, new %v", n, isNew)
+		}
+		var callers sync.WaitGroup
+		callers.Go(func() { get(false) })
+		time.Sleep(time.Millisecond)
+		stored, looks = 2, 0
+		for range 100 {
+			callers.Go(func() {
+				if n, _ := get(false); n != 2 {
+					t.Errorf("a caller during a look got %d, want what is stored since", n)
+				}
+			})
+		}
+		callers.Wait()
+		if looks != 1 {
+			t.Errorf("%d looks for 100 callers", looks)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// TestLanesOfACallAreCurrent: a lane that is new, and one that is due earlier, are found at once in a keyspace of few
+// lanes, and by their queue in any.
+func TestLanesOfACallAreCurrent(t *testing.T) {
+	for name, lanes := range map[string]int{"few lanes": 10, "many lanes": maxListedAnew} {
+		b := newCountBed(t, lanes)
+		o := NewOverview(b.store)
+		t.Cleanup(o.Stop)
+		find := func(q job.LaneQuery) []job.ShardLane {
+			found, _, err := o.FindLanes(t.Context(), q)
+			b.must(err)
+			return found
+		}
+		add := func(queue string, due int) {
+			lane := job.Lane{Namespace: "b", Queue: queue}.String()
+			b.must(b.client.ZAdd(t.Context(), b.key(1, "lanes"), redis.Z{Score: float64(due), Member: lane}).Err())
+		}
+		if n := len(find(job.LaneQuery{Namespace: "b"})); n != 0 {
+			t.Errorf("%s: %d lanes of b", name, n)
+		}
+		if lanes >= maxListedAnew {
+			o.lanes.hold()
+		}
+		add("new", 7)
+		byQueue := find(job.LaneQuery{Namespace: "b", Queues: []string{"new", "none"}})
+		if len(byQueue) != 1 || byQueue[0].Shard != 1 || byQueue[0].DueMS != 7 {
+			t.Errorf("%s: by queue %+v", name, byQueue)
+		}
+		hidden := find(job.LaneQuery{Namespace: "b", Queues: []string{"new"}, Wants: func(job.QueueKey) bool { return false }})
+		if len(hidden) != 0 {
+			t.Errorf("%s: hidden lanes %+v", name, hidden)
+		}
+		if lanes < maxListedAnew {
+			if n := len(find(job.LaneQuery{Namespace: "b"})); n != 1 {
+				t.Errorf("%s: %d lanes of b after the first job", name, n)
+			}
+			continue
+		}
+		if n := len(find(job.LaneQuery{})); n != countShards*lanes {
+			t.Errorf("%s: %d lanes of all namespaces", name, n)
+		}
 	}
 }

@@ -19,41 +19,72 @@ const (
 )
 
 // sharedLook is a read that all callers of a node share: callers who come while it is in progress wait for it, and
-// those who come soon after it get its answer. Nobody may change the answer.
+// those who come soon after it get its answer. Nobody may change the answer. Callers who need what is stored now
+// ([sharedLook.getUpToDate]) share the next look.
 type sharedLook[T any] struct {
 	mu      sync.Mutex
+	begun   int            // looks that have begun
 	current *lookResult[T] // may be served
 	pending *lookResult[T] // in progress
 }
 
 // lookResult is the answer of one look, after done is closed.
 type lookResult[T any] struct {
-	done  chan struct{}
-	value T
-	err   error
+	number int // looks are numbered as they begin
+	done   chan struct{}
+	value  T
+	err    error
 }
 
 // get returns the shared answer, or the answer of a look that began before or with this call. life bounds the looks,
 // ctx the wait of this caller.
 func (l *sharedLook[T]) get(ctx, life context.Context, look func(context.Context) (T, error)) (T, error) {
-	r := l.join(life, look)
+	value, _, err := l.join(0, life, look).wait(ctx)
+	return value, err
+}
+
+// getUpToDate returns the answer of a look that began with or after this call, or the shared answer where suffices
+// accepts it. Callers who come while a look is in progress share the next one. isNew: the look began with or after
+// this call.
+func (l *sharedLook[T]) getUpToDate(ctx, life context.Context, look func(context.Context) (T, error),
+	suffices func(T) bool) (value T, isNew bool, err error) {
+	before := l.looksBegun()
+	value, number, err := l.join(0, life, look).wait(ctx)
+	for err == nil && number <= before {
+		if suffices(value) {
+			return value, false, nil
+		}
+		value, number, err = l.join(before+1, life, look).wait(ctx)
+	}
+	return value, true, err
+}
+
+func (l *sharedLook[T]) looksBegun() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.begun
+}
+
+// wait returns the answer and its number, once the look has ended.
+func (r *lookResult[T]) wait(ctx context.Context) (value T, number int, err error) {
 	select {
 	case <-r.done:
-		return r.value, r.err
+		return r.value, r.number, r.err
 	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
+		return value, r.number, ctx.Err()
 	}
 }
 
-func (l *sharedLook[T]) join(life context.Context, look func(context.Context) (T, error)) *lookResult[T] {
+// join returns the look in progress, or a new one. The shared answer serves if its number is at least the given one.
+func (l *sharedLook[T]) join(number int, life context.Context, look func(context.Context) (T, error)) *lookResult[T] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.current != nil:
+	case l.current != nil && l.current.number >= number:
 		return l.current
 	case l.pending == nil:
-		l.pending = &lookResult[T]{done: make(chan struct{})}
+		l.begun++
+		l.pending = &lookResult[T]{number: l.begun, done: make(chan struct{})}
 		go l.run(life, l.pending, look)
 	}
 	return l.pending
@@ -72,14 +103,16 @@ func (l *sharedLook[T]) run(life context.Context, r *lookResult[T], look func(co
 	defer l.mu.Unlock()
 	l.current, l.pending = r, nil
 	close(r.done)
-	time.AfterFunc(age, l.forget)
+	time.AfterFunc(age, func() { l.forget(r) })
 }
 
-// forget ends the service of the answer. No look begins before, so that there is one timer.
-func (l *sharedLook[T]) forget() {
+// forget ends the service of an answer, unless a later one has replaced it.
+func (l *sharedLook[T]) forget(r *lookResult[T]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.current = nil
+	if l.current == r {
+		l.current = nil
+	}
 }
 
 // isIdle reports whether there is neither an answer nor a look.

@@ -135,6 +135,10 @@ func (f *fake) Get(_ context.Context, keys []job.Key) ([]*job.Record, error) {
 	return out, f.err
 }
 
+func (f *fake) ListFailing(context.Context, string) ([]job.Ranked, bool, error) {
+	return f.worst[job.RankingFailing], false, f.err
+}
+
 func (f *fake) Shards() int { return fakeShards }
 
 func (f *fake) DefinitionBytes(d *job.Definition) int { return len(d.Record()) + len(d.Payload) }

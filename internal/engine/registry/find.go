@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,14 +25,16 @@ const (
 	maxIndexed = 20_000
 	// maxSorted bounds the states that one call reads to sort jobs by them.
 	maxSorted = 5000
+	// maxOpenedLanes bounds the lanes whose entries one call reads or counts.
+	maxOpenedLanes = 20_000
+	// maxEntriesAtOnce bounds the records of a list that are read at once.
+	maxEntriesAtOnce = 256
 	// defaultUpcoming is the default size of a page of runs that are due next.
 	defaultUpcoming = 20
 )
 
 // Index reads the index of lanes.
 type Index interface {
-	// FindLanesWhere lists the lanes of all shards that are wanted.
-	FindLanesWhere(ctx context.Context, want func(job.Lane) bool) ([]job.ShardLane, error)
 	ReadIndex(ctx context.Context, ranges []job.IndexRange) ([][]job.IndexEntry, error)
 	CountIndex(ctx context.Context, ranges []job.IndexRange) ([]int, error)
 	// SkipTies returns for each lane how many entries with a score certainly come before a record.
@@ -39,8 +42,6 @@ type Index interface {
 	// ReadEntries and ReadStates read the records of entries; nil: there is no such record.
 	ReadEntries(ctx context.Context, entries []job.IndexEntry) ([]*job.Record, error)
 	ReadStates(ctx context.Context, entries []job.IndexEntry) ([]*job.State, error)
-	// ReadRanking reads the index of a ranking. full: it may lack jobs.
-	ReadRanking(ctx context.Context, which job.Ranking) (entries []job.IndexEntry, full bool, err error)
 }
 
 // place is where a list in an order continues. Callers can read it: it names a job that they were shown or that is in
@@ -89,10 +90,20 @@ type candidate struct {
 	at place
 }
 
+// step is a part of a list in an order.
+type step struct {
+	found []candidate
+	// at is the place of the last entry that was looked at, and may be after the last one that was found. Without a
+	// record: none was.
+	at place
+	// ended: nothing follows. spent: the call has read as much as it may.
+	ended, spent bool
+}
+
 // candidates is a source of entries in the order of a list.
 type candidates interface {
-	// next returns the next entries, about n, and whether there may be more.
-	next(ctx context.Context, n int) (found []candidate, more bool, err error)
+	// next returns the next entries, about n.
+	next(ctx context.Context, n int) (step, error)
 	// placeOf returns the place of a record as it was read, for an entry of this source. false: it has none.
 	placeOf(c *candidate, s *job.State) (place, bool)
 }
@@ -119,24 +130,36 @@ type listed struct {
 
 func (p *orderedPage) fill(ctx context.Context, source candidates) error {
 	for {
-		entries, more, err := source.next(ctx, p.chunk())
+		s, err := source.next(ctx, p.chunk())
 		if err != nil {
 			return err
 		}
-		full, err := p.take(ctx, source, entries)
-		switch {
-		case err != nil:
+		full, err := p.take(ctx, source, s.found)
+		if err != nil {
 			return err
+		}
+		if !full {
+			p.advance(s.at)
+		}
+		switch {
 		case full:
-		case !more:
+		case s.ended:
 			p.ended = true
-		case p.looked >= scanRecords || p.read >= pageBytes || time.Since(p.started) >= p.registry.o.ScanTime:
+		case s.spent, p.looked >= scanRecords, p.read >= pageBytes, time.Since(p.started) >= p.registry.o.ScanTime:
 			p.incomplete = true
 		default:
 			continue
 		}
 		slices.SortFunc(p.found, func(a, b listed) int { return a.compare(b.place) })
 		return nil
+	}
+}
+
+// advance moves the place up to which everything has been looked at.
+func (p *orderedPage) advance(to place) {
+	if to.Record != "" {
+		to.Filter = p.at.Filter
+		p.at = to
 	}
 }
 
@@ -148,7 +171,9 @@ func (p *orderedPage) chunk() int {
 
 // take reads the records of entries and adds those that match. full: there was no room for all of them.
 func (p *orderedPage) take(ctx context.Context, source candidates, entries []candidate) (full bool, err error) {
-	for part := range slices.Chunk(entries, readAtOnce) {
+	for n := readAtOnce; len(entries) > 0; n = p.nextRead(n) {
+		part := entries[:min(n, len(entries))]
+		entries = entries[len(part):]
 		indexed := make([]job.IndexEntry, len(part))
 		for i := range part {
 			indexed[i] = part[i].IndexEntry
@@ -167,10 +192,15 @@ func (p *orderedPage) take(ctx context.Context, source candidates, entries []can
 	return false, nil
 }
 
+// nextRead is how many records are read next: at most twice as many as before, and by the mean size of those that were
+// read no more than a page may read.
+func (p *orderedPage) nextRead(before int) int {
+	mean := max(1, p.read/max(1, p.looked))
+	return max(1, min(2*before, maxEntriesAtOnce, (pageBytes-p.read)/mean))
+}
+
 func (p *orderedPage) add(source candidates, c *candidate, record *job.Record) {
-	filter := p.at.Filter
-	p.at = c.at
-	p.at.Filter = filter
+	p.advance(c.at)
 	p.looked++
 	if record == nil {
 		return
@@ -206,7 +236,7 @@ func (r *Registry) listInOrder(ctx context.Context, f job.Filter, size int, toke
 	}
 	var source candidates
 	if f.Order == job.OrderNextDue {
-		source, err = r.mergeLanes(ctx, f, plan, at, scoresOf(plan.Status, f.Status), false)
+		source, err = r.mergeLanes(ctx, p, f, plan, scoresOf(plan.Status, f.Status), false)
 	} else {
 		source, err = r.sortJobs(ctx, f, plan, at)
 	}
@@ -216,11 +246,15 @@ func (r *Registry) listInOrder(ctx context.Context, f job.Filter, size int, toke
 	if err := p.fill(ctx, source); err != nil {
 		return job.Page{}, err
 	}
+	return p.page(), nil
+}
+
+func (p *orderedPage) page() job.Page {
 	page := job.Page{Next: p.token(), Incomplete: p.incomplete}
 	for _, l := range p.found {
 		page.Records = append(page.Records, *l.record)
 	}
-	return page, nil
+	return page
 }
 
 // ListUpcoming lists the planned runs that are due next.
@@ -235,16 +269,16 @@ func (r *Registry) ListUpcoming(ctx context.Context, q job.UpcomingQuery) (job.U
 	if err != nil || plan.Nothing {
 		return job.UpcomingPage{}, err
 	}
-	planned := scores{0, job.Score(job.RegionDue, job.NeverMS) - 1}
-	source, err := r.mergeLanes(ctx, f, plan, at, planned, true)
-	if err != nil {
-		return job.UpcomingPage{}, err
-	}
 	p := &orderedPage{registry: r, size: cmp.Or(q.PageSize, defaultUpcoming), started: time.Now(), from: at, at: at,
 		want: func(record *job.Record) bool {
 			held := record.State.Held.Reason != job.HeldNone || r.queuePaused(record.Definition)
 			return record.State.Region == job.RegionDue && !(q.ExcludeHeld && held) && matchesFilter(f, record)
 		}}
+	planned := scores{0, job.Score(job.RegionDue, job.NeverMS) - 1}
+	source, err := r.mergeLanes(ctx, p, f, plan, planned, true)
+	if err != nil {
+		return job.UpcomingPage{}, err
+	}
 	if err := p.fill(ctx, source); err != nil {
 		return job.UpcomingPage{}, err
 	}
@@ -265,18 +299,25 @@ func planOf(f job.Filter) jobfilter.Plan {
 	return c.Plan()
 }
 
-// wantsLane reports whether jobs of a lane may be selected. Lanes of hidden queues are not read at all.
-func wantsLane(f *job.Filter, plan *jobfilter.Plan, l job.Lane) bool {
-	switch {
-	case !f.AllNamespaces && l.Namespace != f.Namespace,
-		plan.Namespace != "" && l.Namespace != plan.Namespace,
-		f.Queue != "" && l.Queue != f.Queue,
-		plan.Queues != nil && !slices.Contains(plan.Queues, l.Queue),
-		!f.CoversAll(l.Queue),
-		f.Scope != nil && !f.Scope(job.QueueKey{Namespace: l.Namespace, Queue: l.Queue}):
-		return false
+// findLanes lists the lanes that may have selected jobs, in the order of their due times. Lanes of hidden queues are
+// not read at all.
+func (r *Registry) findLanes(ctx context.Context, f *job.Filter, plan *jobfilter.Plan) (lanes []job.ShardLane,
+	isCurrent bool, err error) {
+	if r.o.Lanes == nil {
+		return nil, false, errors.New("registry: Options.Lanes is not set")
 	}
-	return true
+	if f.Namespace != "" && plan.Namespace != "" && plan.Namespace != f.Namespace {
+		return nil, true, nil
+	}
+	q := job.LaneQuery{Namespace: cmp.Or(f.Namespace, plan.Namespace), Queues: plan.Queues,
+		Wants: func(q job.QueueKey) bool { return f.CoversAll(q.Queue) && (f.Scope == nil || f.Scope(q)) }}
+	if f.Queue != "" {
+		if plan.Queues != nil && !slices.Contains(plan.Queues, f.Queue) {
+			return nil, true, nil
+		}
+		q.Queues = []string{f.Queue}
+	}
+	return r.o.Lanes.FindLanes(ctx, q)
 }
 
 // wantsRecord reports whether an entry may be selected, by its id alone.

@@ -62,10 +62,11 @@ func (s *sortedJobs) addByState(ctx context.Context, store Index, entries []job.
 	return nil
 }
 
-func (s *sortedJobs) next(_ context.Context, n int) (found []candidate, more bool, err error) {
+func (s *sortedJobs) next(_ context.Context, n int) (step, error) {
 	n = min(n, len(s.list))
-	found, s.list = s.list[:n], s.list[n:]
-	return found, len(s.list) > 0, nil
+	found := s.list[:n]
+	s.list = s.list[n:]
+	return step{found: found, ended: len(s.list) == 0}, nil
 }
 
 // placeOf sorts the greatest value first.
@@ -84,54 +85,63 @@ func (s *sortedJobs) placeOf(c *candidate, state *job.State) (place, bool) {
 // readSelected reads the index entries of all jobs that may be selected, at most limit.
 func (r *Registry) readSelected(ctx context.Context, f job.Filter, plan jobfilter.Plan,
 	limit int) ([]job.IndexEntry, error) {
-	lanes, err := r.o.Store.FindLanesWhere(ctx, func(l job.Lane) bool { return wantsLane(&f, &plan, l) })
+	lanes, _, err := r.findLanes(ctx, &f, &plan)
 	if err != nil {
 		return nil, err
+	}
+	if len(lanes) > maxOpenedLanes {
+		return r.readFailing(ctx, f, plan, limit)
 	}
 	part := scoresOf(plan.Status, f.Status)
 	if f.Order == job.OrderFailures {
 		part.last = min(part.last, job.Score(job.RegionDead, 0)-1)
 	}
-	ranges := make([]job.IndexRange, len(lanes))
-	for i, l := range lanes {
-		ranges[i] = job.IndexRange{Shard: l.Shard, Lane: l.Lane, Min: part.first, Max: part.last, Limit: limit + 1}
-	}
-	counts, err := r.o.Store.CountIndex(ctx, ranges)
-	if err != nil {
+	entries, count, err := r.readLanes(ctx, lanes, part, limit)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if sum(counts) > limit {
+	case count > limit:
 		return r.readFailing(ctx, f, plan, limit)
-	}
-	parts, err := r.o.Store.ReadIndex(ctx, ranges)
-	if err != nil {
-		return nil, err
-	}
-	entries := slices.Concat(parts...)
-	if len(entries) > limit { // more have come meanwhile
-		return nil, tooManyToSort(f.Order, limit)
 	}
 	return slices.DeleteFunc(entries, func(e job.IndexEntry) bool {
 		return !e.Record.IsJob() || !wantsRecord(&f, &plan, e.Record)
 	}), nil
 }
 
+// readLanes reads the entries of a part of each lane, if there are at most limit. count is how many there are.
+func (r *Registry) readLanes(ctx context.Context, lanes []job.ShardLane, part scores, limit int) (entries []job.IndexEntry,
+	count int, err error) {
+	ranges := make([]job.IndexRange, len(lanes))
+	for i, l := range lanes {
+		ranges[i] = job.IndexRange{Shard: l.Shard, Lane: l.Lane, Min: part.first, Max: part.last, Limit: limit + 1}
+	}
+	counts, err := r.o.Store.CountIndex(ctx, ranges)
+	if err != nil || sum(counts) > limit {
+		return nil, sum(counts), err
+	}
+	parts, err := r.o.Store.ReadIndex(ctx, ranges)
+	entries = slices.Concat(parts...)
+	return entries, len(entries), err
+}
+
 // readFailing reads the index of failing jobs for a list of them. That index is for all namespaces and queues, so it
 // serves only callers who may see all of a namespace.
 func (r *Registry) readFailing(ctx context.Context, f job.Filter, plan jobfilter.Plan, limit int) ([]job.IndexEntry,
 	error) {
-	if f.Order != job.OrderFailures || f.Covers != nil || f.Scope != nil {
+	if f.Order != job.OrderFailures || f.Covers != nil || f.Scope != nil || r.o.Rankings == nil {
 		return nil, tooManyToSort(f.Order, limit)
 	}
-	entries, full, err := r.o.Store.ReadRanking(ctx, job.RankingFailing)
+	list, isFull, err := r.o.Rankings.ListFailing(ctx, f.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	entries = slices.DeleteFunc(entries, func(e job.IndexEntry) bool {
-		return !f.AllNamespaces && e.Record.Key().Namespace != f.Namespace || !e.Record.IsJob() ||
-			!wantsRecord(&f, &plan, e.Record)
-	})
-	if full || len(entries) > limit {
+	var entries []job.IndexEntry
+	for _, e := range list {
+		if e.Record.IsJob() && wantsRecord(&f, &plan, e.Record) {
+			entries = append(entries, job.IndexEntry{Shard: e.Shard, Record: e.Record, Score: e.Rank})
+		}
+	}
+	if isFull || len(entries) > limit {
 		return nil, tooManyToSort(f.Order, limit)
 	}
 	return entries, nil

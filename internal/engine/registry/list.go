@@ -41,6 +41,13 @@ func (r *Registry) List(ctx context.Context, f job.Filter, pageSize int, token s
 	if f.Order != job.OrderNone {
 		return r.listInOrder(ctx, f, pageSize, token)
 	}
+	page, isServed, after, err := r.listFew(ctx, f, pageSize, token)
+	if isServed || err != nil {
+		return page, err
+	}
+	if after != "" {
+		token = position{Filter: fingerprintFilter("ListJobs", f), Beyond: after}.encodeToken()
+	}
 	l, err := r.listJobs(f, pageSize, token, "ListJobs",
 		func(record job.Record) bool { return matchesFilter(f, &record) })
 	if err != nil {
@@ -65,7 +72,7 @@ func (r *Registry) listJobs(f job.Filter, size int, token, call string,
 			return records, next, payloadBytes(records), err
 		},
 		id:      func(record job.Record) string { return record.Definition.ID },
-		want:    want,
+		want:    func(record job.Record) bool { return want(record) && record.Definition.Record() > at.Beyond },
 		weight:  func(record job.Record) int { return len(record.Definition.Payload) },
 		size:    size,
 		step:    chunkSize(f, size),
@@ -136,6 +143,8 @@ type position struct {
 	ChunkEnd string `json:"e,omitempty"`
 	Chunk    int    `json:"n,omitempty"`
 	Filter   string `json:"f"`
+	// Beyond is the name up to which jobs were listed, by name, before the list had too many for that.
+	Beyond job.RecordID `json:"b,omitempty"`
 }
 
 func (l *pageBuilder[T]) fillPage(ctx context.Context) error {
@@ -185,10 +194,10 @@ func (l *pageBuilder[T]) readChunk(ctx context.Context) (used, last bool, err er
 			return false, false, nil
 		}
 		l.at.After = id
-		l.items, l.places = append(l.items, item), append(l.places, position{l.at.Cursor, id, next, size, l.at.Filter})
+		l.items, l.places = append(l.items, item), append(l.places, position{l.at.Cursor, id, next, size, l.at.Filter, l.at.Beyond})
 		l.bytes += l.weight(item)
 	}
-	l.at = position{Cursor: next, Filter: l.at.Filter}
+	l.at = position{Cursor: next, Filter: l.at.Filter, Beyond: l.at.Beyond}
 	return true, next == "", nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
 	"github.com/fermata-io/fermata/internal/engine/ledger"
+	"github.com/fermata-io/fermata/internal/engine/queuestats"
 	"github.com/fermata-io/fermata/internal/engine/registry"
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
@@ -34,8 +35,10 @@ type rig struct {
 	*registry.Registry
 	store *redisstore.Store
 	book  *ledger.Ledger
-	redis redis.UniversalClient // of the store
-	admin *redis.Client
+	// overview lists the lanes of the store.
+	overview *queuestats.Overview
+	redis    redis.UniversalClient // of the store
+	admin    *redis.Client
 	// leases counts the leasing calls: each has a batch of its own.
 	leases int
 }
@@ -69,14 +72,16 @@ func rigOn(t *testing.T, server *redistest.Server, adjust ...func(*redisstore.Op
 	}
 	book := ledger.New(ledger.Options{Store: store, Observer: quiet{}, Nudger: quiet{}})
 	t.Cleanup(book.Stop)
+	overview := queuestats.NewOverview(store)
+	t.Cleanup(overview.Stop)
 	r, err := registry.New(registry.Options{
-		Store: store, SharedLimits: store.Limits(), Ledger: book, Observer: quiet{}, Nudger: quiet{}, Canceller: quiet{},
+		Store: store, Rankings: overview, Lanes: overview, SharedLimits: store.Limits(), Ledger: book, Observer: quiet{}, Nudger: quiet{}, Canceller: quiet{},
 		ScanTime: time.Minute, // no page is short because the machine is slow
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &rig{Registry: r, store: store, book: book, redis: c, admin: server.Client()}
+	return &rig{Registry: r, store: store, book: book, overview: overview, redis: c, admin: server.Client()}
 }
 
 func jobOf(id string) job.Definition {

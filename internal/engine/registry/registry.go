@@ -41,6 +41,15 @@ type Store interface {
 type Rankings interface {
 	ListRanked(ctx context.Context, shards []int, which job.Ranking, namespace string, n int) ([]job.Ranked, error)
 	ListOverdue(ctx context.Context, shards []int, namespace string, n int) ([]job.Ranked, error)
+	// ListFailing lists all failing jobs of a namespace, or of all. isFull: jobs may be missing.
+	ListFailing(ctx context.Context, namespace string) (list []job.Ranked, isFull bool, err error)
+}
+
+// Lanes lists the lanes of the keyspace, and shares what it reads of them among callers.
+type Lanes interface {
+	// FindLanes lists lanes in the order of their due times. isCurrent: the list has all that were there when the call
+	// began; otherwise lanes that are new may be missing.
+	FindLanes(ctx context.Context, q job.LaneQuery) (lanes []job.ShardLane, isCurrent bool, err error)
 }
 
 // Limits is the state that shards share: settings of queues, circuits of targets, and units of limits.
@@ -90,8 +99,10 @@ type Options struct {
 	Observer  Observer
 	Nudger    LaneNotifier
 	Canceller AttemptCanceller
-	// Rankings are required for TopJobs.
+	// Rankings are required for TopJobs, and for lists of failing jobs.
 	Rankings Rankings
+	// Lanes are required for lists in an order. Without them other lists walk the jobs of all namespaces.
+	Lanes Lanes
 	// Cluster may be nil: explanations then have no holders and workers.
 	Cluster Cluster
 	// Quota limits the jobs of namespaces, and ByteQuota their bytes; nil: no limit.

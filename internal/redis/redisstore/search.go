@@ -8,48 +8,11 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
-// This file reads the index of lanes for lists in an order. It changes nothing, and takes only commands: a server
+// This file reads the indexes of lanes for lists of jobs. It changes nothing, and takes only commands: a server
 // that has the functions of an older version serves it too.
 
 // tieOverlap is how many entries before a place among equal scores are read again, for entries that went meanwhile.
 const tieOverlap = 64
-
-// FindLanesWhere lists the lanes of all shards that are wanted.
-func (s *Store) FindLanesWhere(ctx context.Context, want func(job.Lane) bool) ([]job.ShardLane, error) {
-	from := make(map[int]job.LaneCursor, len(s.shards))
-	for shard := range s.shards {
-		from[shard] = job.LaneCursor{}
-	}
-	var found []job.ShardLane
-	known := map[int]map[job.Lane]bool{}
-	for len(from) > 0 {
-		pages, err := s.LanePages(ctx, from)
-		if err != nil {
-			return nil, err
-		}
-		clear(from)
-		for shard, page := range pages {
-			if page.More {
-				from[shard] = page.Next
-				if known[shard] == nil {
-					known[shard] = map[job.Lane]bool{}
-				}
-			}
-			for _, h := range page.Heads {
-				if seen := known[shard]; seen != nil {
-					if seen[h.Lane] {
-						continue
-					}
-					seen[h.Lane] = true
-				}
-				if want(h.Lane) {
-					found = append(found, job.ShardLane{Shard: shard, LaneHead: h})
-				}
-			}
-		}
-	}
-	return found, nil
-}
 
 // ReadIndex reads parts of the index of lanes, in one pipeline.
 func (s *Store) ReadIndex(ctx context.Context, ranges []job.IndexRange) ([][]job.IndexEntry, error) {
@@ -185,26 +148,6 @@ func (s *Store) ReadStates(ctx context.Context, entries []job.IndexEntry) ([]*jo
 		}
 	}
 	return out, nil
-}
-
-// ReadRanking reads the index of a ranking, of all shards. full: an index is full, so that it may lack jobs.
-func (s *Store) ReadRanking(ctx context.Context, which job.Ranking) (entries []job.IndexEntry, full bool, err error) {
-	ops := make([]*runner.Op, len(s.shards))
-	for shard := range s.shards {
-		key := s.shards[shard].Rankings[which]
-		ops[shard] = runner.NewCommand("zrange", key, "zrange", key, 0, -1, "withscores")
-	}
-	if err := s.runInParts(ctx, ops); err != nil {
-		return nil, false, err
-	}
-	for shard, o := range ops {
-		ranked := appendRanked(nil, shard, o.Reply)
-		full = full || len(ranked) >= job.MaxRanked
-		for _, r := range ranked {
-			entries = append(entries, job.IndexEntry{Shard: shard, Record: r.Record, Score: r.Rank})
-		}
-	}
-	return entries, full, nil
 }
 
 // runInParts runs reads in pipelines of bounded size.
