@@ -75,7 +75,7 @@ func (a *app) rootCommand() *cobra.Command {
 	f.StringVar(&a.namespace, "namespace", "default", "namespace of the jobs")
 	f.StringVarP(&a.output, "output", "o", "table", "table, json or yaml; of lists also name: one name a line")
 	f.BoolVar(&a.noHeaders, "no-headers", false, "leave out the headings of tables, and the text for an empty table")
-	durationVar(f, &a.timeout, "request-timeout", 15*time.Second,
+	config.DurationVar(f, &a.timeout, "request-timeout", 15*time.Second,
 		"longest time for the whole command, including retries")
 	f.BoolVar(&a.tls, "tls", false, "use TLS; implied by the other --tls flags")
 	f.StringVar(&a.tlsFiles.Authorities, "tls-ca", "", "PEM file with the certificate authority (default: the system's)")

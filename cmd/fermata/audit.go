@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/cli/config"
 )
 
 // followInterval is the pause between two looks of --follow.
@@ -56,7 +57,7 @@ func (a *app) auditCommand() *cobra.Command {
 	cmd.Flags().StringVar(&jobID, "job", "", "only about this job of the namespace")
 	cmd.Flags().StringVar(&f.Resource, "resource", "", "only about this resource; with a trailing / all below it")
 	cmd.Flags().StringVar(&f.Identity, "identity", "", "only by this identity")
-	durationVar(cmd.Flags(), &since, "since", 0, "only records of this period until now, such as 24h")
+	config.DurationVar(cmd.Flags(), &since, "since", 0, "only records of this period until now, such as 24h")
 	cmd.Flags().IntVar(&limit, "limit", 1000, "maximum number, the newest records")
 	cmd.Flags().BoolVar(&follow, "follow", false, "continue with new records, until interrupted or --request-timeout")
 	cmd.AddCommand(a.auditVerifyCommand(), a.auditExportCommand(), a.auditExportsCommand())

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/cli/config"
 )
 
 // eventFlags select the events to show and how to resume.
@@ -48,7 +49,7 @@ func (a *app) eventsCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&f.follow, "follow", "f", false, "continue with new records, until interrupted")
-	durationVar(flags, &f.since, "since", 0, "start this long ago (default: 1h, and with -f now)")
+	config.DurationVar(flags, &f.since, "since", 0, "start this long ago (default: 1h, and with -f now)")
 	flags.StringSliceVar(&f.filter.Kinds, "kind", nil, "only of these kinds, run.dead or run.* for instance")
 	flags.StringSliceVar(&f.filter.Queues, "queue", nil, "only of these queues")
 	flags.StringSliceVar(&f.filter.Jobs, "job", nil, "only of these jobs")

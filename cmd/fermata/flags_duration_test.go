@@ -11,12 +11,12 @@ import (
 // TestAllDurationsTakeDays: no flag of any command is left with the durations of Go alone.
 func TestAllDurationsTakeDays(t *testing.T) {
 	code, said := command(t, nil, "events", "--since", "soon")
-	if code != exitUsage || !strings.Contains(said, "want a duration such as 250ms, 30s, 1h30m or 7d") {
+	if code != exitUsage || !strings.Contains(said, "want a duration such as 250ms, 30s, 1h30m, 7d or 2w") {
 		t.Errorf("exit %d: %s", code, said)
 	}
 	a := &app{}
 	for _, name := range commandFlags(a.rootCommand(), "duration") {
-		if err := name.Value.Set("1d"); err != nil {
+		if err := name.Value.Set("1w1d"); err != nil {
 			t.Errorf("--%s: %v", name.Name, err)
 		}
 	}

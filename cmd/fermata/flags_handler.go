@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/cli/config"
 )
 
 // handlerFlags set what a job runs: any handler with a payload, or a built-in handler.
@@ -40,7 +41,7 @@ func (h *handlerFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&h.body, "body", "", "with --http: body of the request")
 	f.StringSliceVar(&h.expect, "expect-status", nil,
 		"with --http: status codes that mean success, such as 200-299,409 (default 200-299)")
-	durationVar(f, &h.httpTimeout, "http-timeout", 0, "with --http: longest time for one request (default: --timeout)")
+	config.DurationVar(f, &h.httpTimeout, "http-timeout", 0, "with --http: longest time for one request (default: --timeout)")
 	f.StringVar(&h.exec, "exec", "", `run a command with the ready-made handler exec: a JSON array such as '["/bin/echo","hi"]'`)
 	f.StringToStringVar(&h.env, "env", nil, "with --exec: environment variables as NAME=value, which workers allow "+
 		"by their --exec-env")

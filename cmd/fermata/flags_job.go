@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/cli/config"
 )
 
 // jobFlags describe a job. Each flag sets one field; flags that are not given
@@ -36,11 +37,11 @@ func (j *jobFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&j.queue, "queue", "default", "queue whose workers run the job")
 	f.Int32Var(&j.priority, "priority", 5, "0 (lowest) to 9 (highest) inside the queue")
 	f.StringToStringVar(&j.labels, "label", nil, "label as key=value; may be repeated")
-	durationVar(f, &j.timeout, "timeout", 30*time.Second, "longest time of one attempt")
-	durationVar(f, &j.grace, "timeout-grace", 5*time.Second, "how long an attempt that timed out may take to end")
+	config.DurationVar(f, &j.timeout, "timeout", 30*time.Second, "longest time of one attempt")
+	config.DurationVar(f, &j.grace, "timeout-grace", 5*time.Second, "how long an attempt that timed out may take to end")
 	f.Int32Var(&j.history, "history", 10, "finished runs that are kept")
-	durationVar(f, &j.keep, "retention", time.Hour, "how long a finished one-time job is kept")
-	durationVar(f, &j.dead, "dead-letter-ttl", 7*24*time.Hour, "how long dead runs are kept")
+	config.DurationVar(f, &j.keep, "retention", time.Hour, "how long a finished one-time job is kept")
+	config.DurationVar(f, &j.dead, "dead-letter-ttl", 7*24*time.Hour, "how long dead runs are kept")
 }
 
 // buildJob returns the job of the flags and the paths of the set fields.

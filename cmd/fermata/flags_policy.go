@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/cli/config"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -46,10 +47,10 @@ func (p *policyFlags) registerFlags(f *pflag.FlagSet) {
 	p.registerBackoff(f)
 	f.Int32Var(&p.attempts, "max-attempts", 0, "attempts of one run in all (default 1 for recurring jobs, else 3)")
 	f.StringVar(&p.strategy, "retry-strategy", "", "fixed, linear, exponential or decorrelated (default exponential)")
-	durationVar(f, &p.base, "retry-base", time.Second, "first delay between attempts")
+	config.DurationVar(f, &p.base, "retry-base", time.Second, "first delay between attempts")
 	f.Float64Var(&p.multiplier, "retry-multiplier", 2, "growth of the delay")
-	durationVar(f, &p.maxDelay, "retry-max-delay", 5*time.Minute, "longest delay between attempts")
-	durationVar(f, &p.maxElapsed, "retry-max-elapsed", 0,
+	config.DurationVar(f, &p.maxDelay, "retry-max-delay", 5*time.Minute, "longest delay between attempts")
+	config.DurationVar(f, &p.maxElapsed, "retry-max-elapsed", 0,
 		"no attempt starts later than this after the first (default no limit)")
 	f.Int32Var(&p.offset, "retry-exponent-offset", 0,
 		"0: the first delay is --retry-base; 1: it is multiplied once already")
@@ -63,12 +64,12 @@ func (p *policyFlags) registerBackoff(f *pflag.FlagSet) {
 	f.BoolVar(&p.noBackoff, "no-backoff", false, "keep the interval when runs fail")
 	f.Float64Var(&p.backoffMultiplier, "backoff-multiplier", 2, "growth of the interval with each failed run")
 	f.Int32Var(&p.backoffExponent, "backoff-max-exponent", 5, "failed runs after which it stops growing")
-	durationVar(f, &p.backoffMaxDelay, "backoff-max-delay", time.Hour, "longest interval, never below --every")
+	config.DurationVar(f, &p.backoffMaxDelay, "backoff-max-delay", time.Hour, "longest interval, never below --every")
 	f.Float64Var(&p.backoffMaxRatio, "backoff-max-ratio", 0,
 		"longest interval as a multiple of --every (default no limit)")
-	durationVar(f, &p.minInterval, "min-interval", 0, "shortest interval between runs, hints included")
-	durationVar(f, &p.maxInterval, "max-interval", 0, "longest interval between runs, hints included")
-	durationVar(f, &p.staleAfter, "stale-after", 0,
+	config.DurationVar(f, &p.minInterval, "min-interval", 0, "shortest interval between runs, hints included")
+	config.DurationVar(f, &p.maxInterval, "max-interval", 0, "longest interval between runs, hints included")
+	config.DurationVar(f, &p.staleAfter, "stale-after", 0,
 		"discard a failure count whose run is late by this much (default never)")
 	f.BoolVar(&p.staleHalve, "stale-halve", false, "halve such a count for each --stale-after instead of discarding it")
 	f.BoolVar(&p.withinSlot, "within-period", false,

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/cli/config"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -32,14 +33,14 @@ func (r *runFlags) registerFlags(f *pflag.FlagSet) {
 	f.Int32Var(&r.limit, "overlap-limit", 10, "runs that may wait (buffer-all) or be live at once (allow-all)")
 	f.StringVar(&r.misfire, "misfire", "", "what to do with missed scheduled times: run-once, skip or run-all "+
 		"(default run-once)")
-	durationVar(f, &r.window, "catch-up-window", 0,
+	config.DurationVar(f, &r.window, "catch-up-window", 0,
 		"leave out times missed by more than this (default no limit; 60s with --misfire skip)")
 	f.Int32Var(&r.maxCatchUp, "max-catch-up", 100, "with --misfire run-all: missed times that run, the newest ones")
 	f.StringArrayVar(&r.locks, "lock", nil, "run only while fewer than LIMIT (default 1) live runs hold KEY, as "+
 		"KEY[=LIMIT]; may be repeated; '' for none")
 	f.StringVar(&r.target, "target", "", "what the job depends on, such as a host: jobs with the same target share "+
 		"one backoff")
-	durationVar(f, &r.maxLag, "max-lag", 0, "lateness objective: by how much a run may start late; late runs are "+
+	config.DurationVar(f, &r.maxLag, "max-lag", 0, "lateness objective: by how much a run may start late; late runs are "+
 		"counted and listed by 'fermata late' (default none)")
 	f.Int32Var(&r.pauseAfter, "pause-after", 0, "pause the job after this many failed runs in a row (default never)")
 }

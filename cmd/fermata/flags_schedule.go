@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/cli/config"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -41,7 +42,7 @@ type exclusionFlags struct {
 }
 
 func (s *scheduleFlags) registerFlags(f *pflag.FlagSet) {
-	durationVar(f, &s.every, "every", 0, "run at a fixed rate, such as 30s or 1h30m")
+	config.DurationVar(f, &s.every, "every", 0, "run at a fixed rate, such as 30s or 1h30m")
 	f.BoolVar(&s.fixedDelay, "fixed-delay", false, "with --every: count from the end of the previous run")
 	f.StringArrayVar(&s.cron, "cron", nil, "run by a cron expression of five fields, in which H is a number spread "+
 		"over jobs, or @daily and the like; may be repeated")
@@ -64,10 +65,10 @@ func (s *scheduleFlags) registerFlags(f *pflag.FlagSet) {
 		"with --cron or --calendar: first, last or both passes of fixed times that a clock change repeats (default "+
 			"first)")
 	f.StringVar(&s.at, "at", "", "run once at a time, such as 2030-01-31T12:00:00Z or '2030-01-31 12:00'")
-	durationVar(f, &s.in, "in", 0, "run once after a while, such as 10m")
+	config.DurationVar(f, &s.in, "in", 0, "run once after a while, such as 10m")
 	f.StringVar(&s.start, "start", "", "no run before this time; also the phase of --every")
 	f.StringVar(&s.end, "end", "", "no run is planned for this time or later")
-	durationVar(f, &s.jitter, "schedule-jitter", 0,
+	config.DurationVar(f, &s.jitter, "schedule-jitter", 0,
 		"spread due times over this period after the scheduled time, by the same offset for each run")
 	f.Int32Var(&s.maxRuns, "max-runs", 0, "end the schedule after this many runs (default no limit)")
 	f.StringArrayVar(&s.without.cron, "exclude-cron", nil,

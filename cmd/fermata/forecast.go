@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/cli/config"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -39,8 +40,8 @@ them. Planned runs that are overdue are in the first line. Times are local.`,
 	allNamespacesFlag(cmd, &o.AllNamespaces, false, "of all namespaces")
 	flags := cmd.Flags()
 	flags.StringVar(&o.Queue, "queue", "", "of this queue only")
-	durationVar(flags, &o.Horizon, "horizon", 24*time.Hour, "how far ahead, 1m to 24h")
-	durationVar(flags, &o.Resolution, "resolution", time.Hour, "time of one line, whole minutes, 1m to 1h")
+	config.DurationVar(flags, &o.Horizon, "horizon", 24*time.Hour, "how far ahead, 1m to 24h")
+	config.DurationVar(flags, &o.Resolution, "resolution", time.Hour, "time of one line, whole minutes, 1m to 1h")
 	flags.IntVar(&o.HerdJobs, "herd-jobs", 100, "from how many jobs at one time they are a herd, 2 or more")
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/cli/config"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -58,10 +59,10 @@ func (a *app) hintCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	durationVar(f, &flags.in, "in", 0, "next run after so long")
+	config.DurationVar(f, &flags.in, "in", 0, "next run after so long")
 	f.StringVar(&flags.at, "at", "", "next run at a time, such as 2030-01-31T12:00:00Z or '2030-01-31 12:00'")
-	durationVar(f, &flags.every, "every", 0, "interval between runs until the hint ends")
-	durationVar(f, &flags.life, "for", 0, "how long the hint lasts (default 1h)")
+	config.DurationVar(f, &flags.every, "every", 0, "interval between runs until the hint ends")
+	config.DurationVar(f, &flags.life, "for", 0, "how long the hint lasts (default 1h)")
 	f.StringVar(&flags.until, "until", "", "time at which the hint ends")
 	f.StringVar(&flags.reason, "reason", "", "why, for people")
 	f.BoolVar(&flags.planner, "planner", false, "the hint comes from a planning program, not from a person")

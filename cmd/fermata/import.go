@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermata-io/fermata/internal/cli/config"
 	"github.com/fermata-io/fermata/internal/cli/importer"
 )
 
@@ -95,7 +96,7 @@ func (a *app) importCrontabCommand() *cobra.Command {
 			"by the text)")
 	cmd.Flags().StringVar(&o.Overlap, "overlap", "allow_all",
 		"what becomes of a time while a run is live: allow_all, as cron does, skip, buffer_one or cancel_other")
-	durationVar(cmd.Flags(), &o.Timeout, "timeout", 24*time.Hour, "longest time of a run")
+	config.DurationVar(cmd.Flags(), &o.Timeout, "timeout", 24*time.Hour, "longest time of a run")
 	cmd.Flags().Lookup("queue").Usage = "queue of the jobs; {user} in it stands for the user of the column " +
 		"(default the default queue)"
 	return cmd

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermata-io/fermata/internal/cli/config"
 	"github.com/fermata-io/fermata/internal/observe/logs"
 )
 
@@ -48,7 +49,7 @@ func (a *app) logLevelCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&address, "http-address", "127.0.0.1:7072",
 		"where the process serves its metrics, by a loopback address")
-	durationVar(cmd.Flags(), &lasting, "for", 0,
+	config.DurationVar(cmd.Flags(), &lasting, "for", 0,
 		"how long the level lasts (default: until it is changed, or the process ends)")
 	return cmd
 }

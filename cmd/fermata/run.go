@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/cli/config"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -41,7 +42,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().StringVar(&backoff, "backoff", "", "reset, keep or reset-on-success (default reset)")
 	cmd.Flags().BoolVar(&ignore, "ignore-exclusions", false, "run although the schedule excludes this time")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the runs have ended")
-	durationVar(cmd.Flags(), &patience, "wait-timeout", 0, "longest wait (default: no limit)")
+	config.DurationVar(cmd.Flags(), &patience, "wait-timeout", 0, "longest wait (default: no limit)")
 	cmd.RunE = func(cmd *cobra.Command, jobs []string) error {
 		mode, err := enumValue(fermatav1.RunJobRequest_Backoff_value, "BACKOFF_", "--backoff", backoff)
 		switch {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/cli/config"
 	"github.com/fermata-io/fermata/internal/cli/tui"
 )
 
@@ -63,7 +64,7 @@ all columns in full. What the caller may not see is left out. NO_COLOR turns col
 	allNamespacesFlag(cmd, &f.allNamespaces, true,
 		"of all namespaces that the caller may see (default unless --namespace is given)")
 	cmd.Flags().BoolVar(&f.once, "once", false, "print the view once and exit")
-	durationVar(cmd.Flags(), &f.interval, "interval", 2*time.Second, "update interval, at least 500ms")
+	config.DurationVar(cmd.Flags(), &f.interval, "interval", 2*time.Second, "update interval, at least 500ms")
 	cmd.Flags().StringVar(&f.order, "sort", "backlog",
 		"order of the queues: backlog, oldest, lag, starts, failures or name")
 	return cmd

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/cli/config"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -44,7 +45,7 @@ func (a *app) tryCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&queue, "queue", "default", "queue of the job")
-	durationVar(cmd.Flags(), &every, "every", 5*time.Second, "interval of the job; nodes may demand a longer one")
+	config.DurationVar(cmd.Flags(), &every, "every", 5*time.Second, "interval of the job; nodes may demand a longer one")
 	return cmd
 }
 

@@ -100,7 +100,7 @@ func (f *settings) registerFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&f.maxCallers, "max-callers", 1024, "callers with different tokens that are served at once")
 	flags.IntVar(&f.maxCalls, "max-calls", 64, "requests of one token at once")
 	flags.IntVar(&f.maxStreams, "max-event-streams", 32, "event streams of one token at once")
-	flags.DurationVar(&f.drainTimeout, "drain-timeout", 15*time.Second, "how long a stop may wait for requests")
+	config.DurationVar(flags, &f.drainTimeout, "drain-timeout", 15*time.Second, "how long a stop may wait for requests")
 	flags.BoolVar(&f.tls, "tls", false, "use TLS to the nodes; implied by the other --tls flags. Files are read again "+
 		"when they change. Beyond loopback, tokens are sent over TLS only")
 	flags.StringVar(&f.nodeFiles.Authorities, "tls-ca", "",

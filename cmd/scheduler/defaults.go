@@ -14,12 +14,12 @@ type policyDefaults struct{ values backoff.Policies }
 func (p *policyDefaults) registerFlags(flags *pflag.FlagSet) {
 	builtin := backoff.DefaultPolicies(false)
 	r, b := &p.values.Retry, &p.values.Recurring
-	flags.DurationVar(&r.Base, "retry-base-delay", builtin.Retry.Base,
+	config.DurationVar(flags, &r.Base, "retry-base-delay", builtin.Retry.Base,
 		"first delay between the attempts of a run, for jobs whose retry policy does not set it; also "+
 			"RETRY_BASE_DELAY. Defaults are stored with a job when it is registered; see docs/scheduling.md")
 	flags.Float64Var(&r.Multiplier, "retry-multiplier", builtin.Retry.Multiplier,
 		"growth of the delay with each failed attempt, 1 to 100, for jobs whose retry policy does not set it")
-	flags.DurationVar(&r.MaxDelay, "retry-max-delay", builtin.Retry.MaxDelay,
+	config.DurationVar(flags, &r.MaxDelay, "retry-max-delay", builtin.Retry.MaxDelay,
 		"longest delay between the attempts of a run, for jobs whose retry policy does not set it; also "+
 			"RETRY_MAX_DELAY")
 	flags.IntVar(&r.MaxAttempts, "max-attempts", 0,
@@ -30,7 +30,7 @@ func (p *policyDefaults) registerFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&b.MaxExponent, "backoff-max-exponent", builtin.Recurring.MaxExponent,
 		"number of failed runs after which the interval stops growing, 0 to 62, for jobs whose backoff policy "+
 			"does not set it")
-	flags.DurationVar(&b.MaxDelay, "backoff-max-delay", builtin.Recurring.MaxDelay,
+	config.DurationVar(flags, &b.MaxDelay, "backoff-max-delay", builtin.Recurring.MaxDelay,
 		"longest interval that backoff makes, for jobs whose backoff policy does not set it; never less than "+
 			"the job's own interval; 0: no limit")
 	config.AddAliases(flags, "retry-base-delay", "RETRY_BASE_DELAY")

@@ -27,7 +27,7 @@ func TestWrongDefaultsAreRefused(t *testing.T) {
 		"contradiction": {[]string{"--retry-base-delay", "10m", "--retry-max-delay", "1m"}, "", "--retry-max-delay: 1m0s is shorter than base_delay 10m0s"},
 		"variable":      {nil, "RETRY_BASE_DELAY=-1s", "--retry-base-delay: is -1s, want 0 to"},
 		"no duration": {nil, "RETRY_MAX_DELAY=300", "environment variable RETRY_MAX_DELAY: " +
-			"invalid argument \"300\" for \"--retry-max-delay\" flag: want a duration such as 250ms, 30s or 1h30m; " +
+			"invalid argument \"300\" for \"--retry-max-delay\" flag: want a duration such as 250ms, 30s, 1h30m, 7d or 2w; " +
 			"the unit is missing: 300s for seconds"},
 		"no number": {nil, "MAX_ATTEMPTS=many",
 			"environment variable MAX_ATTEMPTS: invalid argument \"many\" for \"--max-attempts\" flag: want a whole number"},

@@ -46,7 +46,7 @@ func devCommand(abort <-chan struct{}) *cobra.Command {
 	flags.StringVar(&o.Redis, "redis", "embedded",
 		"embedded, auto (redis-server where it is on the PATH), or the path of a redis-server")
 	flags.BoolVar(&o.Plain, "plain", false, "print one line an event instead of a live view")
-	flags.DurationVar(&o.For, "for", 0, "stop after this long")
+	config.DurationVar(flags, &o.For, "for", 0, "stop after this long")
 	flags.StringVar(&o.LogFile, "log-file", "", "keep the logs of all parts here")
 	return cmd
 }

@@ -125,16 +125,16 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 			"each for a minute (default: 4096, or a quarter of the files that the process may open)")
 	tlsFlags(cmd, &cfg)
 	redisFlags(cmd, &cfg, &f)
-	flags.DurationVar(&cfg.LockTTL, "lock-ttl", 10*time.Second,
+	config.DurationVar(flags, &cfg.LockTTL, "lock-ttl", 10*time.Second,
 		"life of a shard's lock without refresh: how long a node that froze or lost its host keeps its shards; 1s "+
 			"or more")
-	flags.DurationVar(&cfg.LeaseTTL, "lease-ttl", 30*time.Second,
+	config.DurationVar(flags, &cfg.LeaseTTL, "lease-ttl", 30*time.Second,
 		"life of an attempt's lease without renewal: how long runs wait whose node died together with their "+
 			"worker; 1s or more")
-	flags.DurationVar(&cfg.SessionTTL, "session-ttl", 8*time.Second,
+	config.DurationVar(flags, &cfg.SessionTTL, "session-ttl", 8*time.Second,
 		"life of a worker's session without a heartbeat: how long a dead worker keeps its runs; 1s or more; more "+
 			"than two thirds of --lease-ttl counts as that")
-	flags.DurationVar(&cfg.Limits.MinInterval, "min-interval", 5*time.Second, "shortest interval that a job may have")
+	config.DurationVar(flags, &cfg.Limits.MinInterval, "min-interval", 5*time.Second, "shortest interval that a job may have")
 	flags.IntVar(&cfg.Limits.MaxPayload, "max-payload", 256<<10,
 		"largest payload of a job, in bytes, at most 15728640 (15 MiB): a message has 16 MiB, and room for the "+
 			"rest of a job")
@@ -161,7 +161,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 		"YAML file with the webhooks that receive events, reloaded when it changes; needs --events-keep")
 	flags.IntVar(&cfg.AuditMaxRecords, "audit-max-records", 100_000,
 		"about how many audit records are kept in Redis, 100 to 10,000,000; see docs/security/audit.md")
-	flags.DurationVar(&cfg.AuditRetention, "audit-retention", 90*24*time.Hour,
+	config.DurationVar(flags, &cfg.AuditRetention, "audit-retention", 90*24*time.Hour,
 		"about how long an audit record is kept, 1h to 87600h")
 	flags.Int64Var(&cfg.AuditMaxBytes, "audit-max-bytes", 64<<20,
 		"about how many bytes all audit records may take in Redis, 1048576 (1 MiB) to 68719476736 (64 GiB); it "+
@@ -170,7 +170,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 		"file with the keys that sign the chain of audit records, a line \"private id base64seed\" each, the "+
 			"signing one first, read again when it changes; 'scheduler audit-key new' makes one (default: the chain is "+
 			"not signed)")
-	flags.DurationVar(&f.drainTimeout, "drain-timeout", 30*time.Second, "how long a stop may wait for running work")
+	config.DurationVar(flags, &f.drainTimeout, "drain-timeout", 30*time.Second, "how long a stop may wait for running work")
 	flags.StringVar(&f.traceEndpoint, "trace-endpoint", "",
 		"send the traces of runs to this OpenTelemetry collector, by OTLP over gRPC: http://host:4317, or "+
 			"https://host:4317 for TLS; see docs/tracing.md (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere)")
@@ -215,8 +215,8 @@ func redisFlags(cmd *cobra.Command, cfg *node.Config, f *nodeFlags) {
 	f.redis = redisflags.Add(flags, &cfg.Redis, &cfg.RedisTLS)
 	flags.IntVar(&cfg.Redis.PoolSize, "redis-pool-size", 16,
 		"connections to each Redis server, for each of three pools, 1 to 100000")
-	flags.DurationVar(&cfg.Redis.ReadTimeout, "redis-timeout", time.Second, "longest wait for one answer of Redis")
-	flags.DurationVar(&cfg.RedisStartupTimeout, "redis-startup-timeout", time.Minute,
+	config.DurationVar(flags, &cfg.Redis.ReadTimeout, "redis-timeout", time.Second, "longest wait for one answer of Redis")
+	config.DurationVar(flags, &cfg.RedisStartupTimeout, "redis-startup-timeout", time.Minute,
 		"how long a start waits for a Redis that cannot be reached, is loading, or has too few replicas yet; 0: it "+
 			"fails at once")
 	flags.StringVar(&cfg.Keyspace, "keyspace", "fermata",
@@ -227,7 +227,7 @@ func redisFlags(cmd *cobra.Command, cfg *node.Config, f *nodeFlags) {
 		"memory, local or replica: what an acknowledged write must survive; see docs/guarantees.md")
 	flags.IntVar(&cfg.DurabilityReplicas, "durability-replicas", 1,
 		"replicas that confirm a write under --durability replica")
-	flags.DurationVar(&cfg.DurabilityTimeout, "durability-timeout", 500*time.Millisecond,
+	config.DurationVar(flags, &cfg.DurabilityTimeout, "durability-timeout", 500*time.Millisecond,
 		"longest wait for their confirmation")
 	flags.BoolVar(&cfg.RedisFunctions, "redis-functions", false,
 		"call functions that 'fermata redis functions --load' has brought to Redis, so that the user of the nodes "+

@@ -2,12 +2,11 @@ package main
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermata-io/fermata/internal/lib/timespan"
 	"github.com/fermata-io/fermata/internal/node"
 )
 
@@ -67,7 +66,7 @@ func parseExpiry(text string, now time.Time) (time.Time, error) {
 	end, err := parseTimestamp(text, now)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("--expires %.40q: want a time such as 2027-01-31T00:00:00Z, a date, or how "+
-			"long from now, such as 90d", text)
+			"long from now, such as 90d (of 24 hours)", text)
 	}
 	if !end.After(now) {
 		return time.Time{}, fmt.Errorf("--expires %s is not in the future", text)
@@ -84,10 +83,6 @@ func parseTimestamp(text string, now time.Time) (time.Time, error) {
 			return end, nil
 		}
 	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 16)
-		return now.AddDate(0, 0, int(n)), err
-	}
-	d, err := time.ParseDuration(text)
+	d, err := timespan.Parse(text)
 	return now.Add(d), err
 }

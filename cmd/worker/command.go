@@ -86,7 +86,7 @@ func rootCommand(halt context.Context) *cobra.Command {
 		"and a random suffix)")
 	flags.StringToStringVar(&o.Labels, "labels", nil, "labels shown where workers are listed")
 	f.handlers.registerFlags(flags)
-	flags.DurationVar(&o.DrainTimeout, "drain-timeout", worker.DefaultDrainTimeout,
+	config.DurationVar(flags, &o.DrainTimeout, "drain-timeout", worker.DefaultDrainTimeout,
 		"how long a stop may wait for running attempts")
 	f.tls.registerFlags(flags)
 	flags.StringVar(&f.tokenFile, "token-file", "",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/fermata-io/fermata/internal/cli/config"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/exechandler"
 	"github.com/fermata-io/fermata/worker/httphandler"
@@ -65,7 +66,7 @@ func (f *handlerFlags) registerFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.execAllowRoot, "exec-allow-root", false, "let programs run as root")
 	f.execLimits = exechandler.DefaultLimits()
 	l := &f.execLimits
-	flags.DurationVar(&l.CPU, "exec-max-cpu", l.CPU, "CPU time of a program; 0 for no limit")
+	config.DurationVar(flags, &l.CPU, "exec-max-cpu", l.CPU, "CPU time of a program; 0 for no limit")
 	flags.Int64Var(&l.Memory, "exec-max-memory", l.Memory, "address space of a program, in bytes; 0 for no limit")
 	flags.IntVar(&l.Files, "exec-max-files", l.Files, "files that a program may have open; 0 for no limit")
 	flags.IntVar(&l.Processes, "exec-max-processes", l.Processes,

@@ -30,7 +30,7 @@ func (r *Reader) Schedule(field string, s *fermatav1.Schedule) schedule.Spec {
 		spec.TimeZone = zone
 	case *fermatav1.Schedule_Cron:
 		spec.Kind = schedule.KindCron
-		spec.Cron, spec.TimeZone = rule.Cron.GetExpressions(), rule.Cron.GetTimeZone()
+		spec.Cron, spec.TimeZone = schedule.WithoutDays(rule.Cron.GetExpressions()), rule.Cron.GetTimeZone()
 		spec.Seconds = rule.Cron.GetSeconds()
 		spec.Gap, spec.Repeat = gapPolicies.FromPB(rule.Cron.GetDstGap()), repeatPolicies.FromPB(rule.Cron.GetDstRepeat())
 	case *fermatav1.Schedule_Calendar:

@@ -49,17 +49,17 @@ func (e *expiryTime) UnmarshalYAML(n *yaml.Node) error {
 }
 
 type issuerEntry struct {
-	Name        string         `yaml:"name"`
-	Issuer      string         `yaml:"issuer"`
-	Audience    string         `yaml:"audience"`
-	JWKS        string         `yaml:"jwks"`
-	JWKSCA      string         `yaml:"jwks-ca"`
-	JWKSToken   string         `yaml:"jwks-token-file"`
-	Refetch     time.Duration  `yaml:"refetch"`
-	Leeway      *time.Duration `yaml:"leeway"`
-	Algorithms  []string       `yaml:"algorithms"`
-	NameClaim   string         `yaml:"name-claim"`
-	GroupsClaim string         `yaml:"groups-claim"`
+	Name        string            `yaml:"name"`
+	Issuer      string            `yaml:"issuer"`
+	Audience    string            `yaml:"audience"`
+	JWKS        string            `yaml:"jwks"`
+	JWKSCA      string            `yaml:"jwks-ca"`
+	JWKSToken   string            `yaml:"jwks-token-file"`
+	Refetch     yamldoc.Duration  `yaml:"refetch"`
+	Leeway      *yamldoc.Duration `yaml:"leeway"`
+	Algorithms  []string          `yaml:"algorithms"`
+	NameClaim   string            `yaml:"name-claim"`
+	GroupsClaim string            `yaml:"groups-claim"`
 }
 
 type ruleEntry struct {

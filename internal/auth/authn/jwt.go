@@ -46,7 +46,7 @@ func newIssuer(e issuerEntry) (*issuer, error) {
 	i := &issuer{
 		name: e.Name, issuer: e.Issuer, audience: e.Audience, leeway: defaultLeeway, algorithms: defaultAlgorithms,
 		nameClaim: e.NameClaim, groupsClaim: e.GroupsClaim,
-		source: keySource{location: e.JWKS, ca: e.JWKSCA, token: e.JWKSToken, refetchPause: e.Refetch},
+		source: keySource{location: e.JWKS, ca: e.JWKSCA, token: e.JWKSToken, refetchPause: time.Duration(e.Refetch)},
 	}
 	var faults []error
 	if fault := ValidateName(e.Name); fault != "" {
@@ -57,7 +57,7 @@ func newIssuer(e issuerEntry) (*issuer, error) {
 	}
 	faults = append(faults, i.source.validate())
 	if e.Leeway != nil {
-		i.leeway = *e.Leeway
+		i.leeway = time.Duration(*e.Leeway)
 	}
 	if i.leeway < 0 || i.leeway > maxLeeway {
 		faults = append(faults, fmt.Errorf("leeway: %v, want 0s to %v", i.leeway, maxLeeway))

@@ -153,6 +153,8 @@ func TestFaultyFiles(t *testing.T) {
 		"none is allowed":       {jwt(`jwks: /x, algorithms: [none]`), "algorithms"},
 		"HS256 is allowed":      {jwt(`jwks: /x, algorithms: [RS256, HS256]`), "algorithms"},
 		"leeway of an hour":     {jwt(`jwks: /x, leeway: 1h`), "leeway"},
+		"leeway of a week":      {jwt(`jwks: /x, leeway: 1w`), "leeway: 168h0m0s"},
+		"leeway of words":       {jwt(`jwks: /x, leeway: soon`), "want a duration such as 30s or 7d, got `soon`"},
 		"refetch without pause": {jwt(`jwks: /x, refetch: 1ms`), "refetch"},
 	} {
 		if _, err := open(t, write(t, c.text), &logs); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -28,7 +29,7 @@ func FuzzFile(f *testing.F) {
 		flags.StringSlice("queues", nil, "")
 		flags.StringArray("join", nil, "")
 		slots := flags.Int("slots", 4, "")
-		flags.Duration("op-timeout", 0, "")
+		DurationVar(flags, new(time.Duration), "op-timeout", 0, "")
 		flags.StringToString("labels", nil, "")
 		flags.Bool("tls", false, "")
 		flags.String("name", "n", "")

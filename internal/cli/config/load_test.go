@@ -32,11 +32,12 @@ func newSettings(t *testing.T, args ...string) settings {
 		queues:  f.StringSlice("queues", []string{"default"}, ""),
 		join:    f.StringArray("join-list", nil, ""),
 		slots:   f.Int("slots", 4, ""),
-		timeout: f.Duration("op-timeout", time.Second, ""),
+		timeout: new(time.Duration),
 		labels:  f.StringToString("labels", nil, ""),
 		tls:     f.Bool("tls", false, ""),
 		name:    f.String("name", "n", ""),
 	}
+	DurationVar(f, s.timeout, "op-timeout", time.Second, "")
 	f.String("config", "", "")
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
@@ -208,8 +209,8 @@ func TestPositive(t *testing.T) {
 		"--slots=1 --op-timeout=1ns": "",
 		"--slots=0":                  "--slots 0: want more than 0; the default is 4",
 		"--slots=-1":                 "", // whoever knows its range says so
-		"--op-timeout=0 --name=0":    "--op-timeout 0s: want more than 0; the default is 1s",
-		"--slots=0 --op-timeout=0ms": "--slots 0: want more than 0; the default is 4\n--op-timeout 0s: want more than 0; the default is 1s",
+		"--op-timeout=0 --name=0":    "--op-timeout 0: want more than 0; the default is 1s",
+		"--slots=0 --op-timeout=0ms": "--slots 0: want more than 0; the default is 4\n--op-timeout 0: want more than 0; the default is 1s",
 	} {
 		s := newSettings(t, strings.Fields(args)...)
 		got := ""

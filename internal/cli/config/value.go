@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/fermata-io/fermata/internal/lib/timespan"
 )
 
 // ExplainValue replaces the error of a library that parses numbers or durations: it says which values the flag takes.
@@ -17,7 +19,7 @@ func ExplainValue(err error) error {
 		return err
 	}
 	cause := errors.Unwrap(invalid)
-	if cause == nil || !strings.HasPrefix(cause.Error(), "time: ") && !strings.HasPrefix(cause.Error(), "strconv.") {
+	if cause == nil || !errors.Is(cause, timespan.ErrInvalid) && !strings.HasPrefix(cause.Error(), "strconv.") {
 		return err
 	}
 	f := invalid.GetFlag()
@@ -33,7 +35,7 @@ func ExplainValue(err error) error {
 func wantOf(kind, value string, tooLarge bool) string {
 	switch {
 	case kind == "duration":
-		return "want a duration such as 250ms, 30s or 1h30m" + unitHint(value)
+		return timespan.ErrInvalid.Error() + unitHint(value)
 	case kind == "bool":
 		return "want true or false"
 	case strings.HasPrefix(kind, "float"):

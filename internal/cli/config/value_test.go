@@ -11,11 +11,11 @@ import (
 // TestValuesOfAnotherType: the error says what the flag takes, wherever the value comes from.
 func TestValuesOfAnotherType(t *testing.T) {
 	for arg, want := range map[string]string{
-		"op-timeout=300": `"300" for "--op-timeout" flag: want a duration such as 250ms, 30s or 1h30m; ` +
+		"op-timeout=300": `"300" for "--op-timeout" flag: want a duration such as 250ms, 30s, 1h30m, 7d or 2w; ` +
 			"the unit is missing: 300s for seconds",
 		"op-timeout=1.5":             "the unit is missing: 1.5s for seconds",
-		"op-timeout=5 minutes":       "want a duration such as 250ms, 30s or 1h30m",
-		"op-timeout=9999999h":        "want a duration such as 250ms, 30s or 1h30m",
+		"op-timeout=5 minutes":       "want a duration such as 250ms, 30s, 1h30m, 7d or 2w",
+		"op-timeout=9999999h":        "is longer than 292 years",
 		"slots=many":                 `"many" for "--slots" flag: want a whole number`,
 		"slots=1.5":                  "want a whole number",
 		"slots=99999999999999999999": "want a whole number; this one is out of range",

@@ -181,7 +181,7 @@ func (c fieldChecker) checkInner(path string, value any, d protoreflect.MessageD
 	case "google.protobuf.Duration":
 		text, ok := value.(string)
 		if !ok {
-			return c.wrongType(path, value, "a duration such as 90s, 5m or 7d")
+			return c.wrongType(path, value, "a duration such as 90s, 5m, 7d or 2w")
 		}
 		long, err := longDuration(text)
 		if err != nil {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/lib/timespan"
 )
 
 // Defaults and bounds of the settings.
@@ -171,7 +173,7 @@ func (r *metadataReader) readCount(key string) int64 {
 
 func (r *metadataReader) readDuration(key string, other time.Duration) time.Duration {
 	v := r.readText(key, other.String())
-	d, err := time.ParseDuration(v)
+	d, err := timespan.Parse(v)
 	if err != nil || d < 0 || d > MaxSpan {
 		r.addFault(key, "is %q, want a duration with a unit, such as 30s or 5m, at most %v", clipText(v), MaxSpan)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
+	"github.com/fermata-io/fermata/internal/lib/timespan"
 )
 
 // compiler turns what the library parsed into conditions.
@@ -215,11 +216,7 @@ func parseInstant(text string) (instant, bool) {
 			return instant{ms: t.UnixMilli()}, true
 		}
 	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.Atoi(days)
-		return instant{ms: int64(n) * 24 * time.Hour.Milliseconds(), relative: true}, err == nil && n > -40_000 && n < 40_000
-	}
-	d, err := time.ParseDuration(text)
+	d, err := timespan.Parse(text)
 	return instant{ms: d.Milliseconds(), relative: true}, err == nil
 }
 

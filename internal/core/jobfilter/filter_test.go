@@ -58,7 +58,7 @@ func TestFilters(t *testing.T) {
 		`pause_note:DEPLOY`: {false, true}, `pause_note:*`: {false, true}, `pause_note = ""`: {true, false},
 		`last_error:timeout`: {true, true}, `last_error = "dial \"api\"*"`: {true, true}, `last_error:"\"API"`: {true, true},
 		`last_outcome = failed`: {true, true}, `last_outcome = dead`: {false, false},
-		`last_run_time < -1h`: {true, false}, `last_run_time < -3h`: {false, false}, `last_run_time:*`: {true, false},
+		`last_run_time < -1h`: {true, false}, `last_run_time < -2w`: {false, false}, `last_run_time > -1w1d`: {true, false}, `last_run_time < -3h`: {false, false}, `last_run_time:*`: {true, false},
 		`NOT last_run_time:*`: {false, true}, `last_run_time > -1d`: {true, false}, `last_run_time < now`: {true, false},
 		`next_due_time < 1h`: {true, true}, `next_due_time < 30s`: {false, false},
 		`next_due_time > 2026-11-26T12:00:30Z`: {true, true}, `next_due_time < 2026-11-27`: {true, true},

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/lib/timespan"
 )
 
 // MaxAnswer bounds how much of an answer the http handler reads, in bytes.
@@ -254,7 +256,7 @@ func (q *HTTP) readExpected(o *objectReader) {
 
 func (q *HTTP) readBounds(o *objectReader) {
 	if text := o.readText("timeout"); text != "" {
-		d, err := time.ParseDuration(text)
+		d, err := timespan.Parse(text)
 		if err != nil || d <= 0 {
 			o.addFaultf("timeout", `is %.40q, want a positive duration such as "5s"`, text)
 		}

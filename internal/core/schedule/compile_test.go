@@ -82,6 +82,7 @@ func TestCompileRefuses(t *testing.T) {
 		{"unknown macro", cronIn("", vixie, "@reboot"), []string{"cron[0]"}, "unknown macro"},
 		{"every among others", cronIn("", vixie, "0 0 * * *", "@every 1h"), []string{"cron[1]"}, "only expression"},
 		{"every without duration", cronIn("", vixie, "@every"), []string{"cron[0]"}, "duration"},
+		{"every day and number", cronIn("", vixie, "@every 7d1"), []string{"cron[0]"}, "7d"},
 		{"every zero", cronIn("", vixie, "@every 0s"), []string{"cron[0]"}, "positive"},
 		{"every in a bad zone", cronIn("Nowhere", vixie, "@every 1s"), []string{"time_zone"}, "unknown"},
 		{"node's own zone", cronIn("Local", vixie, "0 0 * * *"), []string{"time_zone"}, "unknown"},

@@ -43,7 +43,7 @@
 // steps, names (MON, JAN), ? for *, L, L-n, nW and LW in the day of month,
 // FRI#3 and FRI#L in the day of week, 0 and 7 both Sunday. Also @hourly, @daily,
 // @midnight, @weekly, @monthly, @yearly, @annually, and, as the only
-// expression, @every with a Go duration, which is an interval and no cron.
+// expression, @every with a duration (30s, 1h30m, 7d), which is an interval and no cron.
 //
 // H, H/step, H(low-high) and H(low-high)/step stand for numbers that the seed
 // settles: the same for one job on every node, spread evenly over jobs.

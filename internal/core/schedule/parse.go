@@ -6,6 +6,8 @@ import (
 	"time"
 
 	cron "github.com/netresearch/go-cron"
+
+	"github.com/fermata-io/fermata/internal/lib/timespan"
 )
 
 const (
@@ -125,9 +127,27 @@ func isEvery(text string) bool {
 
 func parseEvery(text string) (time.Duration, error) {
 	rest := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(text), everyPrefix))
-	d, err := time.ParseDuration(rest)
+	d, err := timespan.Parse(rest)
 	if err != nil {
-		return 0, fmt.Errorf("@every needs a duration such as 30s or 1h30m, not %q", rest)
+		return 0, fmt.Errorf("@every needs a duration such as 30s, 1h30m or 7d, not %q", rest)
 	}
 	return d, nil
+}
+
+// WithoutDays returns cron expressions with the duration of @every as Go writes it: "@every 7d" becomes
+// "@every 168h0m0s". Nodes of earlier versions cannot parse weeks and days, and read what is stored. Other expressions
+// are unchanged.
+func WithoutDays(expressions []string) []string {
+	if len(expressions) != 1 || !isEvery(expressions[0]) {
+		return expressions
+	}
+	rest := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(expressions[0]), everyPrefix))
+	if !strings.ContainsAny(rest, "wd") {
+		return expressions
+	}
+	d, err := timespan.Parse(rest)
+	if err != nil {
+		return expressions
+	}
+	return []string{everyPrefix + " " + d.String()}
 }

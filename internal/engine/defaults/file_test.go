@@ -67,7 +67,7 @@ func TestInvalidFilesAreRefused(t *testing.T) {
 		"clusters: {}":         {"line 1: clusters: unknown key; did you mean cluster?"},
 		"cluster: {retry: {}}": {"cluster.retry: unknown key; want retry_policy, backoff_policy"},
 		"cluster:\n  retry_policy: {base_dely: 1s}":                                       {"line 2: cluster.retry_policy.base_dely: unknown key; did you mean base_delay?"},
-		"cluster: {retry_policy: {base_delay: 5}}":                                        {"cluster.retry_policy.base_delay: is 5, want a duration such as 30s"},
+		"cluster: {retry_policy: {base_delay: 5}}":                                        {"cluster.retry_policy.base_delay: is 5, want a duration such as 30s, 1h30m or 7d"},
 		"cluster: {retry_policy: {max_attempts: many}}":                                   {"cluster.retry_policy.max_attempts: is many, want a whole number"},
 		"cluster: {retry_policy: {max_attempts: 0}}":                                      {"cluster.retry_policy.max_attempts: is 0, want 1 to 1000"},
 		"cluster: {retry_policy: {base_delay: 1m, max_delay: 1s}}":                        {"cluster.retry_policy.max_delay: 1s is shorter than base_delay 1m0s"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/timespan"
 )
 
 // setters read the value of each field.
@@ -61,9 +62,9 @@ func newSetter[T any](read func(*yaml.Node) (T, error), at func(*backoff.Policie
 }
 
 func readDuration(n *yaml.Node) (time.Duration, error) {
-	d, err := time.ParseDuration(n.Value)
+	d, err := timespan.Parse(n.Value)
 	if n.Kind != yaml.ScalarNode || err != nil {
-		return 0, fmt.Errorf("is %s, want a duration such as 30s or 1h30m", describeValue(n))
+		return 0, fmt.Errorf("is %s, want a duration such as 30s, 1h30m or 7d", describeValue(n))
 	}
 	return d, nil
 }

@@ -344,6 +344,8 @@ func TestInvalidWebhooksFile(t *testing.T) {
 		"webhooks: [{name: a, url: 'https://x/', key-file: DIR/key, kinds: [run.dade]}]":                               "run.dade",
 		"webhooks: [{name: a, url: 'https://x/', key-file: DIR/key, retry: {multiplier: 0.5}}]":                        "multiplier",
 		"webhooks: [{name: a, url: 'https://x/', key-file: DIR/key, timeout: 1h}]":                                     "timeout",
+		"webhooks: [{name: a, url: 'https://x/', key-file: DIR/key, timeout: 2w}]":                                     "timeout: is 336h0m0s",
+		"webhooks: [{name: a, url: 'https://x/', key-file: DIR/key, timeout: soon}]":                                   "want a duration such as 30s or 7d, got `soon`",
 		"webhooks: [{name: a, url: 'https://x/', key-file: DIR/key, colour: red}]":                                     "colour",
 		"webhooks: [{name: a, url: 'https://x/', key-file: DIR/key, allow-networks: [everything]}]":                    "allow-networks",
 		"webhooks: [{name: a, url: 'https://x/', key-file: DIR/key}, {name: a, url: 'https://x/', key-file: DIR/key}]": "twice",

@@ -49,7 +49,7 @@ type hookEntry struct {
 	Jobs        []string          `yaml:"jobs"`
 	Kinds       []string          `yaml:"kinds"`
 	Labels      map[string]string `yaml:"labels"`
-	Timeout     time.Duration     `yaml:"timeout"`
+	Timeout     yamldoc.Duration  `yaml:"timeout"`
 	Concurrency int               `yaml:"concurrency"`
 	Retry       retryEntry        `yaml:"retry"`
 	// Insecure lets events go in plain text.
@@ -60,11 +60,11 @@ type hookEntry struct {
 }
 
 type retryEntry struct {
-	MaxAttempts int           `yaml:"max-attempts"`
-	BaseDelay   time.Duration `yaml:"base-delay"`
-	Multiplier  float64       `yaml:"multiplier"`
-	MaxDelay    time.Duration `yaml:"max-delay"`
-	MaxElapsed  time.Duration `yaml:"max-elapsed"`
+	MaxAttempts int              `yaml:"max-attempts"`
+	BaseDelay   yamldoc.Duration `yaml:"base-delay"`
+	Multiplier  float64          `yaml:"multiplier"`
+	MaxDelay    yamldoc.Duration `yaml:"max-delay"`
+	MaxElapsed  yamldoc.Duration `yaml:"max-elapsed"`
 }
 
 // hookConfig is an entry that was checked.
@@ -132,7 +132,7 @@ func loadFile(path string) ([]*hookConfig, error) {
 
 func (e *hookEntry) compileHook() (*hookConfig, error) {
 	h := &hookConfig{
-		name: e.Name, keyFile: e.KeyFile, timeout: e.Timeout, concurrency: e.Concurrency, ports: e.Ports,
+		name: e.Name, keyFile: e.KeyFile, timeout: time.Duration(e.Timeout), concurrency: e.Concurrency, ports: e.Ports,
 		filter: job.EventFilter{Namespaces: e.Namespaces, Queues: e.Queues, Jobs: e.Jobs, Kinds: e.Kinds,
 			Labels: e.Labels},
 	}
@@ -202,15 +202,15 @@ func (r retryEntry) retryPolicy() backoff.Retry {
 		p.MaxAttempts = r.MaxAttempts
 	}
 	if r.BaseDelay != 0 {
-		p.Base = r.BaseDelay
+		p.Base = time.Duration(r.BaseDelay)
 	}
 	if r.Multiplier != 0 {
 		p.Multiplier = r.Multiplier
 	}
 	if r.MaxDelay != 0 {
-		p.MaxDelay = r.MaxDelay
+		p.MaxDelay = time.Duration(r.MaxDelay)
 	}
-	p.MaxElapsed = r.MaxElapsed
+	p.MaxElapsed = time.Duration(r.MaxElapsed)
 	return p
 }
 

@@ -82,7 +82,7 @@ func kindOf(goType string) string {
 	case strings.HasPrefix(goType, "[]"):
 		return "a list"
 	case goType == "time.Duration":
-		return "a duration such as 30s"
+		return "a duration such as 30s or 7d"
 	case goType == "bool":
 		return "true or false"
 	case goType == "string":

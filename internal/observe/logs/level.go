@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/lib/timespan"
 )
 
 // maxBodySize bounds a request, in bytes.
@@ -133,7 +135,7 @@ func (l *Level) applyRequest(body io.Reader) error {
 	}
 	var lasting time.Duration
 	if s.For != "" {
-		lasting, err = time.ParseDuration(s.For)
+		lasting, err = timespan.Parse(s.For)
 		if err != nil || lasting <= 0 {
 			return fmt.Errorf(`for %q: want a time such as "10m"`, s.For)
 		}

@@ -53,15 +53,16 @@ const (
 var table = []row{
 	{path: "internal/core/authz", floor: arithmetic},
 	{path: "internal/core/unixtime", floor: arithmetic},
+	{path: "internal/lib/timespan", floor: arithmetic},
 	{path: "internal/core/backoff", floor: arithmetic, also: []string{"internal/core/unixtime"}},
 	{path: "internal/core/lease", floor: arithmetic, also: []string{"internal/core/unixtime"}},
 	{path: "internal/lib/minheap", floor: arithmetic},
 	{path: "internal/core/sharding", floor: arithmetic},
-	{path: "internal/core/schedule", floor: arithmetic, foreign: []string{"github.com/netresearch/go-cron"},
+	{path: "internal/core/schedule", floor: arithmetic, foreign: []string{"github.com/netresearch/go-cron"}, also: []string{"internal/lib/timespan"},
 		why: "the cron grammar is the library's, the arithmetic our own"},
 
 	{path: "internal/redis/redisacl", floor: arithmetic},
-	{path: "internal/core/autoscale", floor: arithmetic},
+	{path: "internal/core/autoscale", floor: arithmetic, also: []string{"internal/lib/timespan"}},
 	{path: "internal/lib/spelling", floor: arithmetic},
 	{path: "internal/lib/roundrobin", floor: arithmetic},
 	{path: "internal/lib/ticks", floor: arithmetic},

@@ -80,6 +80,8 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- $d := toString . -}}
 {{- $n := regexFind "^[0-9]+" $d | int64 -}}
 {{- if hasSuffix "ms" $d -}}{{ div (add $n 999) 1000 }}
+{{- else if hasSuffix "w" $d -}}{{ mul $n 604800 }}
+{{- else if hasSuffix "d" $d -}}{{ mul $n 86400 }}
 {{- else if hasSuffix "h" $d -}}{{ mul $n 3600 }}
 {{- else if hasSuffix "m" $d -}}{{ mul $n 60 }}
 {{- else -}}{{ $n }}
