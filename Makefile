@@ -88,7 +88,7 @@ unit: ## run all tests without the race detector: faster, cached
 	go test -timeout $(TIMEOUT) ./...
 
 .PHONY: verify
-verify: fmt-check tidy-check lint windows-check proto-check licences-check commits-check files-check ## run all checks except tests
+verify: fmt-check tidy-check lint windows-check proto-check console-check licences-check commits-check files-check ## run all checks except tests
 
 .PHONY: lint
 lint: fmt-check ## run gofmt, go vet and staticcheck
@@ -121,6 +121,10 @@ proto-check:
 	$(TOOL) buf lint
 	$(TOOL) buf breaking --against proto/baseline.binpb
 	scripts/proto-gen.sh --check
+
+.PHONY: console-check
+console-check: # the bundle of the web console is that of its sources; its types, where npx is
+	scripts/console.sh --check
 
 .PHONY: observability-test
 observability-test: deps ## test metrics, dashboards, alerts and runbooks with real Prometheus servers: a minute
@@ -273,6 +277,10 @@ proto: ## generate Go code, docs/reference and the messages of the Python worker
 .PHONY: reference
 reference: proto ## generate docs/reference from the protos and the commands
 	go test ./cmd/... -run '^TestReferenceIsCurrent$$' -update-reference
+
+.PHONY: console
+console: ## generate the API client of the web console from the OpenAPI document, and build its bundle from console/src
+	scripts/console.sh
 
 .PHONY: dashboards
 dashboards: ## generate deploy/grafana/*.json, and the chart's copies
