@@ -10,7 +10,7 @@ const keyOf = (t: TopJob) => t.job?.name ?? "";
 
 const failingColumns: Column<TopJob>[] = [
   { title: "Job", cell: (t) => <JobLink name={t.job?.name} /> },
-  { title: "In a row", numeric: true, cell: (t) => t.job?.status?.consecutiveFailures ?? "0" },
+  { title: "In a row", numeric: true, minor: 1, cell: (t) => t.job?.status?.consecutiveFailures ?? "0" },
   { title: "Backoff", cell: (t) => <BackoffSteps job={t.job ?? {}} /> },
   { title: "Next", numeric: true, cell: (t) => <Time at={t.job?.status?.nextDueTime} zone={zoneOfSchedule(t.job?.schedule)} /> },
   { title: "Last error", minor: 1, cell: (t) => <ErrorText text={t.job?.status?.lastError} /> },
