@@ -42,6 +42,7 @@ CHAOS_TIME ?= 30s
 JOBS ?= 10000
 FIND_JOBS ?= 1000000
 RUN ?=
+SCREENSHOTS ?=
 REPORT ?=
 N ?= 20000
 KILLS ?= 30
@@ -66,7 +67,7 @@ build: ## build all commands into bin/
 ##@ Check
 
 # Everything that must pass before a merge; cheap checks first.
-GATES := deps verify race lives bench-check release-check vuln
+GATES := deps verify race lives bench-check release-check console-test vuln
 
 .PHONY: test
 test: ## run everything that must pass before a merge; print the ten slowest packages
@@ -88,7 +89,7 @@ unit: ## run all tests without the race detector: faster, cached
 	go test -timeout $(TIMEOUT) ./...
 
 .PHONY: verify
-verify: fmt-check tidy-check lint windows-check proto-check licences-check commits-check files-check ## run all checks except tests
+verify: fmt-check tidy-check lint windows-check proto-check console-check licences-check commits-check files-check ## run all checks except tests
 
 .PHONY: lint
 lint: fmt-check ## run gofmt, go vet and staticcheck
@@ -121,6 +122,16 @@ proto-check:
 	$(TOOL) buf lint
 	$(TOOL) buf breaking --against proto/baseline.binpb
 	scripts/proto-gen.sh --check
+
+.PHONY: console-check
+console-check: # the bundle of the web console is that of its sources; its types, where npx is
+	scripts/console.sh --check
+
+.PHONY: console-test
+console-test: deps ## test the web console in Chromium against real nodes; SCREENSHOTS=DIR writes pictures
+	cd console/browsertest && go mod tidy -diff && go vet ./...
+	cd console/browsertest && go tool -modfile=../../tools/go.mod staticcheck ./...
+	cd console/browsertest && CONSOLE_SCREENSHOTS='$(abspath $(SCREENSHOTS))' go test -count=1 -timeout $(TIMEOUT) ./...
 
 .PHONY: observability-test
 observability-test: deps ## test metrics, dashboards, alerts and runbooks with real Prometheus servers: a minute
@@ -274,6 +285,10 @@ proto: ## generate Go code, docs/reference and the messages of the Python worker
 reference: proto ## generate docs/reference from the protos and the commands
 	go test ./cmd/... -run '^TestReferenceIsCurrent$$' -update-reference
 
+.PHONY: console
+console: ## generate the API client of the web console from the OpenAPI document, and build its bundle from console/src
+	scripts/console.sh
+
 .PHONY: dashboards
 dashboards: ## generate deploy/grafana/*.json, and the chart's copies
 	go run ./deploy/grafana/build deploy/grafana
@@ -282,7 +297,7 @@ dashboards: ## generate deploy/grafana/*.json, and the chart's copies
 ##@ Machine
 
 .PHONY: deps
-deps: ## install missing tools of the checks (redis-server, prometheus, python3-grpcio)
+deps: ## install missing tools of the checks (redis-server, prometheus, chromium, python3-grpcio)
 	@scripts/deps.sh
 
 .PHONY: clean

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the checks need beside Go, where it is missing: make, a C
 # compiler (the race detector links with one), redis-server 7.0 or newer, which
-# also serves as Sentinel, prometheus with promtool, and, from Debian's packages,
+# also serves as Sentinel, prometheus with promtool, chromium, and, from Debian's packages,
 # gRPC for Python, which the Python worker of examples/python is tested with.
 set -euo pipefail
 
@@ -25,6 +25,7 @@ if command -v apt-get >/dev/null; then
   need "$(go env CC)" gcc libc6-dev
   need redis-server redis-server
   need prometheus prometheus
+  need chromium chromium
   /usr/bin/python3 -c 'import grpc, google.protobuf' 2>/dev/null || missing+=(python3-grpcio python3-protobuf)
 elif command -v brew >/dev/null; then
   need make make

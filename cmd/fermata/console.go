@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/console"
 	"github.com/fermata-io/fermata/internal/api/gateway"
 	"github.com/fermata-io/fermata/internal/auth/bearer"
 	"github.com/fermata-io/fermata/internal/cli/httpapi"
@@ -27,22 +28,24 @@ const (
 )
 
 func (a *app) consoleCommand() *cobra.Command {
-	address := "127.0.0.1:7073"
+	address, readOnly := "127.0.0.1:7073", false
 	cmd := &cobra.Command{
-		Use: "console", Short: "Serve the API over HTTP on this machine", Args: noArgs,
-		Long: "Serve the API of the cluster as JSON over HTTP on a loopback address, until interrupted. Requests act " +
+		Use: "console", Short: "Serve the web console on this machine", Args: noArgs,
+		Long: "Serve the web console and the API over HTTP on a loopback address, until interrupted. Requests act " +
 			"with the\n" +
 			"credential of this command. They need the secret of the link that is printed: opened in a browser, it " +
 			"sets a\n" +
 			"cookie; programs send the secret as a bearer token. Other users of this machine do not know it.",
 		Example: `  fermata console --address node:7070 --tls`,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.serveConsole(cmd.Context(), address) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.serveConsole(cmd.Context(), address, readOnly) },
 	}
 	cmd.Flags().StringVar(&address, "rest-addr", address, "loopback address to serve at; port 0 takes a free one")
+	cmd.Flags().BoolVar(&readOnly, "console-read-only", false,
+		"refuse all changes by pages in a browser; programs are not concerned")
 	return cmd
 }
 
-func (a *app) serveConsole(ctx context.Context, address string) error {
+func (a *app) serveConsole(ctx context.Context, address string, readOnly bool) error {
 	if !bearer.IsLocal(address) {
 		return usageErrorf("--rest-addr %s: other hosts can reach it; want an address such as 127.0.0.1:7073", address)
 	}
@@ -53,9 +56,12 @@ func (a *app) serveConsole(ctx context.Context, address string) error {
 	secret := rand.Text()
 	server, err := httpapi.Start(httpapi.Options{
 		Address: address, Flag: "rest-addr",
-		Logger:  slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		Gateway: gateway.Options{Dial: dial},
-		Wrap:    func(next http.Handler) http.Handler { return &consoleGuard{next: next, secret: secret} },
+		Logger: slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Gateway: gateway.Options{
+			Dial:    dial,
+			Console: &gateway.ConsoleOptions{Files: console.Files(), ReadOnly: readOnly, Version: buildVersion},
+		},
+		Wrap: func(next http.Handler) http.Handler { return &consoleGuard{next: next, secret: secret} },
 	})
 	if err != nil {
 		return newUsageError(err)
@@ -107,7 +113,7 @@ func (g *consoleGuard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.SetCookie(w, &http.Cookie{
 			Name: consoleCookie, Value: g.secret, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		})
-		http.Redirect(w, r, "/openapi.json", http.StatusSeeOther)
+		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return
 	}
 	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")

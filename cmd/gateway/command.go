@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/console"
 	"github.com/fermata-io/fermata/internal/api/gateway"
 	"github.com/fermata-io/fermata/internal/auth/bearer"
 	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
@@ -25,7 +26,7 @@ import (
 )
 
 const rootHelp = `Serve the API of a cluster as JSON over HTTP: REST, events as server-sent events or JSON
-lines, and the OpenAPI document at /openapi.json.
+lines, the OpenAPI document at /openapi.json, and the web console at /.
 
 The gateway has no rights of its own. It sends the bearer token of each request to the
 nodes, which authenticate, authorize and count it. Requests that name a host that is not
@@ -55,6 +56,9 @@ type settings struct {
 	nodeFiles    tlsfiles.Files
 	serverFiles  tlsfiles.Files
 	logs         logs.Options
+	console      bool
+	readOnly     bool
+	basePath     string
 }
 
 func rootCommand() *cobra.Command {
@@ -97,6 +101,11 @@ func (f *settings) registerFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.serverFiles.Key, "rest-tls-key", "", "PEM file with the key of this server")
 	flags.BoolVar(&f.insecure, "insecure", false,
 		"listen where other hosts can reach it without TLS, because TLS ends in front of this gateway")
+	flags.BoolVar(&f.console, "console", true, "serve the web console")
+	flags.BoolVar(&f.readOnly, "console-read-only", false,
+		"refuse all changes by pages in a browser; programs are not concerned")
+	flags.StringVar(&f.basePath, "base-path", "",
+		"path below which everything is served, such as /ops/fermata (default: the root)")
 	flags.IntVar(&f.maxCallers, "max-callers", 1024, "callers with different tokens that are served at once")
 	flags.IntVar(&f.maxCalls, "max-calls", 64, "requests of one token at once")
 	flags.IntVar(&f.maxStreams, "max-event-streams", 32, "event streams of one token at once")
@@ -141,6 +150,12 @@ func (f settings) buildService(lines io.Writer) (*service, error) {
 	s.options.Gateway = gateway.Options{
 		Dial: s.dialNodes, RequireToken: f.nodeFiles.Cert != "", AllowedHosts: f.allowedHosts,
 		MaxConnections: f.maxCallers, MaxCalls: f.maxCalls, MaxWatches: f.maxStreams, Registerer: registry,
+		BasePath: f.basePath,
+	}
+	if f.console {
+		s.options.Gateway.Console = &gateway.ConsoleOptions{
+			Files: console.Files(), ReadOnly: f.readOnly, Version: buildVersion,
+		}
 	}
 	return s, nil
 }

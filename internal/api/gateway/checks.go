@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// setSecurityHeaders sets the headers of every response. Nothing that the gateway serves is a page.
+// setSecurityHeaders sets the headers of every response. Only the console is a page, and has a policy of its own.
 func setSecurityHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -20,6 +20,7 @@ type Gateway struct {
 	origins     *http.CrossOriginProtection
 	rest        http.Handler
 	events      *eventHub
+	console     *consoleHandler // nil: none
 	batchBodies chan struct{}
 	metrics     *metrics
 	stop        context.CancelFunc
@@ -39,6 +40,9 @@ func New(o Options) (*Gateway, error) {
 	g.credentials = newCredentials(o)
 	g.stopped, g.stop = context.WithCancel(context.Background())
 	g.rest, err = newMux(g.credentials)
+	if err == nil && o.Console != nil {
+		g.console, err = newConsoleHandler(o.Console)
+	}
 	if err == nil {
 		g.metrics, err = newMetrics(o.Registerer, g)
 	}
@@ -83,12 +87,29 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if id := r.Header.Get("X-Request-Id"); isHeaderText(id) && id != "" {
 		counted.Header().Set("X-Request-Id", id)
 	}
-	g.route(counted, r)
+	if base := g.options.BasePath; base != "" && r.URL.Path == base {
+		http.Redirect(counted, r, base+"/", http.StatusPermanentRedirect)
+		return
+	}
+	below, ok := withoutBasePath(r, g.options.BasePath)
+	if !ok {
+		handleRoutingError(r.Context(), nil, nil, counted, r, http.StatusNotFound)
+		return
+	}
+	if err := g.console.checkReadOnly(below); err != nil {
+		writeError(counted, r, err)
+		return
+	}
+	g.route(counted, below)
 }
 
 func (g *Gateway) route(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/openapi.json" {
 		serveOpenAPI(w, r)
+		return
+	}
+	if g.console.serves(r.URL.Path) {
+		g.console.ServeHTTP(w, r)
 		return
 	}
 	token, err := bearerToken(r)

@@ -31,6 +31,10 @@ type Options struct {
 	MaxWatches int
 	// CallTimeout bounds one call, events excepted. Default 30 s.
 	CallTimeout time.Duration
+	// Console configures the web console; nil: none is served.
+	Console *ConsoleOptions
+	// BasePath is the path below which everything is served, such as /ops/fermata. Default: the root.
+	BasePath string
 	// Registerer receives the metrics; nil registers none.
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger
@@ -83,5 +87,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return o, nil
+	var err error
+	o.BasePath, err = checkBasePath(o.BasePath)
+	return o, err
 }

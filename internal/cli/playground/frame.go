@@ -104,7 +104,7 @@ func (a connectionFacts) renderLines(m targetMode) []tui.Line {
 	}
 	return []tui.Line{
 		{tui.Dim.Of("gRPC     "), tui.Cyan.Of(a.grpc), tui.Dim.Of("  fermata --address " + a.grpc + " jobs list")},
-		{tui.Dim.Of("HTTP     "), tui.Cyan.Of(a.rest), tui.Dim.Of("  curl " + a.rest + "/v1/namespaces/default/jobs")},
+		{tui.Dim.Of("console  "), tui.Cyan.Of(a.rest + "/"), tui.Dim.Of("  curl " + a.rest + "/v1/namespaces/default/jobs")},
 		{tui.Dim.Of("metrics  "), tui.Cyan.Of(a.metrics), tui.Dim.Of("  redis: " + a.redis)},
 		{tui.Dim.Of("target   "), tui.Cyan.Of(a.target), now.Of("  " + string(m))},
 		{tui.Dim.Of("         break it: "), tui.Plain.Of("curl -X POST " + a.target + "/fail"),

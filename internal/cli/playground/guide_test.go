@@ -65,7 +65,7 @@ func checkGuideOutput(got, shown string) error {
 // take a moment.
 func TestCurlGuide(t *testing.T) {
 	p := play(t, Options{})
-	rest := regexp.MustCompile(`HTTP +http://(\S+)`).FindStringSubmatch(p.out.String())
+	rest := regexp.MustCompile(`console +http://(\S+)/ `).FindStringSubmatch(p.out.String())
 	if rest == nil {
 		t.Fatalf("no address of the API in\n%s", p.out)
 	}

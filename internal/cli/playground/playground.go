@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/console"
 	"github.com/fermata-io/fermata/internal/api/gateway"
 	"github.com/fermata-io/fermata/internal/cli/httpapi"
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -159,7 +160,10 @@ func (p *playground) startNode(ctx context.Context) error {
 func (p *playground) startREST(context.Context) error {
 	s, err := httpapi.Start(httpapi.Options{
 		Address: p.options.RESTAddr, Flag: "rest-addr", Logger: p.logger,
-		Gateway: gateway.Options{Dial: httpapi.Dialer([]string{p.facts.grpc}, client.Options{})},
+		Gateway: gateway.Options{
+			Dial:    httpapi.Dialer([]string{p.facts.grpc}, client.Options{}),
+			Console: &gateway.ConsoleOptions{Files: console.Files(), Version: "dev"},
+		},
 	})
 	if err != nil {
 		return err

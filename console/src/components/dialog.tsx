@@ -1,0 +1,36 @@
+// A modal dialog. The browser keeps the focus inside and gives it back at the end.
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef } from "preact/hooks";
+
+export interface DialogProps {
+  open: boolean;
+  title: ComponentChildren;
+  onClose: () => void;
+  children: ComponentChildren;
+  /** wide: for tables and forms with several columns. */
+  wide?: boolean;
+}
+
+/** Dialog shows its children over the page while it is open. */
+export function Dialog({ open, title, onClose, children, wide }: DialogProps) {
+  const element = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const d = element.current!;
+    if (open && !d.open) d.showModal();
+    if (!open && d.open) d.close();
+  }, [open]);
+  return (
+    <dialog ref={element} aria-labelledby={id} class={wide ? "wide" : undefined} onClose={onClose}>
+      {open && (
+        <div class="dialog">
+          <header>
+            <h2 id={id}>{title}</h2>
+            <button type="button" class="icon" aria-label="Close" onClick={onClose}>×</button>
+          </header>
+          {children}
+        </div>
+      )}
+    </dialog>
+  );
+}

@@ -1,0 +1,99 @@
+// Jobs: the list with its filter in the URL.
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { call } from "../../api/client";
+import { jobFilterFields, type Job, type ListJobsResponse } from "../../api/generated";
+import { linkTo, listLink, namespace, place, setQuery } from "../../app/routes";
+import type { Screen } from "../../app/screen";
+import { FilterBar } from "../../components/filter_bar";
+import { Empty, Loaded } from "../../components/messages";
+import { Table } from "../../components/table";
+import { plural } from "../../format/text";
+import { useQuery, type Query } from "../../live/query";
+import { jobColumns } from "./columns";
+
+const defaultOrder = "next_due_time";
+const pageSize = 100;
+
+/** quickFilters are filters that people need often. */
+const quickFilters = [
+  { name: "All", filter: "" },
+  { name: "Failing", filter: "failing = true" },
+  { name: "Running", filter: "state = running" },
+  { name: "Paused", filter: "paused = true" },
+  { name: "Dead", filter: "state = dead" },
+  { name: "Ran in the last hour", filter: "last_run_time > -1h" },
+];
+
+function Jobs() {
+  const ns = namespace.value;
+  const filter = place.value.query["filter"] ?? "";
+  const order = place.value.query["order"] ?? defaultOrder;
+  const pages = useSignal<string[]>([""]); // tokens of the pages up to the current one
+  const view = `${ns}\n${filter}\n${order}`;
+  useEffect(() => { pages.value = [""]; }, [view]);
+  const token = pages.value.at(-1)!;
+  const list = useQuery(`jobs\n${view}\n${token}`, (signal) => call("ListJobs", {
+    namespace: ns, filter, orderBy: order, pageSize, pageToken: token,
+  }, undefined, { signal }));
+  const invalid = list.error.value?.status === 400 ? list.error.value.message : undefined;
+  return (
+    <>
+      <h1>Jobs</h1>
+      <FilterBar label="Filter jobs" value={filter} fields={jobFilterFields} error={invalid}
+        placeholder='A word of the id or handler, or: queue = mail AND failing = true'
+        onChange={(value) => setQuery({ filter: value || undefined })} />
+      <div class="chips" role="group" aria-label="Frequent filters">
+        {quickFilters.map((q) => (
+          <a key={q.name} class="chip" href={listLink("jobs", { ...place.value.query, filter: q.filter || undefined })}
+            aria-current={q.filter === filter ? "true" : undefined}>{q.name}</a>
+        ))}
+        <Count list={list.data.value} pages={pages.value.length} />
+      </div>
+      {invalid ? null : (
+        <Loaded query={list} lines={10} what="The jobs">
+          {(data) => (
+            <>
+              <JobTable jobs={data.jobs ?? []} isFiltered={filter !== ""} order={order} />
+              <Pages list={list} pages={pages} />
+            </>
+          )}
+        </Loaded>
+      )}
+    </>
+  );
+}
+
+function Count({ list, pages }: { list: ListJobsResponse | undefined; pages: number }) {
+  if (!list) return null;
+  const n = (list.jobs ?? []).length;
+  const text = pages > 1 || list.nextPageToken ? `page ${pages}, ${plural(n, "job")}` : plural(n, "job");
+  return <span class="soft" role="status">{text}{list.incomplete ? ", incomplete: a shard does not answer" : ""}</span>;
+}
+
+function JobTable({ jobs, isFiltered, order }: { jobs: Job[]; isFiltered: boolean; order: string }) {
+  if (jobs.length === 0) {
+    return isFiltered
+      ? <Empty title="No job matches"><p>Change the filter, or <a href={linkTo(["jobs"], {})}>show all jobs</a>.</p></Empty>
+      : <Empty title="There is no job yet">
+        <p>Create one: <code>fermata jobs create hello --every 30s --http https://example.com/ping</code></p>
+      </Empty>;
+  }
+  return (
+    <Table caption="Jobs" columns={jobColumns} rows={jobs} keyOf={(j) => j.name ?? ""} order={order}
+      onOrder={(o) => setQuery({ order: o === defaultOrder ? undefined : o })} />
+  );
+}
+
+function Pages({ list, pages }: { list: Query<ListJobsResponse>; pages: { value: string[] } }) {
+  const next = list.data.value?.nextPageToken;
+  if (!next && pages.value.length === 1) return null;
+  return (
+    <div class="buttons">
+      <button type="button" disabled={pages.value.length === 1} onClick={() => { pages.value = pages.value.slice(0, -1); }}>Previous page</button>
+      <button type="button" disabled={!next} onClick={() => { pages.value = [...pages.value, next!]; }}>Next page</button>
+    </div>
+  );
+}
+
+export const jobsScreen: Screen = { path: "jobs", title: () => "Jobs", nav: "Jobs", key: "j", view: Jobs };

@@ -1,0 +1,46 @@
+import type { Queue, TopJob } from "../../api/generated";
+import { ErrorText, JobLink } from "../../components/job_link";
+import { zoneOfSchedule } from "../../components/schedule_text";
+import { BackoffSteps, State, stateOfJob, type StateWord } from "../../components/state";
+import { Table, type Column } from "../../components/table";
+import { Time } from "../../components/time";
+import { formatSpan } from "../../format/duration";
+
+const keyOf = (t: TopJob) => t.job?.name ?? "";
+
+const failingColumns: Column<TopJob>[] = [
+  { title: "Job", cell: (t) => <JobLink name={t.job?.name} /> },
+  { title: "In a row", numeric: true, minor: 1, cell: (t) => t.job?.status?.consecutiveFailures ?? "0" },
+  { title: "Backoff", cell: (t) => <BackoffSteps job={t.job ?? {}} /> },
+  { title: "Next", numeric: true, cell: (t) => <Time at={t.job?.status?.nextDueTime} zone={zoneOfSchedule(t.job?.schedule)} /> },
+  { title: "Last error", minor: 1, cell: (t) => <ErrorText text={t.job?.status?.lastError} /> },
+];
+
+/** Failing are the jobs that have failed most often in a row. */
+export function Failing({ jobs }: { jobs: TopJob[] }) {
+  if (jobs.length === 0) return <p class="soft">No job fails.</p>;
+  return <Table caption="Failing jobs" columns={failingColumns} rows={jobs} keyOf={keyOf} />;
+}
+
+/** Late are the runs that wait longest, or started latest. */
+export function Late({ jobs, queues }: { jobs: TopJob[]; queues: Queue[] | undefined }) {
+  if (jobs.length === 0) return <p class="soft">No run is late.</p>;
+  const columns: Column<TopJob>[] = [
+    { title: "Job", cell: (t) => <JobLink name={t.job?.name} /> },
+    { title: "Queue", minor: 1, cell: (t) => <bdi>{t.job?.queue}</bdi> },
+    { title: "Late by", numeric: true, cell: (t) => formatSpan(t.lag) },
+    { title: "Because", cell: (t) => <State {...causeOf(t, queues ?? [])} /> },
+  ];
+  return <Table caption="Late jobs" columns={columns} rows={jobs} keyOf={keyOf} />;
+}
+
+function causeOf(t: TopJob, queues: Queue[]): StateWord {
+  if (!t.waiting) return { tone: "idle", text: "has started meanwhile" };
+  const state = stateOfJob(t.job ?? {});
+  if (state.tone === "hold") return state;
+  const queue = queues.find((q) => q.queue === t.job?.queue && t.job?.name?.startsWith(`namespaces/${q.namespace}/`));
+  if (queue?.queuePaused) return { tone: "idle", text: `queue ${queue.queue} is paused` };
+  if (queue && Number(queue.workers ?? 0) === 0) return { tone: "bad", text: `no worker serves ${queue.queue}` };
+  if (queue && Number(queue.freeSlots ?? 0) === 0) return { tone: "hold", text: "no slot is free" };
+  return { tone: "wait", text: "waits for its start" };
+}
