@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,18 +48,20 @@ type settings struct {
 	address      string
 	metricsAddr  string
 	allowedHosts []string
-	maxCallers   int
-	maxCalls     int
-	maxStreams   int
-	drainTimeout time.Duration
-	tls          bool
-	insecure     bool
-	nodeFiles    tlsfiles.Files
-	serverFiles  tlsfiles.Files
-	logs         logs.Options
-	console      bool
-	readOnly     bool
-	basePath     string
+	// trustedProxies are networks, such as 10.0.0.0/8.
+	trustedProxies []string
+	maxCallers     int
+	maxCalls       int
+	maxStreams     int
+	drainTimeout   time.Duration
+	tls            bool
+	insecure       bool
+	nodeFiles      tlsfiles.Files
+	serverFiles    tlsfiles.Files
+	logs           logs.Options
+	console        bool
+	readOnly       bool
+	basePath       string
 }
 
 func rootCommand() *cobra.Command {
@@ -96,6 +99,9 @@ func (f *settings) registerFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.address, "rest-addr", "127.0.0.1:7073", "serve the API here")
 	flags.StringSliceVar(&f.allowedHosts, "allowed-hosts", []string{"localhost", "127.0.0.1", "::1"},
 		"host names, without ports, that requests may name")
+	flags.StringSliceVar(&f.trustedProxies, "trusted-proxies", nil,
+		"networks of proxies in front of this gateway, such as 10.0.0.0/8: limits by address then count the last address "+
+			"in X-Forwarded-For that is not in them (default: none)")
 	flags.StringVar(&f.serverFiles.Cert, "rest-tls-cert", "",
 		"PEM file with the certificate of this server (default: plain HTTP). Files are read again when they change")
 	flags.StringVar(&f.serverFiles.Key, "rest-tls-key", "", "PEM file with the key of this server")
@@ -107,8 +113,8 @@ func (f *settings) registerFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.basePath, "base-path", "",
 		"path below which everything is served, such as /ops/fermata (default: the root)")
 	flags.IntVar(&f.maxCallers, "max-callers", 1024, "callers with different tokens that are served at once")
-	flags.IntVar(&f.maxCalls, "max-calls", 64, "requests of one token at once")
-	flags.IntVar(&f.maxStreams, "max-event-streams", 32, "event streams of one token at once")
+	flags.IntVar(&f.maxCalls, "max-calls", 64, "requests of one identity at once, with all its tokens")
+	flags.IntVar(&f.maxStreams, "max-event-streams", 32, "event streams of one identity at once, with all its tokens")
 	config.DurationVar(flags, &f.drainTimeout, "drain-timeout", 15*time.Second, "how long a stop may wait for requests")
 	flags.BoolVar(&f.tls, "tls", false, "use TLS to the nodes; implied by the other --tls flags. Files are read again "+
 		"when they change. Beyond loopback, tokens are sent over TLS only")
@@ -139,7 +145,8 @@ func (f settings) buildService(lines io.Writer) (*service, error) {
 	}
 	nodeOptions, nodeErr := f.nodeOptions(s)
 	serverErr := f.serverOptions(s)
-	if err := errors.Join(logErr, drainErr, f.checkLimits(), nodeErr, serverErr); err != nil {
+	proxies, proxiesErr := parseNetworks(f.trustedProxies)
+	if err := errors.Join(logErr, drainErr, f.checkLimits(), proxiesErr, nodeErr, serverErr); err != nil {
 		return nil, err
 	}
 	secretfile.WarnIfExposed(logger, f.nodeFiles.Key)
@@ -149,8 +156,8 @@ func (f settings) buildService(lines io.Writer) (*service, error) {
 	s.options.Address, s.options.Flag, s.options.Logger = f.address, "rest-addr", logger
 	s.options.Gateway = gateway.Options{
 		Dial: s.dialNodes, RequireToken: f.nodeFiles.Cert != "", AllowedHosts: f.allowedHosts,
-		MaxConnections: f.maxCallers, MaxCalls: f.maxCalls, MaxWatches: f.maxStreams, Registerer: registry,
-		BasePath: f.basePath,
+		MaxConnections: f.maxCallers, MaxCalls: f.maxCalls, MaxWatches: f.maxStreams,
+		TrustedProxies: proxies, Registerer: registry, BasePath: f.basePath,
 	}
 	if f.console {
 		s.options.Gateway.Console = &gateway.ConsoleOptions{
@@ -172,6 +179,18 @@ func (f settings) checkLimits() error {
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// parseNetworks parses --trusted-proxies.
+func parseNetworks(texts []string) (networks []netip.Prefix, err error) {
+	for _, text := range texts {
+		p, parseErr := netip.ParsePrefix(text)
+		if parseErr != nil {
+			err = errors.Join(err, fmt.Errorf("--trusted-proxies %q: want a network such as 10.0.0.0/8", text))
+		}
+		networks = append(networks, p)
+	}
+	return networks, err
 }
 
 // nodeOptions configure the connections to the nodes. It returns an error if an address or a file is invalid.

@@ -13,12 +13,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/internal/cli/suggest"
+	"github.com/fermata-io/fermata/internal/lib/gctune"
 )
 
 // buildVersion is set at build time.
 var buildVersion = "dev"
 
 func main() {
+	gctune.ReserveBallast(gctune.BallastSize)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	os.Exit(runCommand(os.Args[1:], signals, os.Stdout, os.Stderr))

@@ -39,6 +39,7 @@ func TestWrongUsage(t *testing.T) {
 		"misspelt command": {[]string{"verison"}, "did you mean gateway version?"},
 		"bare host":        {[]string{"--scheduler", "localhost"}, "--scheduler"},
 		"no address":       {[]string{"--rest-addr", "foo"}, `--rest-addr "foo": want host:port`},
+		"proxy":            {[]string{"--trusted-proxies", "10.0.0.1"}, `--trusted-proxies "10.0.0.1": want a network`},
 		"plain text":       {[]string{"--rest-addr", "0.0.0.0:7073"}, "--insecure if TLS ends in front"},
 		"key alone":        {[]string{"--rest-tls-key", empty}, "--rest-tls-cert and --rest-tls-key go together"},
 		"no certificate":   {[]string{"--rest-tls-cert", empty, "--rest-tls-key", empty}, "--rest-tls-cert"},

@@ -28,6 +28,7 @@ func (n *Node) forecastShards(ctx context.Context, q core.Query) (core.Answer, e
 func (v clusterView) ForecastLoad(ctx context.Context, q core.Query,
 	covers func(queue string) bool) (core.Gathered, error) {
 	asked := q
+	asked.NowMS = 0 // so that all who ask within a second share the answers of the nodes
 	if nodes := v.countNodes(); nodes > 1 {
 		asked.HerdJobs = max(2, q.HerdJobs/int64(2*nodes))
 	}

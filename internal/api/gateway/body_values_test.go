@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -25,10 +26,15 @@ func TestValuesOfABodyAreBounded(t *testing.T) {
 		for how, reader := range map[string]func(io.Reader) io.Reader{
 			"whole": func(r io.Reader) io.Reader { return r }, "by bytes": iotest.OneByteReader,
 		} {
-			b := &limitedBody{ReadCloser: io.NopCloser(reader(strings.NewReader(tt.body))), call: &call{}, maxValues: most}
-			_, err := io.ReadAll(b)
-			if (err == nil) != tt.ok || b.call.bodyTooLarge.Load() == tt.ok {
-				t.Errorf("%s, %s: error %v after %d values", name, how, err, b.values)
+			r := &bodyReader{memory: newBodyMemory(maxBodyMemory), who: &identityUse{}, maxBytes: maxBodyBytes, maxValues: most,
+				extend: func(int) {}}
+			content, err := r.read(t.Context(), reader(strings.NewReader(tt.body)))
+			if (err == nil) != tt.ok || err != nil && !errors.Is(err, errBodyTooLarge) || err == nil && string(content) != tt.body {
+				t.Errorf("%s, %s: error %v after %d values", name, how, err, r.values.values)
+			}
+			r.release()
+			if used := r.memory.inUse(); used != 0 {
+				t.Errorf("%s, %s: %v bytes are still taken", name, how, used)
 			}
 		}
 	}

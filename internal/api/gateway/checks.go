@@ -1,11 +1,11 @@
 package gateway
 
 import (
-	"errors"
-	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -64,62 +64,22 @@ func bearerToken(r *http.Request) (string, error) {
 	return token, nil
 }
 
-// remoteHost is the address of the other side without its port. Addresses of one IPv6 network of 64 bits count as
-// one.
-func remoteHost(r *http.Request) string { return addressGroup(r.RemoteAddr) }
-
-// batchVerbs are the methods that take many jobs in one body.
-var batchVerbs = []string{":batchCreate", ":apply", ":plan", ":restore"}
-
-// takesBatch reports whether a request is for one of these methods.
-func takesBatch(r *http.Request) bool {
-	for _, verb := range batchVerbs {
-		if strings.HasSuffix(r.URL.Path, verb) {
-			return true
+// checkText refuses what gRPC cannot send: text in the path, the query or a header that is not UTF-8.
+func checkText(r *http.Request) error {
+	if !utf8.ValidString(r.URL.Path) {
+		return status.Error(codes.InvalidArgument, "the path is not UTF-8")
+	}
+	if query, err := url.ParseQuery(r.URL.RawQuery); err == nil {
+		for name, values := range query {
+			if !utf8.ValidString(name) || !utf8.ValidString(strings.Join(values, "")) {
+				return status.Errorf(codes.InvalidArgument, "parameter %.80q is not UTF-8", name)
+			}
 		}
 	}
-	return false
-}
-
-// limitedBody ends a body that has too many JSON values: each takes some 200 bytes of memory. It remembers
-// that a body was longer than its limits: the translation reports any error of the body as an invalid one.
-type limitedBody struct {
-	io.ReadCloser
-	call      *call
-	maxValues int
-
-	values           int
-	inText, escaping bool // where the part that was read ends
-}
-
-func (b *limitedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.countValues(p[:n])
-	if b.values > b.maxValues {
-		b.call.bodyTooLarge.Store(true)
-		return 0, errTooManyValues
-	}
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		b.call.bodyTooLarge.Store(true)
-	}
-	return n, err
-}
-
-var errTooManyValues = errors.New("too many values")
-
-// countValues counts the characters outside of texts that begin another value.
-func (b *limitedBody) countValues(part []byte) {
-	for _, c := range part {
-		switch {
-		case b.escaping:
-			b.escaping = false
-		case b.inText:
-			b.escaping, b.inText = c == '\\', c != '"'
-		case c == '"':
-			b.inText = true
-		case c == ',' || c == '[' || c == '{':
-			b.values++
+	for _, name := range []string{"X-Request-Id", "If-Match", "Last-Event-Id"} {
+		if !isHeaderText(r.Header.Get(name)) {
+			return status.Errorf(codes.InvalidArgument, "%s has characters that are not printable ASCII", name)
 		}
 	}
+	return nil
 }

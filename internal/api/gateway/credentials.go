@@ -19,10 +19,14 @@ type credentialKey [sha256.Size]byte
 type credentials struct {
 	options Options
 
+	// verifications are the places of credentials that are being verified, withoutRole those of requests by callers
+	// without a role.
+	verifications, withoutRole *places
+	refuse                     func(reason string)
+
 	mu         sync.Mutex
 	byKey      map[credentialKey]*credential
-	verifying  int
-	byAddress  map[string]int // of those, by remote address
+	identities map[string]*identityUse
 	closed     bool
 	stopSweeps chan struct{}
 	sweepsDone chan struct{}
@@ -35,19 +39,26 @@ type credential struct {
 	conn     Connection
 	verified chan struct{} // closed after the verification
 	err      error         // why the verification failed
+	hasRole  bool          // set before verified is closed
+	identity *identityUse  // set before verified is closed
 	users    int           // requests and event streams that hold it
-	calls    int
-	watches  int
-	dropped  bool // closed when the last user leaves
+	dropped  bool          // closed when the last user leaves
 	usedAt   time.Time
-	// address is the remote address that the verification counts for, until the caller is known to have a role.
-	address   string
-	holdsSlot bool
+}
+
+// identityUse is what one identity uses, with all its credentials: whoever gets new tokens again and again has no more
+// than others.
+type identityUse struct {
+	name           string // "" where nodes do not authenticate callers: then each credential counts by itself
+	credentials    int
+	calls, watches int
+	bodyMemory     int64 // guarded by the mutex of bodyMemory
 }
 
 func newCredentials(o Options) *credentials {
 	c := &credentials{
-		options: o, byKey: map[credentialKey]*credential{}, byAddress: map[string]int{},
+		options: o, byKey: map[credentialKey]*credential{}, identities: map[string]*identityUse{},
+		verifications: newPlaces(maxVerifications), withoutRole: newPlaces(maxWithoutRole), refuse: func(string) {},
 		stopSweeps: make(chan struct{}), sweepsDone: make(chan struct{}),
 	}
 	go c.sweep()
@@ -59,14 +70,9 @@ func (c *credentials) acquire(ctx context.Context, token, address string) (*cred
 	if token == "" && c.options.RequireToken {
 		return nil, status.Error(codes.Unauthenticated, "the request has no token: send Authorization: Bearer TOKEN")
 	}
-	key := credentialKey(sha256.Sum256([]byte(token)))
-	cred, isNew, err := c.find(key, address)
+	cred, err := c.findOrVerify(ctx, credentialKey(sha256.Sum256([]byte(token))), token, address)
 	if err != nil {
 		return nil, err
-	}
-	if isNew {
-		// Others may wait for the same verification: it does not end with the request that began it.
-		c.verify(context.WithoutCancel(ctx), cred, token)
 	}
 	select {
 	case <-cred.verified:
@@ -81,8 +87,39 @@ func (c *credentials) acquire(ctx context.Context, token, address string) (*cred
 	return cred, nil
 }
 
-// find returns the entry of a key, and whether the caller has to verify it.
-func (c *credentials) find(key credentialKey, address string) (cred *credential, isNew bool, err error) {
+// findOrVerify returns the entry of a key. A new one takes a place of those that are being verified until a node has
+// answered who the caller is.
+func (c *credentials) findOrVerify(ctx context.Context, key credentialKey, token, address string) (*credential, error) {
+	if cred := c.find(key); cred != nil {
+		return cred, nil
+	}
+	release, ok := c.verifications.take(ctx, address)
+	if !ok {
+		c.refuse("verification")
+		return nil, exhausted("too many credentials are being verified")
+	}
+	defer release()
+	cred, isNew, err := c.findOrAdd(key)
+	if isNew {
+		// Others may wait for the same verification: it does not end with the request that began it.
+		c.verify(context.WithoutCancel(ctx), cred, token)
+	}
+	return cred, err
+}
+
+// find returns the entry of a key, nil if there is none.
+func (c *credentials) find(key credentialKey) *credential {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cred := c.byKey[key]
+	if cred != nil {
+		cred.users++
+	}
+	return cred
+}
+
+// findOrAdd returns the entry of a key, and whether the caller has to verify it.
+func (c *credentials) findOrAdd(key credentialKey) (cred *credential, isNew bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -92,59 +129,66 @@ func (c *credentials) find(key credentialKey, address string) (cred *credential,
 		cred.users++
 		return cred, false, nil
 	}
-	if c.verifying >= maxVerifications || c.byAddress[address] >= maxVerifications/4 {
-		return nil, false, exhausted("too many credentials are being verified")
-	}
 	if len(c.byKey) >= c.options.MaxConnections && !c.evictIdle() {
+		c.refuse("callers")
 		return nil, false, unavailable("too many callers are connected")
 	}
-	cred = &credential{key: key, verified: make(chan struct{}), users: 1, address: address, holdsSlot: true}
+	cred = &credential{key: key, verified: make(chan struct{}), users: 1}
 	c.byKey[key] = cred
-	c.verifying++
-	c.byAddress[address]++
 	return cred, true, nil
 }
 
 // verify asks a node who the caller is. It is one call for each credential in use, not for each request. A caller
 // without a role is not kept: nodes bound its connection as those of strangers.
 func (c *credentials) verify(ctx context.Context, cred *credential, token string) {
-	conn, hasRole, err := c.connect(ctx, token)
+	conn, identity, hasRole, err := c.connect(ctx, token)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cred.conn, cred.err = conn, err
-	if hasRole {
-		c.freeSlot(cred)
-	} else {
+	cred.conn, cred.hasRole, cred.err = conn, hasRole, err
+	cred.identity = c.joinIdentity(identity)
+	if !hasRole {
 		c.drop(cred)
 	}
 	close(cred.verified)
 }
 
+// joinIdentity adds a credential to those of an identity.
+func (c *credentials) joinIdentity(name string) *identityUse {
+	i := c.identities[name]
+	if i == nil || name == "" {
+		i = &identityUse{name: name}
+	}
+	if name != "" {
+		c.identities[name] = i
+	}
+	i.credentials++
+	return i
+}
+
+// leaveIdentity removes a credential from those of its identity.
+func (c *credentials) leaveIdentity(cred *credential) {
+	i := cred.identity
+	i.credentials--
+	if i.credentials == 0 && i.name != "" {
+		delete(c.identities, i.name)
+	}
+}
+
 // connect dials, and calls WhoAmI.
-func (c *credentials) connect(ctx context.Context, token string) (conn Connection, hasRole bool, err error) {
+func (c *credentials) connect(ctx context.Context, token string) (conn Connection, identity string, hasRole bool,
+	err error) {
 	conn, err = c.options.Dial(token)
 	if err != nil {
 		c.options.Logger.Warn("failed to connect to the nodes", "error", err)
-		return nil, false, unavailable("this gateway cannot send the credential to the nodes")
+		return nil, "", false, unavailable("this gateway cannot send the credential to the nodes")
 	}
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	caller, err := fermatav1.NewAccessServiceClient(conn).WhoAmI(ctx, &fermatav1.WhoAmIRequest{})
-	open := caller.GetAuthentication() == fermatav1.WhoAmIResponse_AUTHENTICATION_NONE
-	return conn, err == nil && (open || len(caller.GetGrants()) > 0), err
-}
-
-// freeSlot ends what a credential counts for among those that are being verified.
-func (c *credentials) freeSlot(cred *credential) {
-	if !cred.holdsSlot {
-		return
+	if caller.GetAuthentication() == fermatav1.WhoAmIResponse_AUTHENTICATION_NONE {
+		return conn, "", err == nil, err
 	}
-	cred.holdsSlot = false
-	c.verifying--
-	c.byAddress[cred.address]--
-	if c.byAddress[cred.address] == 0 {
-		delete(c.byAddress, cred.address)
-	}
+	return conn, caller.GetIdentity(), err == nil && len(caller.GetGrants()) > 0, err
 }
 
 // retain adds a use of a credential that is in use.
@@ -184,27 +228,41 @@ func (c *credentials) closeIfUnused(cred *credential) {
 	if !cred.dropped || cred.users > 0 {
 		return
 	}
-	c.freeSlot(cred)
+	if cred.identity != nil {
+		c.leaveIdentity(cred)
+		cred.identity = nil
+	}
 	if cred.conn != nil {
 		_ = cred.conn.Close()
 		cred.conn = nil
 	}
 }
 
-// beginCall counts a call of a credential, or returns RESOURCE_EXHAUSTED.
-func (c *credentials) beginCall(cred *credential) (end func(), err error) {
-	return c.count(&cred.calls, c.options.MaxCalls, "too many requests of this caller at once")
+// beginCall counts a call of an identity, or returns RESOURCE_EXHAUSTED. Calls of callers without a role are few in
+// all.
+func (c *credentials) beginCall(ctx context.Context, cred *credential, address string) (end func(), err error) {
+	if !cred.hasRole {
+		end, ok := c.withoutRole.take(ctx, address)
+		if !ok {
+			c.refuse("without_role")
+			return nil, exhausted("too many requests of callers without a role")
+		}
+		return end, nil
+	}
+	return c.count(&cred.identity.calls, c.options.MaxCalls, "calls", "too many requests of this caller at once")
 }
 
-// beginWatch counts an event stream of a credential, or returns RESOURCE_EXHAUSTED.
+// beginWatch counts an event stream of an identity, or returns RESOURCE_EXHAUSTED.
 func (c *credentials) beginWatch(cred *credential) (end func(), err error) {
-	return c.count(&cred.watches, c.options.MaxWatches, "too many event streams of this caller at once")
+	return c.count(&cred.identity.watches, c.options.MaxWatches, "event_streams",
+		"too many event streams of this caller at once")
 }
 
-func (c *credentials) count(n *int, limit int, text string) (end func(), err error) {
+func (c *credentials) count(n *int, limit int, reason, text string) (end func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if *n >= limit {
+		c.refuse(reason)
 		return nil, exhausted(text)
 	}
 	*n++

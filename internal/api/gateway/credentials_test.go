@@ -60,10 +60,11 @@ func TestCallersWithoutRoleAreNotKept(t *testing.T) {
 	if got := g.credentials.connected(); got != 0 {
 		t.Errorf("%v credentials", got)
 	}
-	g.credentials.mu.Lock()
-	defer g.credentials.mu.Unlock()
-	if g.credentials.verifying != 0 || len(g.credentials.byAddress) != 0 {
-		t.Errorf("%d places are still taken, %v", g.credentials.verifying, g.credentials.byAddress)
+	if n := g.credentials.verifications.inUse() + g.credentials.withoutRole.inUse(); n != 0 {
+		t.Errorf("%d places are still taken", n)
+	}
+	if n := len(g.credentials.identities); n != 0 {
+		t.Errorf("%d identities are kept", n)
 	}
 }
 

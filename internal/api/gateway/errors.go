@@ -36,6 +36,8 @@ func httpStatus(s *status.Status, hasIfMatch bool) int {
 		return http.StatusGone
 	case reason == "BODY_TOO_LARGE":
 		return http.StatusRequestEntityTooLarge
+	case reason == "BODY_TOO_SLOW":
+		return http.StatusRequestTimeout
 	case reason == "HOST_NOT_ALLOWED":
 		return http.StatusMisdirectedRequest
 	case reason == "METHOD_NOT_ALLOWED":
@@ -100,11 +102,8 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // handleCallError is the error handler of the generated translation.
-func handleCallError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter,
+func handleCallError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter,
 	r *http.Request, err error) {
-	if call := callFrom(ctx); call != nil && call.bodyTooLarge.Load() {
-		err = refuseBody()
-	}
 	writeError(w, r, err)
 }
 

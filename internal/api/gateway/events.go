@@ -81,9 +81,12 @@ func eventsRequest(r *http.Request, parent string) (*fermatav1.WatchEventsReques
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, status.Convert(err).Message())
 	}
-	if parent != "" {
-		q.Parent = parent
+	if parent == "" {
+		parent = q.GetParent()
+	} else if q.GetParent() != "" {
+		return nil, status.Error(codes.InvalidArgument, "unknown parameter \"parent\": the path has it")
 	}
+	q.Parent = parent
 	if token := r.Header.Get("Last-Event-ID"); token != "" {
 		q.ResumeToken, q.StartTime = token, nil
 	}

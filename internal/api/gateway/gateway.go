@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"runtime/debug"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -21,7 +20,8 @@ type Gateway struct {
 	rest        http.Handler
 	events      *eventHub
 	console     *consoleHandler // nil: none
-	batchBodies chan struct{}
+	memory      *bodyMemory
+	proxies     trustedProxies
 	metrics     *metrics
 	stop        context.CancelFunc
 	stopped     context.Context
@@ -35,7 +35,7 @@ func New(o Options) (*Gateway, error) {
 	}
 	g := &Gateway{
 		options: o, hosts: newHostChecker(o.AllowedHosts), origins: http.NewCrossOriginProtection(),
-		batchBodies: make(chan struct{}, maxBatchBodies), events: newEventHub(),
+		memory: newBodyMemory(maxBodyMemory), proxies: o.TrustedProxies, events: newEventHub(),
 	}
 	g.credentials = newCredentials(o)
 	g.stopped, g.stop = context.WithCancel(context.Background())
@@ -45,6 +45,9 @@ func New(o Options) (*Gateway, error) {
 	}
 	if err == nil {
 		g.metrics, err = newMetrics(o.Registerer, g)
+	}
+	if err == nil {
+		g.credentials.refuse = g.metrics.refuse
 	}
 	if err != nil {
 		g.Close()
@@ -65,7 +68,9 @@ func (g *Gateway) Close() {
 
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	counted := &countedWriter{ResponseWriter: w}
+	g.metrics.inFlight.Inc()
 	defer func() {
+		g.metrics.inFlight.Dec()
 		if p := recover(); p != nil && p != http.ErrAbortHandler {
 			g.options.Logger.Error("request handler panicked", "panic", p, "stack", string(debug.Stack()))
 			if counted.code == 0 {
@@ -82,6 +87,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := g.origins.Check(r); err != nil {
 		writeError(counted, r, withReason(codes.PermissionDenied, "CROSS_ORIGIN",
 			"a page of another origin sent the request"))
+		return
+	}
+	if err := checkText(r); err != nil {
+		writeError(counted, r, err)
 		return
 	}
 	if id := r.Header.Get("X-Request-Id"); isHeaderText(id) && id != "" {
@@ -115,7 +124,7 @@ func (g *Gateway) route(w http.ResponseWriter, r *http.Request) {
 	token, err := bearerToken(r)
 	if err == nil {
 		var cred *credential
-		cred, err = g.credentials.acquire(r.Context(), token, remoteHost(r))
+		cred, err = g.credentials.acquire(r.Context(), token, g.proxies.remoteHost(r))
 		if err == nil {
 			defer g.credentials.release(cred)
 			g.serveCaller(w, r, cred)
@@ -129,39 +138,38 @@ func (g *Gateway) route(w http.ResponseWriter, r *http.Request) {
 	writeError(w, r, err)
 }
 
+var errNoRole = status.Error(codes.PermissionDenied, "the caller has no role")
+
 // serveCaller serves a request whose caller is verified.
 func (g *Gateway) serveCaller(w http.ResponseWriter, r *http.Request, cred *credential) {
 	if parent, ok := eventsPath(r); ok && r.Method == http.MethodGet {
+		if !cred.hasRole {
+			newEventWriter(w, r).writeEnd(r, errNoRole)
+			return
+		}
 		g.serveEvents(w, r, cred, parent)
 		return
 	}
-	end, err := g.credentials.beginCall(cred)
+	if !cred.hasRole && hasBody(r) {
+		writeError(w, r, errNoRole)
+		return
+	}
+	end, err := g.credentials.beginCall(r.Context(), cred, g.proxies.remoteHost(r))
 	if err != nil {
 		writeError(w, r, err)
 		return
 	}
 	defer end()
 	c := newCall(r, cred)
-	limit, values := int64(maxBodyBytes), maxBodyValues
-	if takesBatch(r) {
-		limit, values = maxBatchBodyBytes, maxBatchBodyValues
-		select {
-		case g.batchBodies <- struct{}{}:
-			defer func() { <-g.batchBodies }()
-		default:
-			writeError(w, r, exhausted("too many large requests at once"))
-			return
-		}
-	}
-	if r.ContentLength > limit {
-		writeError(w, r, refuseBody())
+	release, err := g.readBody(w, r, cred.identity)
+	if err != nil {
+		writeError(w, r, err)
 		return
 	}
+	defer release()
 	ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callKey{}, c), g.options.CallTimeout)
 	defer cancel()
-	r = r.WithContext(ctx)
-	r.Body = &limitedBody{ReadCloser: http.MaxBytesReader(w, r.Body, limit), call: c, maxValues: values}
-	g.rest.ServeHTTP(w, r)
+	g.rest.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // serveOpenAPI sends the description of the API, which is the same for everybody.
@@ -172,30 +180,4 @@ func serveOpenAPI(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(gatewayproto.OpenAPI)
-}
-
-// metrics of a gateway.
-type metrics struct{ requests *prometheus.CounterVec }
-
-func newMetrics(r prometheus.Registerer, g *Gateway) (*metrics, error) {
-	m := &metrics{requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "fermata_gateway_requests_total", Help: "HTTP requests that ended, by method and status.",
-	}, []string{"method", "code"})}
-	if r == nil {
-		return m, nil
-	}
-	for _, c := range []prometheus.Collector{
-		m.requests,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "fermata_gateway_callers", Help: "Credentials with a connection to the nodes.",
-		}, g.credentials.connected),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "fermata_gateway_event_streams", Help: "Open event streams.",
-		}, g.events.readers),
-	} {
-		if err := r.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
 }

@@ -35,18 +35,20 @@ type fakeNode struct {
 	fermatav1.UnimplementedEventServiceServer
 	address string
 
-	mu       sync.Mutex
-	open     bool // callers are not authenticated
-	revoked  map[string]bool
-	peers    map[string]string // connection → token
-	mixed    bool              // a connection had two tokens
-	metadata metadata.MD       // of the last call of JobService
-	request  proto.Message     // of the last call of JobService
-	answer   error             // of calls of JobService
-	verified int               // calls of WhoAmI
-	hold     chan struct{}     // WhoAmI waits for it
-	watch    func(*fermatav1.WatchEventsRequest, grpc.ServerStreamingServer[fermatav1.WatchEventsResponse]) error
-	watches  int
+	mu      sync.Mutex
+	open    bool // callers are not authenticated
+	revoked map[string]bool
+	// sameIdentity is the identity of all callers, if set.
+	sameIdentity string
+	peers        map[string]string // connection → token
+	mixed        bool              // a connection had two tokens
+	metadata     metadata.MD       // of the last call of JobService
+	request      proto.Message     // of the last call of JobService
+	answer       error             // of calls of JobService
+	verified     int               // calls of WhoAmI
+	hold         chan struct{}     // WhoAmI waits for it
+	watch        func(*fermatav1.WatchEventsRequest, grpc.ServerStreamingServer[fermatav1.WatchEventsResponse]) error
+	watches      int
 }
 
 var fakeRoles = map[string][]*fermatav1.RoleGrant{
@@ -106,6 +108,9 @@ func (n *fakeNode) WhoAmI(ctx context.Context, _ *fermatav1.WhoAmIRequest) (*fer
 		return nil, err
 	}
 	w := &fermatav1.WhoAmIResponse{Identity: token, Authentication: fermatav1.WhoAmIResponse_AUTHENTICATION_TOKEN, Grants: fakeRoles[token]}
+	if n.sameIdentity != "" {
+		w.Identity = n.sameIdentity
+	}
 	if n.open {
 		w.Authentication = fermatav1.WhoAmIResponse_AUTHENTICATION_NONE
 	}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,10 +26,12 @@ type Options struct {
 	AllowedHosts []string
 	// MaxConnections bounds the credentials that are connected at once. Default 1024.
 	MaxConnections int
-	// MaxCalls bounds the requests of one credential at once. Default 64.
+	// MaxCalls bounds the requests of one identity at once, with all its credentials. Default 64.
 	MaxCalls int
-	// MaxWatches bounds the event streams of one credential at once. Default 32.
+	// MaxWatches bounds the event streams of one identity at once. Default 32.
 	MaxWatches int
+	// TrustedProxies are networks of proxies whose X-Forwarded-For names the address of the client.
+	TrustedProxies []netip.Prefix
 	// CallTimeout bounds one call, events excepted. Default 30 s.
 	CallTimeout time.Duration
 	// Console configures the web console; nil: none is served.
@@ -51,18 +54,10 @@ const (
 	// maxVerifications bounds the credentials that are being verified, in total; a quarter may be of one remote
 	// address. Nodes grant far more unauthenticated connections to the address of the gateway.
 	maxVerifications = 64
+	// maxWithoutRole bounds the requests of callers without a role, in total; a quarter may be of one remote address.
+	maxWithoutRole = 16
 	// verifyTimeout bounds one verification.
 	verifyTimeout = 5 * time.Second
-
-	// maxBodyBytes bounds a request body; maxBatchBodyBytes that of methods that take many jobs: what nodes accept
-	// (16 MiB), with payloads in base64.
-	maxBodyBytes      = 4 << 20
-	maxBatchBodyBytes = 22 << 20
-	// Each JSON value of a body takes some 200 bytes of memory while it is translated.
-	maxBodyValues      = 20_000
-	maxBatchBodyValues = 200_000
-	// maxBatchBodies bounds the bodies of the second kind that are read at once.
-	maxBatchBodies = 8
 )
 
 func (o Options) withDefaults() (Options, error) {

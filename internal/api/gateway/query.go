@@ -1,13 +1,12 @@
 package gateway
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
@@ -19,7 +18,7 @@ type queryParser struct{ runtime.DefaultQueryParser }
 func (p *queryParser) Parse(m proto.Message, values url.Values, inPath *utilities.DoubleArray) error {
 	for name := range values {
 		if !isField(m.ProtoReflect().Descriptor(), name) {
-			return status.Errorf(codes.InvalidArgument, "unknown parameter %.80q", name)
+			return fmt.Errorf("unknown parameter %.80q", name) // the translation makes it INVALID_ARGUMENT
 		}
 	}
 	return p.DefaultQueryParser.Parse(m, values, inPath)

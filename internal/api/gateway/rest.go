@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync/atomic"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc"
@@ -26,8 +25,6 @@ type call struct {
 	// requestID and etag are the headers X-Request-Id and If-Match; "" if unset.
 	requestID, etag string
 	trace           metadata.MD
-	// bodyTooLarge: the body was longer than its limit.
-	bodyTooLarge atomic.Bool
 }
 
 type callKey struct{}
@@ -43,6 +40,7 @@ func newCall(r *http.Request, cred *credential) *call {
 		credential: cred, requestID: r.Header.Get("X-Request-Id"), etag: entityTag(r.Header.Get("If-Match")),
 		trace: metadata.MD{},
 	}
+	r.Header.Del("Grpc-Timeout") // the translation would take it for the deadline of the call
 	for _, name := range []string{"traceparent", "tracestate"} {
 		if v := r.Header.Get(name); v != "" && isHeaderText(v) {
 			c.trace.Set(name, v)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -31,14 +32,15 @@ func NewServer(handler http.Handler, secure *tls.Config, logger *slog.Logger) *h
 	}
 }
 
-// Listener closes new connections while too many are open, in total or of one remote address.
-func Listener(l net.Listener) net.Listener {
-	return &boundedListener{Listener: l, open: map[string]int{}, most: maxServerConnections}
+// Listener closes new connections while too many are open, in total or of one remote address that is no trusted proxy.
+func Listener(l net.Listener, trusted []netip.Prefix) net.Listener {
+	return &boundedListener{Listener: l, open: map[string]int{}, most: maxServerConnections, trusted: trusted}
 }
 
 type boundedListener struct {
 	net.Listener
-	most int
+	most    int
+	trusted trustedProxies
 
 	mu    sync.Mutex
 	total int
@@ -62,7 +64,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 func (l *boundedListener) add(address string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.total >= l.most || l.open[address] >= max(1, l.most/4) {
+	if l.total >= l.most || l.open[address] >= max(1, l.most/4) && !l.trusted.trusts(address) {
 		return false
 	}
 	l.total++

@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strconv"
 )
 
 // countedWriter remembers the status of a response.
@@ -32,22 +31,6 @@ func (w *countedWriter) Flush() { _ = http.NewResponseController(w.ResponseWrite
 
 func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// knownMethods bound the values of a label.
-var knownMethods = map[string]bool{
-	http.MethodGet: true, http.MethodPost: true, http.MethodPut: true, http.MethodPatch: true, http.MethodDelete: true,
-	http.MethodHead: true, http.MethodOptions: true,
-}
-
-func (m *metrics) countRequest(method string, code int) {
-	if m == nil {
-		return
-	}
-	if !knownMethods[method] {
-		method = "other"
-	}
-	m.requests.WithLabelValues(method, strconv.Itoa(code)).Inc()
-}
-
 // addressGroup is what remote addresses count as: the address, or for IPv6 its network of 64 bits.
 func addressGroup(hostport string) string {
 	host, _, err := net.SplitHostPort(hostport)
@@ -55,8 +38,11 @@ func addressGroup(hostport string) string {
 		host = hostport
 	}
 	a, err := netip.ParseAddr(host)
-	if err != nil || a.Unmap().Is4() {
+	if err != nil {
 		return host
+	}
+	if a.Unmap().Is4() {
+		return a.Unmap().String()
 	}
 	p, err := a.WithZone("").Prefix(64)
 	if err != nil {

@@ -51,7 +51,7 @@ func BenchmarkBuild(b *testing.B) {
 	q := Query{NowMS: unixtime.MilliOf(noon), StartMS: unixtime.MilliOf(noon.Truncate(time.Minute)),
 		ResolutionMS: minuteMS, Buckets: 24 * 60, HerdJobs: 100}
 	for b.Loop() {
-		table.Build(q, shards)
+		table.Build(q, shards, nil)
 	}
 	groups := 0
 	for _, s := range shards {

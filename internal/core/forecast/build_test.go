@@ -64,7 +64,7 @@ func (b *bed) build(change func(*Query)) *Load {
 	if change != nil {
 		change(&q)
 	}
-	return b.table.Build(q, b.shards)
+	return b.table.Build(q, b.shards, nil)
 }
 
 func total(load *Load) (planned, computed, estimated int64) {

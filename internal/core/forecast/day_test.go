@@ -222,7 +222,7 @@ func TestForecastOfASimulatedDay(t *testing.T) {
 		for _, age := range []int{0, 50} {
 			now := day.readMS + unixtime.Milli(int64(age)*minuteMS)
 			load := table.Build(Query{NowMS: now, StartMS: now, ResolutionMS: minuteMS, Buckets: dayMinutes, HerdJobs: 50},
-				[]*Shard{day.shard})
+				[]*Shard{day.shard}, nil)
 			for queue := range kinds {
 				t.Run(fmt.Sprintf("%s/%s/age %d", name, queue, age), func(t *testing.T) {
 					day.compareHours(t, load, queue, age, jobsOf(queue, jobs))
@@ -240,7 +240,7 @@ func TestComputedMinutesAreExact(t *testing.T) {
 		day := simulateDay(t, table, begin, 20)
 		load := table.Build(Query{NowMS: day.readMS, StartMS: day.readMS, ResolutionMS: minuteMS, Buckets: dayMinutes,
 			HerdJobs: 50},
-			[]*Shard{day.shard})
+			[]*Shard{day.shard}, nil)
 		for _, queue := range []string{"hourly", "nightly", "hashed", "union", "both", "seconds", "daily", "aligned",
 			"failing cron", "counted"} {
 			series := load.Queues[job.QueueKey{Namespace: "ns", Queue: queue}]

@@ -115,6 +115,7 @@ type readGroup struct {
 type builder struct {
 	table   *Table
 	q       Query
+	stopped func() bool
 	budget  *schedule.Budget
 	steps   int64
 	scratch *Series // of minutes
@@ -123,21 +124,27 @@ type builder struct {
 	load    *Load
 }
 
-// Build adds up shards. Each has a due index.
-func (t *Table) Build(q Query, shards []*Shard) *Load {
+// Build adds up shards. Each has a due index. It ends early, with a load that lacks runs, once stopped returns true;
+// nil: it never does.
+func (t *Table) Build(q Query, shards []*Shard, stopped func() bool) *Load {
 	minutes := int64(q.Buckets) * q.ResolutionMS / minuteMS
 	b := &builder{
-		table: t, q: q, budget: schedule.NewBudget(skipSearches), scratch: NewSeries(int(minutes)),
+		table: t, q: q, stopped: stopped, budget: schedule.NewBudget(skipSearches), scratch: NewSeries(int(minutes)),
 		load: &Load{Queues: map[job.QueueKey]*Series{}},
 	}
 	queues := b.partition(shards)
 	most := min(len(queues), maxQueues, maxBuckets/max(1, q.Buckets))
 	for _, parts := range queues[:most] {
+		if b.isStopped() {
+			break
+		}
 		b.addQueue(parts)
 	}
 	b.load.Others = len(queues) - most
 	return b.load
 }
+
+func (b *builder) isStopped() bool { return b.stopped != nil && b.stopped() }
 
 // partition returns the parts of the queues that are wanted, those with the most jobs first: if there is too much to
 // compute, queues with few jobs are left out.
@@ -270,7 +277,7 @@ func (b *builder) spread(series []int64, ms, n, window int64) {
 // addGroup adds the later occurrences of a group, counted from the read of its due index.
 func (b *builder) addGroup(parts *queueParts, read readGroup, g group) {
 	p := b.table.patterns[read.pattern]
-	if b.steps >= maxSteps*stepWeight || b.budget.Exhausted() {
+	if b.steps >= maxSteps*stepWeight || b.budget.Exhausted() || b.isStopped() {
 		b.scratch.LeftOut += int64(g.jobs)
 		return
 	}

@@ -47,6 +47,8 @@ type Shard struct {
 	groups  map[groupKey]group
 	samples map[groupKey][]string        // ids of some jobs of a group
 	rows    map[uint32]*[rowCells]uint32 // by queue: jobs without a group
+	// ownedGroups and ownedRows are the shares of namespaces in groups and rows.
+	ownedGroups, ownedRows shares
 
 	// Due has the planned runs; nil: they were not read yet.
 	Due *DueIndex
@@ -60,7 +62,7 @@ type Shard struct {
 func (t *Table) NewShard(nowMS unixtime.Milli) *Shard {
 	return &Shard{table: t, reader: patternReader{zones: t.zones}, DefinitionsMS: nowMS,
 		groups: map[groupKey]group{}, samples: map[groupKey][]string{},
-		rows: map[uint32]*[rowCells]uint32{}, leftOut: map[uint32]int64{}}
+		ownedGroups: shares{}, ownedRows: shares{}, rows: map[uint32]*[rowCells]uint32{}, leftOut: map[uint32]int64{}}
 }
 
 // AddJob adds the occurrences of a job after its planned run.
@@ -71,12 +73,16 @@ func (s *Shard) AddJob(d *job.Definition, state *job.State) {
 		return
 	}
 	queue := s.table.numberOf(job.QueueKey{Namespace: d.Namespace, Queue: d.Queue})
-	n, ok := s.table.intern(&s.reader)
+	namespace := s.table.names[queue].Namespace
+	n, ok := s.table.intern(&s.reader, namespace)
 	key := groupKey{queue, n}
 	g, known := s.groups[key]
-	if !ok || !known && len(s.groups) >= s.table.maxGroups {
+	if !ok || !known && !s.ownedGroups.allows(namespace, len(s.groups), s.table.maxGroups) {
 		s.addToRow(queue, n, ok)
 		return
+	}
+	if !known {
+		s.ownedGroups[namespace]++
 	}
 	offset := uint32(s.reader.offset)
 	one := group{jobs: 1, offsets: uint64(offset), low: offset, high: offset}
@@ -104,13 +110,15 @@ func (s *Shard) addToRow(queue, number uint32, interned bool) {
 	if interned {
 		p = *s.table.patterns[number]
 	}
-	if row == nil && len(s.rows) >= s.table.maxQueues || !interned && s.reader.compile(&p) != nil {
+	namespace := s.table.names[queue].Namespace
+	if row == nil && !s.ownedRows.allows(namespace, len(s.rows), s.table.maxQueues) || !interned && s.reader.compile(&p) != nil {
 		s.leftOut[queue]++
 		return
 	}
 	if row == nil {
 		row = new([rowCells]uint32)
 		s.rows[queue] = row
+		s.ownedRows[namespace]++
 	}
 	now := int64(s.DefinitionsMS)
 	list := p.collect(nil, now, now+reach.Milliseconds(), s.reader.offset, schedule.NewBudget(1))

@@ -19,6 +19,8 @@ const (
 // concurrent use, nor are the shards that use it.
 type Table struct {
 	patterns []*pattern
+	owners   []string // of patterns: the namespaces whose jobs brought them
+	owned    shares
 	index    map[string]uint32
 	free     []uint32 // numbers of no pattern
 	zones    schedule.Zones
@@ -34,7 +36,7 @@ type Table struct {
 func NewTable(shards int) *Table {
 	shards = max(1, shards)
 	return &Table{
-		index: map[string]uint32{}, zones: schedule.Zones{}, queues: map[job.QueueKey]uint32{},
+		owned: shares{}, index: map[string]uint32{}, zones: schedule.Zones{}, queues: map[job.QueueKey]uint32{},
 		maxSampled:  SampledJobs/shards + 1,
 		maxPatterns: maxPatterns, maxGroups: max(100, maxGroups/shards), maxQueues: max(16, maxRows/shards),
 	}
@@ -57,23 +59,42 @@ func (t *Table) numberOf(key job.QueueKey) uint32 {
 	return n
 }
 
-// intern returns the number of the pattern that was read; false: the table is full, or the schedule is invalid.
-func (t *Table) intern(r *patternReader) (uint32, bool) {
+// shares are the numbers of entries of a table by namespace.
+type shares map[string]int
+
+// allows reports whether a namespace may have another entry of a table with so many entries, of at most so many. The
+// last quarter of a table is for namespaces that have less than a quarter, so that none of them takes all places.
+func (s shares) allows(namespace string, entries, most int) bool {
+	return entries < most && (s[namespace] < most/4 || entries < most-most/4)
+}
+
+// release removes an entry.
+func (s shares) release(namespace string) {
+	s[namespace]--
+	if s[namespace] == 0 {
+		delete(s, namespace)
+	}
+}
+
+// intern returns the number of the pattern that was read for a job of a namespace; false: there is no place in the table,
+// or the schedule is invalid.
+func (t *Table) intern(r *patternReader, namespace string) (uint32, bool) {
 	key := r.appendKey()
 	n, ok := t.index[string(key)]
 	if ok {
 		return n, true
 	}
 	p := r.p
-	if len(t.index) >= t.maxPatterns || r.compile(&p) != nil {
+	if !t.owned.allows(namespace, len(t.index), t.maxPatterns) || r.compile(&p) != nil {
 		return 0, false
 	}
 	if k := len(t.free); k > 0 {
 		n, t.free = t.free[k-1], t.free[:k-1]
-		t.patterns[n] = &p
+		t.patterns[n], t.owners[n] = &p, namespace
 	} else {
-		n, t.patterns = uint32(len(t.patterns)), append(t.patterns, &p)
+		n, t.patterns, t.owners = uint32(len(t.patterns)), append(t.patterns, &p), append(t.owners, namespace)
 	}
+	t.owned[namespace]++
 	t.index[string(key)] = n
 	return n, true
 }
@@ -106,6 +127,7 @@ func (t *Table) Sweep(shards []*Shard) {
 		if !patterns[n] {
 			delete(t.index, key)
 			t.patterns[n], t.free = nil, append(t.free, n)
+			t.owned.release(t.owners[n])
 		}
 	}
 	for key, n := range t.queues {

@@ -64,7 +64,11 @@ type Forecaster struct {
 	definitions, due *allowance
 	spent            *prometheus.CounterVec
 	wanted           chan struct{} // a query asks for a round of definitions
-	dueRound         sync.Mutex    // held by a round of the due index
+	dueRound         chan struct{} // has an entry during a round of the due index
+	building         chan struct{} // has an entry while an answer is computed
+
+	answersMu sync.Mutex
+	answers   map[answerKey]*sharedAnswer
 
 	mu      sync.Mutex
 	table   *forecast.Table
@@ -95,7 +99,8 @@ func New(o Options) (*Forecaster, error) {
 	}
 	now := time.Now()
 	f := &Forecaster{
-		o: o, wanted: make(chan struct{}, 1), table: forecast.NewTable(o.Shards), shards: map[int]*forecast.Shard{},
+		o: o, wanted: make(chan struct{}, 1), building: make(chan struct{}, 1), dueRound: make(chan struct{}, 1),
+		answers: map[answerKey]*sharedAnswer{}, table: forecast.NewTable(o.Shards), shards: map[int]*forecast.Shard{},
 		definitions: newAllowance(definitionsShare, savedTime, now), due: newAllowance(dueShare, savedTime, now),
 		spent: promauto.With(o.Registerer).NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_forecast_read_seconds_total",

@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,8 +79,8 @@ func (s *fakeStore) LanePages(_ context.Context, from map[int]job.LaneCursor) (m
 	return pages, nil
 }
 
-func (s *fakeStore) DuePages(_ context.Context, reads []job.DueRead, _ unixtime.Milli) ([]job.DuePage, error) {
-	if err := s.work(); err != nil {
+func (s *fakeStore) DuePages(ctx context.Context, reads []job.DueRead, _ unixtime.Milli) ([]job.DuePage, error) {
+	if err := cmp.Or(s.work(), ctx.Err()); err != nil {
 		return nil, err
 	}
 	pages := make([]job.DuePage, len(reads))
@@ -233,6 +234,104 @@ func TestQueriesDoNotWaitForLongReads(t *testing.T) {
 				t.Errorf("a query took %v", took)
 			}
 			time.Sleep(10 * time.Second)
+		}
+	})
+}
+
+// TestEqualQueriesShareAnAnswer: callers who ask the same within a second get one answer, and one who goes does not end
+// the work for the others.
+func TestEqualQueriesShareAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{pages: 3, takes: time.Millisecond}
+		f := startForecaster(t, store, nil)
+		gone, cancel := context.WithCancel(t.Context())
+		q := query()
+		loads := make([]*forecast.Load, 10)
+		var callers sync.WaitGroup
+		callers.Go(func() {
+			if _, err := f.Query(gone, q); !errors.Is(err, context.Canceled) {
+				t.Errorf("a caller who has gone: %v", err)
+			}
+		})
+		time.Sleep(time.Microsecond)
+		for i := range loads {
+			callers.Go(func() {
+				a, err := f.Query(t.Context(), q)
+				if err != nil {
+					t.Error(err)
+				}
+				loads[i] = a.Load
+			})
+		}
+		time.Sleep(time.Microsecond)
+		cancel()
+		callers.Wait()
+		other := q
+		other.Queue = "other"
+		if a, err := f.Query(t.Context(), other); err != nil || a.Load == loads[0] {
+			t.Errorf("another query got the same answer: %v", err)
+		}
+		for _, l := range loads {
+			if l == nil || l != loads[0] {
+				t.Error("equal queries did not share an answer")
+			}
+		}
+		time.Sleep(answerAge + time.Millisecond)
+		if a, err := f.Query(t.Context(), q); err != nil || a.Load == loads[0] {
+			t.Errorf("an old answer is served: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if len(f.answers) != 0 {
+			t.Errorf("%d answers are kept", len(f.answers))
+		}
+	})
+}
+
+// TestWorkForNobodyEnds: when all callers of an answer have gone, it is not made.
+func TestWorkForNobodyEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{pages: 3, takes: time.Millisecond}
+		f := startForecaster(t, store, nil)
+		f.building <- struct{}{} // another answer takes its time
+		for range 50 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if _, err := f.Query(ctx, query()); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v, want the deadline of the caller", err)
+			}
+			cancel()
+		}
+		synctest.Wait()
+		if len(f.answers) != 0 {
+			t.Errorf("work for %d answers goes on", len(f.answers))
+		}
+		<-f.building
+		ask(t, f)
+	})
+}
+
+// TestLongDueRoundsComeToTheirEnd: a due index that takes longer to read than a query waits is complete after some
+// queries.
+func TestLongDueRoundsComeToTheirEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shards := make([]int, 64)
+		for i := range shards {
+			shards[i] = i
+		}
+		store := &fakeStore{pages: 1, takes: time.Millisecond}
+		f := startForecaster(t, store, func(o *Options) {
+			o.Shards, o.Held = len(shards), func() []int { return shards }
+		})
+		f.refreshDefinitions(t.Context())
+		store.mu.Lock()
+		store.takes = 3 * time.Second // for 32 pages at once, of 64
+		store.mu.Unlock()
+		answer := forecast.Answer{}
+		for range 40 {
+			answer = ask(t, f)
+			time.Sleep(time.Hour)
+		}
+		if len(answer.Shards) != len(shards) {
+			t.Errorf("%d of %d shards are in the forecast", len(answer.Shards), len(shards))
 		}
 	})
 }

@@ -34,6 +34,7 @@
 {{- else -}}
 {{- $_ := set $c "insecure" true -}}
 {{- end -}}
+{{- with $g.trustedProxies }}{{ $_ := set $c "trusted-proxies" . }}{{ end -}}
 {{- range $key, $value := $g.config }}{{ $_ := set $c $key $value }}{{ end -}}
 {{ toYaml $c }}
 {{- end -}}

@@ -1,0 +1,238 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Bodies are read completely before a call begins, so that a caller who sends slowly keeps nothing but the memory of
+// what it has sent. All bodies share one budget of memory; what a body needs is taken from it as it arrives.
+
+const (
+	// maxBodyBytes bounds a request body; maxBatchBodyBytes that of methods that take many jobs: what nodes accept
+	// (16 MiB), with payloads in base64.
+	maxBodyBytes      = 4 << 20
+	maxBatchBodyBytes = 22 << 20
+	// maxBodyValues and maxBatchBodyValues bound the JSON values of a body.
+	maxBodyValues      = 20_000
+	maxBatchBodyValues = 200_000
+
+	// maxBodyMemory bounds the memory of all bodies that are read or translated.
+	maxBodyMemory = 256 << 20
+	// memoryPerByte and memoryPerValue are what the bytes and the JSON values of a body take while it is translated.
+	memoryPerByte  = 3
+	memoryPerValue = 300
+
+	// bodyTime is how long a body may take, beside a second for each bodyRate bytes that have arrived.
+	bodyTime  = 10 * time.Second
+	bodyRate  = 256 << 10
+	bodyChunk = 32 << 10
+)
+
+// batchVerbs are the methods that take many jobs in one body.
+var batchVerbs = []string{":batchCreate", ":apply", ":plan", ":restore"}
+
+// takesBatch reports whether a request is for one of these methods.
+func takesBatch(r *http.Request) bool {
+	for _, verb := range batchVerbs {
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, verb) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasBody reports whether a request may have a body that a method reads.
+func hasBody(r *http.Request) bool {
+	return r.Body != nil && r.Body != http.NoBody && r.Method != http.MethodGet && r.Method != http.MethodHead
+}
+
+// readBody replaces the body of a request by its content. The memory that it takes is given back by release.
+func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, who *identityUse) (release func(), err error) {
+	if !hasBody(r) {
+		r.Body = http.NoBody
+		return func() {}, nil
+	}
+	limit, values := int64(maxBodyBytes), maxBodyValues
+	if takesBatch(r) {
+		limit, values = maxBatchBodyBytes, maxBatchBodyValues
+	}
+	if r.ContentLength > limit {
+		return nil, refuseBody()
+	}
+	control := http.NewResponseController(w)
+	began := time.Now()
+	b := &bodyReader{memory: g.memory, who: who, maxBytes: limit, maxValues: values, extend: func(received int) {
+		allowed := bodyTime + time.Duration(received)*time.Second/bodyRate
+		_ = control.SetReadDeadline(began.Add(min(allowed, readTimeout)))
+	}}
+	content, err := b.read(r.Context(), r.Body)
+	if err != nil {
+		b.release()
+		return nil, g.explainBody(err)
+	}
+	_ = control.SetReadDeadline(time.Time{}) // the server sets that of the next request
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(content)), int64(len(content))
+	return b.release, nil
+}
+
+// explainBody is the answer to a body that was not read.
+func (g *Gateway) explainBody(err error) error {
+	switch {
+	case errors.Is(err, errBodyTooLarge):
+		return refuseBody()
+	case errors.Is(err, errNoMemory):
+		g.metrics.refuse("memory")
+		return exhausted("the bodies of other requests take the memory for this one")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		g.metrics.refuse("slow_body")
+		return withReason(codes.InvalidArgument, "BODY_TOO_SLOW", "the body has not arrived in time")
+	}
+	return status.Error(codes.InvalidArgument, "the body was not received completely")
+}
+
+var (
+	errBodyTooLarge = errors.New("too many bytes or values")
+	errNoMemory     = errors.New("no memory for the body")
+)
+
+// bodyReader reads one body.
+type bodyReader struct {
+	memory    *bodyMemory
+	who       *identityUse
+	maxBytes  int64
+	maxValues int
+	// extend is called with the number of bytes that have arrived, before more are waited for.
+	extend func(received int)
+
+	taken  int64
+	values valueCounter
+}
+
+// read returns the body.
+func (b *bodyReader) read(ctx context.Context, from io.Reader) ([]byte, error) {
+	var content bytes.Buffer
+	chunk := make([]byte, bodyChunk)
+	for {
+		b.extend(content.Len())
+		n, err := from.Read(chunk)
+		before := b.values.values
+		b.values.count(chunk[:n])
+		if int64(content.Len()+n) > b.maxBytes || b.values.values > b.maxValues {
+			return nil, errBodyTooLarge
+		}
+		need := int64(n)*memoryPerByte + int64(b.values.values-before)*memoryPerValue
+		if !b.memory.take(ctx, b.who, need) {
+			return nil, errNoMemory
+		}
+		b.taken += need
+		content.Write(chunk[:n])
+		if errors.Is(err, io.EOF) {
+			return content.Bytes(), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// release gives the memory back. It may be called twice.
+func (b *bodyReader) release() {
+	b.memory.give(b.who, b.taken)
+	b.taken = 0
+}
+
+// bodyMemory is the memory that bodies may take together. An identity has at most half of it. More than a quarter it
+// has only while a quarter is free, so that it takes several identities to leave nothing.
+type bodyMemory struct {
+	most int64
+
+	mu    sync.Mutex
+	used  int64
+	freed chan struct{} // closed when something is given back
+}
+
+func newBodyMemory(most int64) *bodyMemory {
+	return &bodyMemory{most: most, freed: make(chan struct{})}
+}
+
+// take takes memory; false: there was not enough in time.
+func (m *bodyMemory) take(ctx context.Context, who *identityUse, n int64) bool {
+	timer := time.NewTimer(placeWait)
+	defer timer.Stop()
+	for {
+		freed, ok := m.tryTake(who, n)
+		if ok {
+			return true
+		}
+		select {
+		case <-freed:
+		case <-timer.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (m *bodyMemory) tryTake(who *identityUse, n int64) (freed <-chan struct{}, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	own, all := who.bodyMemory+n, m.used+n
+	if own > m.most/2 || all > m.most || own > m.most/4 && all > m.most-m.most/4 {
+		return m.freed, false
+	}
+	who.bodyMemory, m.used = own, all
+	return nil, true
+}
+
+func (m *bodyMemory) give(who *identityUse, n int64) {
+	if n == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	who.bodyMemory -= n
+	m.used -= n
+	close(m.freed)
+	m.freed = make(chan struct{})
+}
+
+// inUse is how much is taken.
+func (m *bodyMemory) inUse() float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return float64(m.used)
+}
+
+// valueCounter counts the JSON values of a text that comes in parts, by the characters outside of texts that begin
+// another value.
+type valueCounter struct {
+	values           int
+	inText, escaping bool // where the part that was read ends
+}
+
+func (v *valueCounter) count(part []byte) {
+	for _, c := range part {
+		switch {
+		case v.escaping:
+			v.escaping = false
+		case v.inText:
+			v.escaping, v.inText = c == '\\', c != '"'
+		case c == '"':
+			v.inText = true
+		case c == ',' || c == '[' || c == '{':
+			v.values++
+		}
+	}
+}
