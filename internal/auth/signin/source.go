@@ -40,6 +40,16 @@ func (s *Source) Token(ctx context.Context) (string, error) {
 	return "", err
 }
 
+// ValidToken returns the stored token of a session without a refresh; "": it has expired.
+func (s *Source) ValidToken() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.session.isValid(s.store.now()) {
+		return ""
+	}
+	return s.session.Bearer
+}
+
 // refreshSession takes what another process has refreshed, or refreshes. The exchange does not end
 // with the call that it is for: an answer that nobody stores would leave a refresh token that is used up.
 func (s *Source) refreshSession(ctx context.Context) error {
