@@ -20,13 +20,13 @@ import (
 // Concurrent calls may share calls to the cluster. A call with metadata or a sampled span in
 // ctx is always sent alone.
 func (c *Client) CreateJob(ctx context.Context, id string, j *Job) (*Job, error) {
-	q := &fermatav1.CreateJobRequest{Parent: c.namespaceName(), JobId: id, Job: j}
-	if id == "" {
+	q := &fermatav1.CreateJobRequest{Parent: c.namespaceName(), JobId: id, Job: j, RequestId: requestIDOf(ctx)}
+	if id == "" && q.RequestId == "" {
 		// The cluster derives the id of a job sent alone from the request id, so that a retry finds the job.
 		q.RequestId = NewRequestID()
 	}
 	size := proto.Size(j)
-	if !isBatched(ctx, size) {
+	if !isBatched(ctx, size) || requestIDOf(ctx) != "" {
 		return callWithRetry(ctx, c, c.jobs.CreateJob, q)
 	}
 	place, result, err := c.createBatcher.enqueue(ctx, q, size)
@@ -105,8 +105,8 @@ func (c *Client) CreateJobs(ctx context.Context, jobs []NewJob, o CreateJobsOpti
 			if n := len(q.Requests); n == maxBatchJobs || (n > 0 && size > maxBatchJobBytes) {
 				break
 			}
-			item := &fermatav1.CreateJobRequest{JobId: j.ID, Job: j.Job}
-			if j.ID == "" {
+			item := &fermatav1.CreateJobRequest{JobId: j.ID, Job: j.Job, RequestId: requestIDOf(ctx)}
+			if j.ID == "" && item.RequestId == "" {
 				item.RequestId = NewRequestID()
 			}
 			q.Requests = append(q.Requests, item)
@@ -229,7 +229,7 @@ func (c *Client) UpdateJob(ctx context.Context, j *Job, paths ...string) (*Job, 
 	q := proto.CloneOf(j)
 	q.Name = c.JobName(j.GetName())
 	return callWithRetry(ctx, c, c.jobs.UpdateJob, &fermatav1.UpdateJobRequest{
-		Job: q, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}, RequestId: NewRequestID(),
+		Job: q, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}, RequestId: cmp.Or(requestIDOf(ctx), NewRequestID()),
 	})
 }
 

@@ -39,7 +39,7 @@ type RunOptions struct {
 // RunJob requests a manual run. joined reports whether it joined one that was already waiting.
 func (c *Client) RunJob(ctx context.Context, job string, o RunOptions) (run *Run, joined bool, err error) {
 	if o.RequestID == "" {
-		o.RequestID = NewRequestID()
+		o.RequestID = cmp.Or(requestIDOf(ctx), NewRequestID())
 	}
 	r, err := callWithRetry(ctx, c, c.jobs.RunJob, &fermatav1.RunJobRequest{
 		Name: c.JobName(job), RequestId: o.RequestID, Backoff: o.Backoff, IgnoreExclusions: o.IgnoreExclusions,
@@ -117,7 +117,7 @@ type Backfill struct {
 // BackfillJob starts a backfill. The job's status lists it until it is done.
 func (c *Client) BackfillJob(ctx context.Context, job string, b Backfill) (id string, j *Job, err error) {
 	if b.ID == "" {
-		b.ID = NewRequestID()
+		b.ID = cmp.Or(requestIDOf(ctx), NewRequestID())
 	}
 	q := &fermatav1.BackfillJobRequest{
 		Name: c.JobName(job), RequestId: b.ID, StartTime: timestamppb.New(b.From), EndTime: timestamppb.New(b.To),

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -27,12 +28,22 @@ type app struct {
 	namespace string
 	output    string
 	noHeaders bool
+	// width is that of the output; 0: that of the terminal, if it is one.
+	width int
 	// columnNames are the columns of --columns; none: all.
 	columnNames []string
 	// severalFlags are the texts of a command that prints one for each of several names, which
 	// become one document; nil: each is printed as it comes.
 	severalFlags *[]string
 	timeout      time.Duration
+	// requestID is that of --request-id.
+	requestID string
+	// listColumns returns the columns of each command that lists things.
+	listColumns map[*cobra.Command]func() []string
+	// completing is set while the shell completes a command line.
+	completing bool
+	// givenFlags are the global flags of the command line, for commands that store them.
+	givenFlags map[string]bool
 
 	tokenFile string
 	oidc      signin.Settings
@@ -44,7 +55,13 @@ type app struct {
 const rootHelp = `Register jobs with a Fermata cluster, and see how they and the cluster are doing.
 
 The flags under "Global Flags" can also be set by the environment (--address is
-FERMATA_ADDRESS) or in a YAML file named by --config or FERMATA_CONFIG.
+FERMATA_ADDRESS), and in a file: the one that --config or FERMATA_CONFIG names, else
+your own, fermata/config.yaml in the directory of your settings (~/.config on Linux).
+The file may have contexts, one for each cluster: see fermata config. A value of the
+command line comes first, then that of the environment, of the context, of the rest
+of the file.
+
+Durations are such as 250ms, 30s, 1h30m, 7d and 2w. A day has 24 hours.
 
 Exit codes:
   0  done
@@ -89,7 +106,9 @@ func (a *app) rootCommand() *cobra.Command {
 		"send a span of the command to this OpenTelemetry collector: http://host:4317, or https://host:4317 for "+
 			"TLS (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere); TRACEPARENT in the environment is passed on in "+
 			"any case")
-	f.String("config", "", "YAML file with values for the global flags")
+	f.String("config", "", "YAML file with contexts and values for the global flags (default: fermata/config.yaml in "+
+		"your directory of settings)")
+	f.String("context", "", "context to use, one of fermata config get-contexts (default: the current one)")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return newUsageError(config.ExplainValue(suggest.UnknownFlag(cmd, err)))
 	})
@@ -99,7 +118,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.previewCommand(), a.presetsCommand(), a.applyCommand(), a.diffCommand(), a.exportCommand(), a.importCommand(),
 		a.clusterCommand(), a.eventsCommand(), a.webhooksCommand(), a.auditCommand(), a.payloadsCommand(),
 		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.redisCommand(), a.logLevelCommand(),
-		a.consoleCommand(), a.versionCommand(),
+		a.consoleCommand(), a.configCommand(), a.versionCommand(),
 	)
 	addExamples(root)
 	return root
@@ -111,13 +130,15 @@ func (a *app) completeFlags(cmd *cobra.Command) error {
 	if err := config.LoadFlags(flags, "FERMATA"); err != nil {
 		return newUsageError(err)
 	}
+	a.warnOverridden(flags)
 	for _, variable := range config.UnreadVariables(flags, "FERMATA") {
 		fmt.Fprintln(a.err, "warning:", printableText(variable.String()))
 	}
 	return a.checkFlags(cmd)
 }
 
-func (a *app) checkFlags(cmd *cobra.Command) error {
+// normalizeAddresses adds the default port to addresses without one.
+func (a *app) normalizeAddresses() error {
 	for i, address := range a.addresses {
 		full, err := fullAddress(address)
 		if err != nil {
@@ -125,10 +146,20 @@ func (a *app) checkFlags(cmd *cobra.Command) error {
 		}
 		a.addresses[i] = full
 	}
+	return nil
+}
+
+func (a *app) checkFlags(cmd *cobra.Command) error {
+	if err := a.normalizeAddresses(); err != nil {
+		return err
+	}
+	if err := checkFlagGroups(cmd); err != nil {
+		return err
+	}
 	switch {
 	case a.output == "name" && cmd.Annotations[printsNames] == "":
-		return usageErrorf("%s has no names to print: -o name is for commands that list or change jobs, runs, dead "+
-			"letters, queues, nodes or workers", cmd.CommandPath())
+		return usageErrorf("%s has no names to print: -o name is for commands that list things, or change jobs or "+
+			"runs", cmd.CommandPath())
 	case !slices.Contains([]string{"table", "json", "yaml", "name"}, a.output):
 		return usageErrorf("--output %q: want table, json, yaml or name", a.output)
 	case a.output != "table" && len(a.columnNames) > 0:
@@ -139,6 +170,21 @@ func (a *app) checkFlags(cmd *cobra.Command) error {
 		return usageErrorf("--tls-cert and --tls-key go together")
 	}
 	return nil
+}
+
+// excludingFlags finds the flags in cobra's error about flags that exclude each other.
+var excludingFlags = regexp.MustCompile(`\[([^\[\]]+)\] were all set`)
+
+// checkFlagGroups makes the error of flags that exclude each other a usage error.
+func checkFlagGroups(cmd *cobra.Command) error {
+	err := cmd.ValidateFlagGroups()
+	if err == nil {
+		return nil
+	}
+	if found := excludingFlags.FindStringSubmatch(err.Error()); found != nil {
+		return usageErrorf("--%s exclude each other", strings.Join(strings.Fields(found[1]), " and --"))
+	}
+	return newUsageError(err)
 }
 
 const defaultPort = "7070"

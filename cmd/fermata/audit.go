@@ -61,7 +61,7 @@ func (a *app) auditCommand() *cobra.Command {
 	cmd.Flags().IntVar(&limit, "limit", 1000, "maximum number, the newest records")
 	cmd.Flags().BoolVar(&follow, "follow", false, "continue with new records, until interrupted or --request-timeout")
 	cmd.AddCommand(a.auditVerifyCommand(), a.auditExportCommand(), a.auditExportsCommand())
-	return cmd
+	return registerList(a, cmd, a.auditTable)
 }
 
 func (a *app) listAudit(cmd *cobra.Command, f client.AuditFilter, limit int, follow bool) error {
@@ -71,7 +71,7 @@ func (a *app) listAudit(cmd *cobra.Command, f client.AuditFilter, limit int, fol
 			if err != nil {
 				return err
 			}
-			return printMessages(a, records, a.auditTable)
+			return printList(a, records, a.auditTable)
 		}
 		tail := auditTail{client: c, filter: f, limit: limit}
 		for looks := 0; ; looks++ {
@@ -103,7 +103,8 @@ func (a *app) printFollowed(records []*client.AuditRecord, more bool) error {
 			return err
 		}
 	}
-	return printMessages(a, records, a.auditTable)
+	a.noHeaders = a.noHeaders || more
+	return printList(a, records, a.auditTable)
 }
 
 // auditTail reads new records of a growing trail. Each poll starts where the last one ended, also if that found
@@ -158,9 +159,9 @@ func newestOf(ctx context.Context, c *client.Client, f client.AuditFilter, last 
 	return records, nil
 }
 
-func (a *app) auditTable(records []*client.AuditRecord) error {
+func (a *app) auditTable(records []*client.AuditRecord) outputTable {
 	t := outputTable{heading: []string{"TIME", "WHO", "METHOD", "RESOURCE", "OUTCOME", "CHANGED", "REQUEST"},
-		empty: "no records"}
+		empty: "no records", leadingColumns: []string{"REQUEST", "CHANGED", "OUTCOME", "RESOURCE"}}
 	for _, r := range records {
 		changed := noValue
 		if r.GetChanged()+r.GetRefused() > 0 {
@@ -170,7 +171,7 @@ func (a *app) auditTable(records []*client.AuditRecord) error {
 			methodName(r.GetMethod()), nameText(r.GetResource()),
 			codes.Code(r.GetCode()).String(), changed, nameText(r.GetRequestId()))
 	}
-	return a.printTable(t)
+	return t
 }
 
 // methodName is the last part of a method's name.

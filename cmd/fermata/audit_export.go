@@ -83,7 +83,7 @@ func (a *app) auditExportsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printMessages(a, exports, a.exportsTable)
+				return printList(a, exports, a.exportsTable)
 			})
 		},
 	}
@@ -98,11 +98,12 @@ func (a *app) auditExportsCommand() *cobra.Command {
 			})
 		},
 	})
-	return cmd
+	return registerList(a, cmd, a.exportsTable)
 }
 
-func (a *app) exportsTable(exports []*client.AuditExport) error {
-	t := outputTable{heading: []string{"NAME", "SEQUENCE", "ACKNOWLEDGED", "WAITING", "SINCE"}, empty: "no exports"}
+func (a *app) exportsTable(exports []*client.AuditExport) outputTable {
+	t := outputTable{heading: []string{"NAME", "SEQUENCE", "ACKNOWLEDGED", "WAITING", "SINCE"}, empty: "no exports",
+		leadingColumns: []string{"SEQUENCE", "SINCE"}}
 	for _, e := range exports {
 		since := noValue
 		if e.GetWaitingSince() != nil {
@@ -111,7 +112,7 @@ func (a *app) exportsTable(exports []*client.AuditExport) error {
 		t.addRow(nameText(e.GetName()), fmt.Sprint(e.GetSequence()),
 			e.GetUpdateTime().AsTime().UTC().Format(time.RFC3339), fmt.Sprint(e.GetWaiting()), since)
 	}
-	return a.printTable(t)
+	return t
 }
 
 // openSink validates the flags and opens the sink.

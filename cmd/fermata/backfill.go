@@ -41,7 +41,7 @@ func (a *app) backfillCommand() *cobra.Command {
 			}
 			times.writeRemarks(a.err)
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				id, j, err := c.BackfillJob(ctx, args[0],
+				id, j, err := c.BackfillJob(a.withRequestID(ctx), args[0],
 					client.Backfill{ID: id, From: start.AsTime(), To: end.AsTime(), Parallel: parallel})
 				if err != nil {
 					return err
@@ -53,13 +53,15 @@ func (a *app) backfillCommand() *cobra.Command {
 			})
 		},
 	}
+	a.requestIDFlag(cmd)
 	f := cmd.Flags()
 	f.StringVar(&from, "from", "", "first time of the range, such as 2026-11-01T00:00:00Z or 2026-11-01")
 	f.StringVar(&to, "to", "", "end of the range, which does not count")
 	f.StringVar(&zone, "tz", "", "time zone of --from and --to (default the local one)")
 	f.BoolVar(&parallel, "parallel", false, "up to --overlap-limit runs of the job at once, concurrently with its "+
 		"other runs")
-	f.StringVar(&id, "id", "", "name of the backfill; the same one is not started twice (default a random one)")
+	f.StringVar(&id, "id", "", "name of the backfill, as --request-id")
+	cmd.MarkFlagsMutuallyExclusive("id", "request-id")
 	return cmd
 }
 

@@ -49,24 +49,23 @@ func queuesOf(ctx context.Context, c *client.Client, all bool) ([]*fermatav1.Que
 
 // listCommand returns a command that lists objects of the cluster.
 func listCommand[M proto.Message](a *app, use, short string,
-	list func(context.Context, *client.Client) ([]M, error), asTable func([]M) error,
+	list func(context.Context, *client.Client) ([]M, error), table func([]M) outputTable,
 ) *cobra.Command {
-	return a.columnsFlag(&cobra.Command{
+	return registerList(a, &cobra.Command{
 		Use: use, Short: short, Args: noArgs,
-		Annotations: map[string]string{printsNames: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				items, err := list(ctx, c)
 				if err != nil {
 					return err
 				}
-				return printMessages(a, items, asTable)
+				return printList(a, items, table)
 			})
 		},
-	})
+	}, table)
 }
 
-func (a *app) nodeTable(nodes []*fermatav1.Node) error {
+func (a *app) nodeTable(nodes []*fermatav1.Node) outputTable {
 	t := outputTable{heading: []string{"NODE", "STATE", "SHARDS", "WORKERS", "GRPC", "PEER", "DURABILITY", "VERSION",
 		"UP"}, empty: "no nodes",
 		leadingColumns: []string{"PEER", "DURABILITY", "VERSION", "UP", "GRPC", "WORKERS"}}
@@ -83,19 +82,20 @@ func (a *app) nodeTable(nodes []*fermatav1.Node) error {
 			nameText(n.GetPeerAddress()), fullText(n.GetDurability()), fullText(n.GetVersion()),
 			a.ageText(n.GetStartTime()))
 	}
-	return a.printTable(t)
+	return t
 }
 
-func (a *app) shardTable(shards []*fermatav1.Shard) error {
-	t := outputTable{heading: []string{"SHARD", "HOLDER", "LOCK TTL", "JOBS", "LAG"}, empty: "no shards"}
+func (a *app) shardTable(shards []*fermatav1.Shard) outputTable {
+	t := outputTable{heading: []string{"SHARD", "HOLDER", "LOCK TTL", "JOBS", "LAG"}, empty: "no shards",
+		leadingColumns: []string{"LOCK TTL", "JOBS"}}
 	for _, s := range shards {
 		t.addRow(fmt.Sprint(s.GetShard()), nameText(s.GetHolder()), durationPBText(s.GetLockTtl()),
 			fmt.Sprint(s.GetJobs()), durationPBText(s.GetLag()))
 	}
-	return a.printTable(t)
+	return t
 }
 
-func (a *app) queueTable(queues []*fermatav1.Queue) error {
+func (a *app) queueTable(queues []*fermatav1.Queue) outputTable {
 	t := outputTable{
 		heading: []string{"NAMESPACE", "QUEUE", "STATE", "BACKLOG", "OLDEST", "RUNNING", "SCHEDULED", "PAUSED",
 			"DEAD", "FREE SLOTS", "WORKERS"},
@@ -112,10 +112,10 @@ func (a *app) queueTable(queues []*fermatav1.Queue) error {
 			fmt.Sprint(q.GetScheduled()), fmt.Sprint(q.GetPaused()), fmt.Sprint(q.GetDead()),
 			fmt.Sprint(q.GetFreeSlots()), fmt.Sprint(q.GetWorkers()))
 	}
-	return a.printTable(t)
+	return t
 }
 
-func (a *app) workerTable(workers []*fermatav1.Worker) error {
+func (a *app) workerTable(workers []*fermatav1.Worker) outputTable {
 	t := outputTable{heading: []string{"WORKER", "NODE", "NAMESPACE", "IDENTITY", "QUEUES", "RUNNING", "STATE",
 		"VERSION", "CONNECTED"}, empty: "no workers",
 		leadingColumns: []string{"VERSION", "IDENTITY", "CONNECTED", "NODE", "NAMESPACE", "QUEUES"}}
@@ -129,5 +129,5 @@ func (a *app) workerTable(workers []*fermatav1.Worker) error {
 			fmt.Sprintf("%d/%d", w.GetRunning(), w.GetSlots()), state, fullText(w.GetVersion()),
 			a.ageText(w.GetConnectTime()))
 	}
-	return a.printTable(t)
+	return t
 }

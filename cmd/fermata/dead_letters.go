@@ -16,7 +16,7 @@ import (
 func (a *app) deadLettersCommand() *cobra.Command {
 	dead := &cobra.Command{Use: "dead-letters", Aliases: []string{"dead"}, Short: "Show dead runs, and start them again", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	dead.AddCommand(withNames(a.deadLettersListCommand()), a.redriveCommand())
+	dead.AddCommand(a.deadLettersListCommand(), a.redriveCommand())
 	suggest.AnswerUnknownCommand(dead, "dead letters end by themselves after dead_letter_ttl; there is no command to discard them",
 		"delete", "discard", "rm", "remove", "drop", "purge", "clear")
 	return dead
@@ -25,6 +25,7 @@ func (a *app) deadLettersCommand() *cobra.Command {
 func (a *app) deadLettersListCommand() *cobra.Command {
 	var which client.Selection
 	var all bool
+	table := func(letters []*client.DeadLetter) outputTable { return a.letterTable(letters, all) }
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the dead runs that are kept", Aliases: []string{"ls"}, Args: noArgs,
 		Example: "  fermata dead-letters list --queue mail\n  fermata dead-letters list --all-namespaces --columns " +
@@ -38,14 +39,13 @@ func (a *app) deadLettersListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printMessages(a, letters,
-					func(letters []*client.DeadLetter) error { return a.letterTable(letters, all) })
+				return printList(a, letters, table)
 			})
 		},
 	}
 	selectFlags(cmd, &which)
 	eachNamespaceFlag(cmd, &all)
-	return a.columnsFlag(cmd)
+	return registerList(a, cmd, table)
 }
 
 // collectLetters gathers dead letters in the order of their names.
@@ -73,7 +73,7 @@ func letterNamespace(l *client.DeadLetter) string {
 }
 
 // letterTable lists dead runs, of several namespaces with theirs.
-func (a *app) letterTable(letters []*client.DeadLetter, namespaces bool) error {
+func (a *app) letterTable(letters []*client.DeadLetter, namespaces bool) outputTable {
 	t := outputTable{
 		heading: []string{"NAMESPACE", "LETTER", "QUEUE", "RUN", "DIED", "ATTEMPTS", "OUTCOME", "KEPT FOR",
 			"ERROR"},
@@ -89,7 +89,7 @@ func (a *app) letterTable(letters []*client.DeadLetter, namespaces bool) error {
 	if !namespaces {
 		t = t.withoutColumn("NAMESPACE")
 	}
-	return a.printTable(t)
+	return t
 }
 
 func (a *app) redriveCommand() *cobra.Command {

@@ -47,5 +47,5 @@ func (a *app) explainText(e *fermatav1.ExplainJobResponse) error {
 	if err := a.println(""); err != nil {
 		return err
 	}
-	return a.runTable(e.GetRuns())
+	return a.printTable(a.runTable(e.GetRuns()))
 }

@@ -54,7 +54,7 @@ func (s loadSums) total() int64 { return s.planned + s.computed + s.estimated }
 func (a *app) printForecast(f *client.LoadForecast) error {
 	var b strings.Builder
 	writeLoadBars(&b, f)
-	writeQueueLoads(&b, f)
+	a.writeQueueLoads(&b, f)
 	writeHerds(&b, f)
 	a.writeForecastAge(&b, f)
 	return a.printText(b.String())
@@ -110,7 +110,7 @@ func loadBar(s loadSums, most int64, width int) string {
 }
 
 // writeQueueLoads writes a line for each queue.
-func writeQueueLoads(b *strings.Builder, f *client.LoadForecast) {
+func (a *app) writeQueueLoads(b *strings.Builder, f *client.LoadForecast) {
 	if len(f.GetQueues()) == 0 {
 		return
 	}
@@ -125,7 +125,7 @@ func writeQueueLoads(b *strings.Builder, f *client.LoadForecast) {
 			}
 		}
 		at := f.GetStartTime().AsTime().Add(time.Duration(mostAt) * f.GetResolution().AsDuration()).Local()
-		fmt.Fprintf(b, "%-30s %9d %9d %9d %18s\n", clipText(printableText(q.GetNamespace()+"/"+q.GetQueue()), 30),
+		fmt.Fprintf(b, "%-30s %9d %9d %9d %18s\n", a.fitText(q.GetNamespace()+"/"+q.GetQueue(), 30),
 			sums.planned,
 			sums.computed, sums.estimated, fmt.Sprintf("%d at %s", most, at.Format("15:04")))
 		if left := q.GetJobsLeftOut(); left > 0 {

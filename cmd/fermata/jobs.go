@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,10 +18,10 @@ func (a *app) jobsCommand() *cobra.Command {
 	jobs := &cobra.Command{Use: "jobs", Short: "Register, show and change jobs", Aliases: []string{"job"}, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	jobs.AddCommand(
-		withNames(a.createCommand()), withNames(a.getCommand()), withNames(a.listCommand()), withNames(a.upcomingCommand()),
+		withNames(a.createCommand()), withNames(a.getCommand()), a.listCommand(), a.upcomingCommand(),
 		withNames(a.updateCommand()), a.deleteCommand(),
 		withNames(a.pauseCommand()), withNames(a.resumeCommand()), withNames(a.runCommand()),
-		withNames(a.runsCommand()), withNames(a.cancelCommand()),
+		a.runsCommand(), withNames(a.cancelCommand()),
 		a.refreshDefaultsCommand(), a.hintCommand(), a.explainCommand(), a.backfillCommand(), a.cancelBackfillCommand(),
 	)
 	suggest.AnswerUnknownCommand(jobs, renameRecipe, "rename", "move", "mv")
@@ -52,7 +53,7 @@ func (a *app) createCommand() *cobra.Command {
 		Args: rangeArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file != "" {
-				if len(args) > 0 || hasChangedFlag(cmd, "file") {
+				if len(args) > 0 || hasChangedFlag(cmd, "file", "request-id") {
 					return usageErrorf("--file takes neither an id nor flags that describe a job")
 				}
 				return a.createFromFile(cmd, file)
@@ -80,7 +81,7 @@ func (a *app) createCommand() *cobra.Command {
 				if id != "" && a.output == "table" {
 					before, _ = c.GetJob(ctx, id) // only for the message
 				}
-				created, err := c.CreateJob(ctx, id, job)
+				created, err := c.CreateJob(a.withRequestID(ctx), id, job)
 				if err != nil {
 					return err
 				}
@@ -96,14 +97,14 @@ func (a *app) createCommand() *cobra.Command {
 	}
 	flags.registerFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&file, "file", "f", "", "YAML file with jobs; - is standard input")
-	return cmd
+	return a.requestIDFlag(cmd)
 }
 
-// hasChangedFlag reports whether a local flag of the command is set, except but.
-func hasChangedFlag(cmd *cobra.Command, but string) bool {
+// hasChangedFlag reports whether a local flag of the command is set, except those in but.
+func hasChangedFlag(cmd *cobra.Command, but ...string) bool {
 	changed := false
 	for name := range localFlags(cmd) {
-		changed = changed || (name != but && cmd.Flags().Changed(name))
+		changed = changed || (!slices.Contains(but, name) && cmd.Flags().Changed(name))
 	}
 	return changed
 }
@@ -113,8 +114,11 @@ func (a *app) createFromFile(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
+	if a.requestID != "" && len(jobs) > 1 && slices.Contains(jobNames(jobs), "") {
+		return usageErrorf("--request-id needs an id for each of several jobs: the id of a job without one is made of it")
+	}
 	return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-		results, err := c.CreateJobs(ctx, jobs, client.CreateJobsOptions{})
+		results, err := c.CreateJobs(a.withRequestID(ctx), jobs, client.CreateJobsOptions{})
 		var created []*client.Job
 		var failed []error
 		for i, r := range results {
@@ -182,7 +186,7 @@ func (a *app) updateCommand() *cobra.Command {
 		Args: rangeArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file != "" {
-				if len(args) > 0 || hasChangedFlag(cmd, "file") {
+				if len(args) > 0 || hasChangedFlag(cmd, "file", "request-id") {
 					return usageErrorf("--file takes neither an id nor flags that describe a job")
 				}
 				return a.updateFromFile(cmd, file)
@@ -218,11 +222,11 @@ func (a *app) updateCommand() *cobra.Command {
 	cmd.Flags().StringVarP(&file, "file", "f", "", "YAML file with jobs; - is standard input")
 	cmd.Flags().StringVar(&etag, "etag", "", "refuse unless the job still has this etag")
 	cmd.Flags().BoolVar(&manual, "manual", false, "remove the schedule: run on request only")
-	return cmd
+	return a.requestIDFlag(cmd)
 }
 
 func (a *app) updateJob(ctx context.Context, c *client.Client, job *client.Job, paths ...string) error {
-	updated, err := c.UpdateJob(ctx, job, paths...)
+	updated, err := c.UpdateJob(a.withRequestID(ctx), job, paths...)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ func (a *app) listCommand() *cobra.Command {
 	var state string
 	var limit int
 	var all bool
+	table := func(jobs []*client.Job) outputTable { return a.jobTable(jobs, all) }
 	cmd := &cobra.Command{
 		Use: "list", Short: "List jobs", Aliases: []string{"ls"}, Args: noArgs,
 		Long: "List jobs. Where the output goes to a terminal, the table fits it: columns that matter least are " +
@@ -50,13 +51,12 @@ func (a *app) listCommand() *cobra.Command {
 				if limit > 0 {
 					jobs = jobs[:min(limit, len(jobs))]
 				}
-				return printMessages(a, jobs, func(jobs []*client.Job) error { return a.jobTable(jobs, all) })
+				return printList(a, jobs, table)
 			})
 		},
 	}
 	selectFlags(cmd, &f.Selection)
 	eachNamespaceFlag(cmd, &all)
-	a.columnsFlag(cmd)
 	cmd.Flags().StringVar(&state, "state", "", "only in this state: scheduled, running, paused, dead or done")
 	cmd.Flags().Int64Var(&f.MinFailures, "failing", 0, "only with at least this many failed runs in a row")
 	cmd.Flags().StringVar(&f.Expression, "filter", "",
@@ -64,7 +64,7 @@ func (a *app) listCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.OrderBy, "order-by", "",
 		"id, next_due_time, 'consecutive_failures desc' or 'last_run_time desc' (default by name)")
 	cmd.Flags().IntVar(&limit, "limit", 0, "maximum number (default all)")
-	return cmd
+	return registerList(a, cmd, table)
 }
 
 // selectFlags adds the flags that select jobs.
@@ -97,7 +97,7 @@ func collectJobs(ctx context.Context, c *client.Client, f client.Filter, limit i
 }
 
 // jobTable lists jobs, of several namespaces with theirs.
-func (a *app) jobTable(jobs []*client.Job, namespaces bool) error {
+func (a *app) jobTable(jobs []*client.Job, namespaces bool) outputTable {
 	t := outputTable{
 		heading: []string{"NAMESPACE", "NAME", "QUEUE", "SCHEDULE", "STATE", "NEXT RUN", "FAILURES", "BACKOFF",
 			"MAX LAG", "LAST", "AGE", "LAST ERROR"},
@@ -121,7 +121,7 @@ func (a *app) jobTable(jobs []*client.Job, namespaces bool) error {
 	if !namespaces {
 		t = t.withoutColumn("NAMESPACE")
 	}
-	return a.printTable(t)
+	return t
 }
 
 func (a *app) getCommand() *cobra.Command {

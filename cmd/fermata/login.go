@@ -239,6 +239,13 @@ func (a *app) tokenSource(ctx context.Context) (func(context.Context) (string, e
 		return nil, a.signInError(err)
 	}
 	source := store.Source(session)
+	if a.completing { // a refresh may take longer than a shell waits
+		token := source.ValidToken()
+		if token == "" {
+			return nil, a.signInError(signin.ErrEnded)
+		}
+		return func(context.Context) (string, error) { return token, nil }, nil
+	}
 	source.Warn = func(err error) { fmt.Fprintln(a.err, "warning:", printableText(err.Error())) }
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()

@@ -33,12 +33,19 @@ type standardStreams struct {
 // runCommand executes one command line and returns its exit code.
 func runCommand(ctx context.Context, args []string, s standardStreams, now func() time.Time) int {
 	s.in = &noticingReader{ctx: ctx, in: s.in, notice: s.err}
-	a := &app{standardStreams: s, now: now}
+	return (&app{standardStreams: s, now: now}).execute(ctx, args)
+}
+
+// execute is runCommand for an app that was made before.
+func (a *app) execute(ctx context.Context, args []string) int {
 	root := a.rootCommand()
 	root.SetArgs(args)
-	root.SetIn(s.in)
-	root.SetOut(s.out)
-	root.SetErr(s.err)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	if completesLine(args) {
+		a.registerCompletions(root)
+	}
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK

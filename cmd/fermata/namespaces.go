@@ -26,7 +26,7 @@ func (a *app) namespacesCommand() *cobra.Command {
 	return namespaces
 }
 
-func (a *app) namespaceTable(namespaces []*client.Namespace) error {
+func (a *app) namespaceTable(namespaces []*client.Namespace) outputTable {
 	t := outputTable{
 		heading: []string{"NAMESPACE", "JOBS", "RUNNING", "FAILING", "PAUSED", "DEAD", "QUEUES", "JOBS QUOTA",
 			"BYTES QUOTA"},
@@ -41,7 +41,7 @@ func (a *app) namespaceTable(namespaces []*client.Namespace) error {
 			fmt.Sprint(n.GetRunning()), failing, fmt.Sprint(n.GetPaused()), fmt.Sprint(n.GetDead()),
 			fmt.Sprint(n.GetQueues()), quotaText(n.GetJobsQuota()), quotaText(n.GetJobBytesQuota()))
 	}
-	return a.printTable(t)
+	return t
 }
 
 // quotaText is how much of a quota is used: 3 of 10.

@@ -16,7 +16,7 @@ import (
 const printsNames = "prints-names"
 
 func withNames(cmd *cobra.Command) *cobra.Command {
-	cmd.Annotations = map[string]string{printsNames: "yes"}
+	annotate(cmd, printsNames)
 	return cmd
 }
 
@@ -45,6 +45,14 @@ func (a *app) printNames(m proto.Message) error {
 		name = v.GetName()
 	case *fermatav1.Worker:
 		name = v.GetWorkerId()
+	case *client.AuditRecord:
+		name = v.GetId()
+	case *client.AuditExport:
+		name = v.GetName()
+	case *client.Webhook:
+		name = v.GetName()
+	case *client.UndeliveredEvent:
+		name = v.GetEvent().GetId()
 	case *fermatav1.Shard:
 		name = strconv.Itoa(int(v.GetShard()))
 	default:

@@ -18,7 +18,7 @@ const (
 
 // freeTextColumns are the columns whose text may be shortened on a terminal.
 var freeTextColumns = map[string]bool{"LAST ERROR": true, "ERROR": true, "REASON": true, "DETAIL": true, "URL": true,
-	"WHAT": true}
+	"WHAT": true, "DESCRIPTION": true, "KNOWN AS": true, "FORMULA": true, "VALUE": true}
 
 // columnsFlag lets a command that lists things write some columns only.
 func (a *app) columnsFlag(cmd *cobra.Command) *cobra.Command {
@@ -61,6 +61,9 @@ func (t outputTable) chooseColumns(names []string) (outputTable, error) {
 
 // terminalWidth is the width of the terminal that the command writes to, and 0 where it writes to none.
 func (a *app) terminalWidth() int {
+	if a.width > 0 {
+		return a.width
+	}
 	file, isFile := a.out.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
 		return 0
@@ -72,8 +75,8 @@ func (a *app) terminalWidth() int {
 	return width
 }
 
-// narrowTo fits a table into a width: it shortens the text of the last column, and leaves out
-// columns in the order of first. The first column, which names things, stays as it is.
+// narrowTo fits a table into a width: it shortens the text of the last column, and leaves out columns: those of
+// leadingColumns in their order, then the last ones. The first column, which names things, stays as it is.
 func (t outputTable) narrowTo(width int) outputTable {
 	if width <= 0 || len(t.leadingColumns) == 0 {
 		return t
@@ -85,7 +88,9 @@ func (t outputTable) narrowTo(width int) outputTable {
 		}
 		t = t.withoutColumn(name)
 	}
-	t.shortenLastColumn(width)
+	for len(t.heading) > 1 && !t.shortenLastColumn(width) {
+		t = t.withoutColumn(t.heading[len(t.heading)-1])
+	}
 	return t
 }
 

@@ -44,7 +44,7 @@ func (a *app) resealCommand() *cobra.Command {
 		},
 	}
 	selectFlags(cmd, &which)
-	return cmd
+	return a.requestIDFlag(cmd)
 }
 
 func (a *app) resealJobs(ctx context.Context, c *client.Client, which client.Selection) error {
@@ -65,7 +65,7 @@ func (a *app) resealJobs(ctx context.Context, c *client.Client, which client.Sel
 		if err != nil {
 			return err
 		}
-		after, err := c.UpdateJob(ctx, &client.Job{Name: client.JobID(j)}, "payload_key_id")
+		after, err := c.UpdateJob(a.withRequestID(ctx), &client.Job{Name: client.JobID(j)}, "payload_key_id")
 		switch {
 		case client.IsNotFound(err):
 			if err := a.hiddenJob(ctx, c, j, resealed+same); err != nil {

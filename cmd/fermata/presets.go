@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,7 +12,6 @@ import (
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/backoff"
-	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // Paths of the policies in a job.
@@ -24,6 +22,7 @@ const (
 
 func (a *app) presetsCommand() *cobra.Command {
 	var custom bool
+	table := func(list []shownPreset) outputTable { return presetTable(list, custom) }
 	cmd := &cobra.Command{
 		Use: "presets", Short: "List the policies for --preset", Args: noArgs,
 		Long: "List the policies for --preset. \"backoff\" is the interval between the runs of a failing interval\n" +
@@ -35,65 +34,88 @@ func (a *app) presetsCommand() *cobra.Command {
   fermata jobs update hook --preset webhook --max-attempts 8`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if custom {
-				return a.withSession(cmd, a.customPresets)
+				return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+					list, err := customPresets(ctx, c)
+					if err != nil {
+						return err
+					}
+					return printList(a, list, table)
+				})
 			}
-			if a.output == "table" {
-				return a.presetTable(backoff.Presets())
-			}
-			var texts []string
-			for _, p := range backoff.Presets() {
-				text, err := presetText(p)
-				if err != nil {
-					return err
-				}
-				texts = append(texts, text)
-			}
-			return a.printTexts(texts)
+			return printList(a, builtinPresets(), table)
 		},
 	}
 	cmd.Flags().BoolVar(&custom, "custom", false,
 		"list the presets that the operator of the cluster has defined, in --defaults-file")
-	return cmd
+	return registerList(a, cmd, table)
 }
 
-// customPresets lists the presets that operators have defined.
-func (a *app) customPresets(ctx context.Context, c *client.Client) error {
-	all, err := c.Presets(ctx)
-	if err != nil {
-		return err
-	}
-	all = slices.DeleteFunc(all, func(p *fermatav1.Preset) bool { return !p.GetCustom() })
-	return printMessages(a, all, func(list []*fermatav1.Preset) error {
-		t := outputTable{heading: []string{"NAME", "KIND", "WAITS", "DESCRIPTION"},
-			empty: "no presets except the built-in ones"}
-		for _, p := range list {
-			var kinds, waits []string
-			if p.GetRetryPolicy() != nil {
-				kinds = append(kinds, "retry")
-			}
-			if p.GetBackoffPolicy() != nil {
-				kinds = append(kinds, "backoff")
-			}
-			for _, d := range p.GetWaits() {
-				waits = append(waits, durationText(d.AsDuration()))
-			}
-			t.addRow(printableText(p.GetName()), strings.Join(kinds, ", "), strings.Join(waits, " "),
-				cmp.Or(clipText(p.GetDescription(), 128), noValue))
-		}
-		return a.printTable(t)
-	})
+// shownPreset is a preset in a list.
+type shownPreset struct {
+	name string
+	// cells are the columns after the name.
+	cells  []string
+	encode func() (string, error)
 }
 
-func (a *app) presetTable(presets []backoff.Preset) error {
-	t := outputTable{heading: []string{"NAME", "KIND", "FORMULA", "KNOWN AS"}}
-	for _, p := range presets {
+func (p shownPreset) itemName() string          { return p.name }
+func (p shownPreset) itemText() (string, error) { return p.encode() }
+
+func builtinPresets() []shownPreset {
+	var list []shownPreset
+	for _, p := range backoff.Presets() {
 		kind := "backoff"
 		if p.Retry != nil {
 			kind = "retry"
 		}
-		t.addRow(p.Name, kind, p.Source, cmp.Or(strings.Join(p.KnownAs, "; "), noValue))
+		list = append(list, shownPreset{
+			name: p.Name, cells: []string{kind, p.Source, cmp.Or(strings.Join(p.KnownAs, "; "), noValue)},
+			encode: func() (string, error) { return presetText(p) },
+		})
 	}
-	return a.printTable(t)
+	return list
+}
+
+// customPresets returns the presets that operators have defined.
+func customPresets(ctx context.Context, c *client.Client) ([]shownPreset, error) {
+	all, err := c.Presets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []shownPreset
+	for _, p := range all {
+		if !p.GetCustom() {
+			continue
+		}
+		var kinds, waits []string
+		if p.GetRetryPolicy() != nil {
+			kinds = append(kinds, "retry")
+		}
+		if p.GetBackoffPolicy() != nil {
+			kinds = append(kinds, "backoff")
+		}
+		for _, d := range p.GetWaits() {
+			waits = append(waits, durationText(d.AsDuration()))
+		}
+		list = append(list, shownPreset{
+			name:   p.GetName(),
+			cells:  []string{strings.Join(kinds, ", "), strings.Join(waits, " "), fullText(p.GetDescription())},
+			encode: func() (string, error) { return encodeMessage(p) },
+		})
+	}
+	return list, nil
+}
+
+func presetTable(list []shownPreset, custom bool) outputTable {
+	t := outputTable{heading: []string{"NAME", "KIND", "FORMULA", "KNOWN AS"}, leadingColumns: []string{"KNOWN AS"}}
+	if custom {
+		t = outputTable{heading: []string{"NAME", "KIND", "WAITS", "DESCRIPTION"},
+			empty: "no presets except the built-in ones", leadingColumns: []string{"DESCRIPTION", "WAITS"}}
+	}
+	for _, p := range list {
+		t.addRow(append([]string{printableText(p.name)}, p.cells...)...)
+	}
+	return t
 }
 
 // presetText writes a preset as indented JSON.

@@ -73,7 +73,7 @@ func (a *app) setQueueCommand() *cobra.Command {
 		Example: "  fermata queues set mail --max-concurrency 20 --rate 100 --burst 200",
 		Args:    exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !hasChangedFlag(cmd, "") {
+			if !hasChangedFlag(cmd) {
 				return usageErrorf("nothing to change: give at least one flag")
 			}
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {

@@ -53,6 +53,7 @@ func (a *app) runCommand() *cobra.Command {
 		}
 		started := make([]*client.Run, len(jobs))
 		err = a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+			ctx = a.withRequestID(ctx)
 			return a.forEachName(jobs, func(i int) (err error) {
 				how := client.RunOptions{Backoff: fermatav1.RunJobRequest_Backoff(mode), IgnoreExclusions: ignore}
 				started[i], err = a.runJob(ctx, c, jobs[i], how, !wait)
@@ -69,7 +70,7 @@ func (a *app) runCommand() *cobra.Command {
 		defer cancel()
 		return cmp.Or(err, a.awaitRuns(ctx, jobs, started))
 	}
-	return cmd
+	return a.requestIDFlag(cmd)
 }
 
 // runJob asks for a run of one job.

@@ -12,12 +12,15 @@ import (
 )
 
 func (a *app) runsCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		SuggestFor: []string{"history", "logs"},
 		Use:        "runs ID [RUN]", Short: "Show the runs of a job",
 		Long: "List the current run, finished runs and dead letters of a job, or show one run with its output.",
 		Args: rangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 2 && len(a.columnNames) > 0 {
+				return usageErrorf("--columns is for the list of runs, not for one run")
+			}
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				if len(args) == 2 {
 					run, err := c.GetRun(ctx, c.RunName(args[0], args[1]))
@@ -30,13 +33,14 @@ func (a *app) runsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printMessages(a, runs, a.runTable)
+				return printList(a, runs, a.runTable)
 			})
 		},
 	}
+	return registerList(a, cmd, a.runTable)
 }
 
-func (a *app) runTable(runs []*client.Run) error {
+func (a *app) runTable(runs []*client.Run) outputTable {
 	t := outputTable{
 		heading:        []string{"RUN", "STATE", "TRIGGER", "DUE", "TOOK", "ATTEMPTS", "OUTCOME", "WORKER", "ERROR"},
 		empty:          "no runs",
@@ -54,7 +58,7 @@ func (a *app) runTable(runs []*client.Run) error {
 		t.addRow(nameText(client.RunID(r)), enumName(r.GetState()), enumName(r.GetTrigger()), due, runDuration(r),
 			fmt.Sprint(r.GetAttempts()), outcome, nameText(r.GetWorker()), fullText(r.GetError()))
 	}
-	return a.printTable(t)
+	return t
 }
 
 // runDuration is the time from the start to the end of a run's last attempt.

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	os.Exit(runWithoutUserFiles(m))
 }
 
 // TestSignalEndsAReadOfStandardInput that nothing comes from.
@@ -89,4 +89,17 @@ func TestNoticeOnATerminal(t *testing.T) {
 	if _, err := io.ReadAll(p); !errors.Is(err, errInputInterrupted) || !strings.Contains(notice.String(), "Ctrl-D") {
 		t.Errorf("of a terminal: %v, %q", err, notice.String())
 	}
+}
+
+// runWithoutUserFiles runs the tests without the configuration file and the sessions of the user who runs them.
+func runWithoutUserFiles(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "fermata-cli")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	os.Setenv("XDG_CONFIG_HOME", dir)
+	os.Setenv("HOME", dir)
+	return m.Run()
 }

@@ -29,7 +29,7 @@ ended are not among them: fermata dead-letters list.`, a.failingTable)
 
 // topJobsCommand lists jobs by one of the orders that TopJobs knows.
 func (a *app) topJobsCommand(kind fermatav1.TopJobsRequest_Kind, use, short, long string,
-	asTable func([]*fermatav1.TopJob) error) *cobra.Command {
+	table func([]*fermatav1.TopJob) outputTable) *cobra.Command {
 	var all bool
 	var limit int
 	cmd := &cobra.Command{
@@ -43,13 +43,13 @@ func (a *app) topJobsCommand(kind fermatav1.TopJobsRequest_Kind, use, short, lon
 				if err != nil {
 					return err
 				}
-				return printMessages(a, jobs, asTable)
+				return printList(a, jobs, table)
 			})
 		},
 	}
 	allNamespacesFlag(cmd, &all, false, "of all namespaces")
 	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number, 1 to 100")
-	return withNames(a.columnsFlag(cmd))
+	return registerList(a, cmd, table)
 }
 
 // topJobs are the worst jobs of a kind, the worst first.
@@ -79,7 +79,7 @@ func sortTopJobs(kind fermatav1.TopJobsRequest_Kind, jobs []*fermatav1.TopJob, l
 	return jobs[:min(limit, len(jobs))]
 }
 
-func (a *app) lateTable(jobs []*fermatav1.TopJob) error {
+func (a *app) lateTable(jobs []*fermatav1.TopJob) outputTable {
 	t := outputTable{heading: []string{"NAMESPACE", "NAME", "QUEUE", "LATE BY", "MAX LAG", "RUN", "HELD",
 		"LAST ERROR"}, empty: "no late jobs",
 		leadingColumns: []string{"MAX LAG", "LAST ERROR", "QUEUE", "RUN", "HELD", "NAMESPACE"}}
@@ -93,10 +93,10 @@ func (a *app) lateTable(jobs []*fermatav1.TopJob) error {
 			durationPBText(j.GetJob().GetMaxLag()), run,
 			fullText(a.holdText(j.GetJob().GetStatus().GetHold())), fullText(j.GetJob().GetStatus().GetLastError()))
 	}
-	return a.printTable(t)
+	return t
 }
 
-func (a *app) failingTable(jobs []*fermatav1.TopJob) error {
+func (a *app) failingTable(jobs []*fermatav1.TopJob) outputTable {
 	t := outputTable{heading: []string{"NAMESPACE", "NAME", "QUEUE", "FAILURES", "ATTEMPT", "NEXT RUN", "BACKOFF",
 		"LAST ERROR"}, empty: "no failing jobs",
 		leadingColumns: []string{"BACKOFF", "ATTEMPT", "QUEUE", "LAST ERROR", "NAMESPACE", "NEXT RUN"}}
@@ -107,7 +107,7 @@ func (a *app) failingTable(jobs []*fermatav1.TopJob) error {
 			fmt.Sprint(s.GetCurrentAttempt()),
 			a.nextRun(j.GetJob()), backoffText(j.GetJob()), fullText(s.GetLastError()))
 	}
-	return a.printTable(t)
+	return t
 }
 
 // splitJobName splits namespaces/{namespace}/jobs/{job}.

@@ -13,6 +13,7 @@ import (
 
 func (a *app) upcomingCommand() *cobra.Command {
 	var o client.UpcomingOptions
+	table := func(runs []*client.UpcomingRun) outputTable { return a.upcomingTable(runs, o.AllNamespaces) }
 	cmd := &cobra.Command{
 		SuggestFor: []string{"next", "due"},
 		Use:        "upcoming", Short: "Show the runs that are due next", Args: noArgs,
@@ -31,9 +32,7 @@ func (a *app) upcomingCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printMessages(a, runs, func(runs []*client.UpcomingRun) error {
-					return a.upcomingTable(runs, o.AllNamespaces)
-				})
+				return printList(a, runs, table)
 			})
 		},
 	}
@@ -41,10 +40,10 @@ func (a *app) upcomingCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.Expression, "filter", "", "only of jobs that match, as for fermata jobs list")
 	cmd.Flags().BoolVar(&o.ExcludeHeld, "exclude-held", false, "leave out runs that something holds back")
 	cmd.Flags().IntVar(&o.Limit, "limit", 20, "maximum number, 1 to 1000")
-	return a.columnsFlag(cmd)
+	return registerList(a, cmd, table)
 }
 
-func (a *app) upcomingTable(runs []*client.UpcomingRun, namespaces bool) error {
+func (a *app) upcomingTable(runs []*client.UpcomingRun, namespaces bool) outputTable {
 	t := outputTable{
 		heading: []string{"NAMESPACE", "NAME", "DUE", "SCHEDULED", "ZONE", "QUEUE", "HANDLER", "ATTEMPT", "WAITS FOR"},
 		empty:   "no planned runs", leadingColumns: []string{"ATTEMPT", "HANDLER", "ZONE", "QUEUE", "NAMESPACE", "SCHEDULED"},
@@ -64,5 +63,5 @@ func (a *app) upcomingTable(runs []*client.UpcomingRun, namespaces bool) error {
 	if !namespaces {
 		t = t.withoutColumn("NAMESPACE")
 	}
-	return a.printTable(t)
+	return t
 }

@@ -23,7 +23,7 @@ func (a *app) webhooksCommand() *cobra.Command {
 }
 
 func (a *app) webhooksList() *cobra.Command {
-	return &cobra.Command{
+	return registerList(a, &cobra.Command{
 		Use: "list", Short: "List the webhooks, with the position of their delivery", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
@@ -31,13 +31,13 @@ func (a *app) webhooksList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printMessages(a, hooks, a.webhookTable)
+				return printList(a, hooks, a.webhookTable)
 			})
 		},
-	}
+	}, a.webhookTable)
 }
 
-func (a *app) webhookTable(hooks []*client.Webhook) error {
+func (a *app) webhookTable(hooks []*client.Webhook) outputTable {
 	t := outputTable{heading: []string{"NAME", "LAG", "SHARDS BEHIND", "FAILING", "UNDELIVERED", "URL"},
 		empty:          "no webhooks",
 		leadingColumns: []string{"SHARDS BEHIND", "FAILING", "URL", "LAG"}}
@@ -46,7 +46,7 @@ func (a *app) webhookTable(hooks []*client.Webhook) error {
 			strconv.Itoa(int(h.GetFailingShards())),
 			strconv.Itoa(int(h.GetUndelivered())), fullText(h.GetUrl()))
 	}
-	return a.printTable(t)
+	return t
 }
 
 func (a *app) webhooksDead() *cobra.Command {
@@ -68,15 +68,15 @@ func (a *app) webhooksDead() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printMessages(a, list, a.undeliveredTable)
+				return printList(a, list, a.undeliveredTable)
 			})
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of events")
-	return cmd
+	return registerList(a, cmd, a.undeliveredTable)
 }
 
-func (a *app) undeliveredTable(list []*client.UndeliveredEvent) error {
+func (a *app) undeliveredTable(list []*client.UndeliveredEvent) outputTable {
 	t := outputTable{heading: []string{"GIVEN UP", "WEBHOOK", "EVENT", "KIND", "JOB", "TRIES", "REASON"},
 		empty:          "no undelivered events",
 		leadingColumns: []string{"TRIES", "EVENT", "WEBHOOK", "KIND", "REASON"}}
@@ -86,7 +86,7 @@ func (a *app) undeliveredTable(list []*client.UndeliveredEvent) error {
 			fullText(e.GetKind()),
 			nameText(e.GetJob()), strconv.Itoa(int(u.GetAttempts())), fullText(u.GetReason()))
 	}
-	return a.printTable(t)
+	return t
 }
 
 func (a *app) webhooksRedeliver() *cobra.Command {

@@ -40,6 +40,16 @@ func (s *Source) Token(ctx context.Context) (string, error) {
 	return "", err
 }
 
+// ValidToken returns the stored token of a session without a refresh; "": it has expired.
+func (s *Source) ValidToken() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.session.isValid(s.store.now()) {
+		return ""
+	}
+	return s.session.Bearer
+}
+
 // refreshSession uses the tokens that another process has refreshed, or refreshes them. The exchange goes on after its
 // call has ended: if its answer were not stored, the stored refresh token would be a used one.
 func (s *Source) refreshSession(ctx context.Context) error {

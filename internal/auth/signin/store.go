@@ -1,9 +1,7 @@
 package signin
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/lib/privatefile"
 )
 
 // Errors of sessions.
@@ -25,7 +25,7 @@ var (
 	ErrSeveral = errors.New("there are several sessions for this address: choose one by --oidc-issuer and " +
 		"--oidc-client-id")
 	// ErrUnsafe: others could read or write a file, or the directory.
-	ErrUnsafe = errors.New("refused")
+	ErrUnsafe = privatefile.ErrUnsafe
 	// ErrNotRevoked: the issuer does not support revocation, so a copy of the session may still be used.
 	ErrNotRevoked = errors.New("the issuer has no revocation endpoint")
 )
@@ -85,7 +85,7 @@ func (s *Store) Find(issuer, clientID string, servers []string) (*Session, error
 
 // listSessions reads all sessions.
 func (s *Store) listSessions() ([]*Session, error) {
-	if err := checkDir(s.dir); err != nil {
+	if err := privatefile.CheckDir(s.dir); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}
@@ -123,12 +123,12 @@ func (s *Store) prepareDir() error {
 	if err := os.Mkdir(s.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return checkDir(s.dir)
+	return privatefile.CheckDir(s.dir)
 }
 
 // readSession reads a session from a private file.
 func readSession(path string) (*Session, error) {
-	in, err := openPrivate(path, os.O_RDONLY)
+	in, err := privatefile.Open(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -151,30 +151,17 @@ func (s *Store) writeSession(session *Session) error {
 		return err
 	}
 	path := session.filePath(s.dir)
-	temporary := path + "." + rand.Text()
-	out, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, bytes.NewReader(append(text, '\n')))
-	err = errors.Join(err, out.Sync(), out.Close())
-	if err == nil {
-		err = os.Rename(temporary, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temporary))
-	}
-	return nil
+	return privatefile.Replace(path, append(text, '\n'))
 }
 
 // lockSession waits until no other process refreshes or removes a session.
 func (s *Store) lockSession(ctx context.Context, path string) (unlock func(), err error) {
-	file, err := openPrivate(strings.TrimSuffix(path, fileSuffix)+lockSuffix, os.O_RDWR|os.O_CREATE)
+	file, err := privatefile.Open(strings.TrimSuffix(path, fileSuffix)+lockSuffix, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		switch taken, err := tryLock(file); {
+		switch taken, err := privatefile.TryLock(file); {
 		case err != nil:
 			file.Close()
 			return nil, err

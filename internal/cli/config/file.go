@@ -39,15 +39,31 @@ func setFromFile(flags *pflag.FlagSet, path string) error {
 	if top.Kind != yaml.MappingNode {
 		return fmt.Errorf("configuration file %s: the top level must map names of flags to values", path)
 	}
+	from := "file " + path
+	if flags.Lookup(contextFlag) == nil {
+		return setFromMapping(flags, path, from, top)
+	}
+	contexts, settings, err := splitContexts(top)
+	if err == nil {
+		err = contexts.apply(flags, path)
+	} else {
+		err = fmt.Errorf("configuration file %s, %w", path, err)
+	}
+	return errors.Join(err, setFromMapping(flags, path, from, settings))
+}
+
+// setFromMapping sets flags from a mapping of a file. The source is for [SourceOf].
+func setFromMapping(flags *pflag.FlagSet, path, source string, mapping *yaml.Node) error {
 	var faults []error
 	seen := map[string]bool{}
-	for i := 0; i+1 < len(top.Content); i += 2 {
-		key, value := top.Content[i], top.Content[i+1]
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		key, value := mapping.Content[i], mapping.Content[i+1]
 		f := flagOf(flags, key.Value)
 		name := key.Value
 		if f != nil {
 			name = f.Name
 		}
+		changed := f != nil && f.Changed
 		err := setFromNode(flags, f, key.Value, value)
 		switch {
 		case seen[name] && name == key.Value:
@@ -59,6 +75,8 @@ func setFromFile(flags *pflag.FlagSet, path string) error {
 		if err != nil {
 			faults = append(faults, fmt.Errorf("configuration file %s, line %d: %s: %w", path, key.Line, key.Value,
 				err))
+		} else if !changed {
+			setSource(f, source)
 		}
 	}
 	return errors.Join(faults...)
@@ -76,7 +94,7 @@ func flagOf(flags *pflag.FlagSet, key string) *pflag.Flag {
 }
 
 func setFromNode(flags *pflag.FlagSet, f *pflag.Flag, key string, value *yaml.Node) error {
-	if f == nil || key == "help" || key == fileFlag {
+	if f == nil || key == "help" || key == fileFlag || key == contextFlag {
 		return unknownKey(flags, key)
 	}
 	if f.Changed {

@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -25,6 +26,11 @@ func Load(cmd *cobra.Command, envPrefix string) error {
 
 // LoadFlags is [Load] for one set of flags, if a command has other flags that are not settings.
 func LoadFlags(flags *pflag.FlagSet, envPrefix string) error {
+	return errors.Join(LoadEnvironment(flags, envPrefix), loadFile(flags))
+}
+
+// LoadEnvironment is [LoadFlags] without the file.
+func LoadEnvironment(flags *pflag.FlagSet, envPrefix string) error {
 	given := map[string]bool{}
 	flags.VisitAll(func(f *pflag.Flag) { given[f.Name] = f.Changed })
 	var faults []error
@@ -36,10 +42,24 @@ func LoadFlags(flags *pflag.FlagSet, envPrefix string) error {
 			faults = append(faults, err)
 		}
 	})
-	if f := flags.Lookup(fileFlag); f != nil && f.Value.String() != "" {
-		faults = append(faults, setFromFile(flags, f.Value.String()))
-	}
 	return errors.Join(faults...)
+}
+
+// loadFile fills the flags from the file of --config, or, if there are contexts, from the default file if it exists.
+func loadFile(flags *pflag.FlagSet) error {
+	path, isDefault, err := FilePath(flags)
+	if err != nil || path == "" {
+		return err
+	}
+	if isDefault {
+		switch err := checkPrivate(path); {
+		case errors.Is(err, fs.ErrNotExist):
+			return missingFileError(flags, path)
+		case err != nil:
+			return fmt.Errorf("configuration file: %w", err)
+		}
+	}
+	return setFromFile(flags, path)
 }
 
 // EnvName returns the environment variable of a flag.
@@ -75,6 +95,7 @@ func setFromEnv(flags *pflag.FlagSet, f *pflag.Flag, prefix string) error {
 	if err := assignText(flags, f, value); err != nil {
 		return fmt.Errorf("environment variable %s: %w", name, err)
 	}
+	setSource(f, "environment variable "+name)
 	return nil
 }
 

@@ -57,7 +57,7 @@ func nearestFlag(flags *pflag.FlagSet, name string) string {
 	names := map[string]string{}
 	var known []string
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name != "help" && f.Name != fileFlag && !f.Hidden {
+		if f.Name != "help" && f.Name != fileFlag && f.Name != contextFlag && !f.Hidden {
 			names[plain(f.Name)] = f.Name
 			known = append(known, plain(f.Name))
 		}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package signin
+package privatefile
 
 import (
 	"errors"
@@ -11,8 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkDir refuses a directory that others may look into or own.
-func checkDir(path string) error {
+// Supported reports whether this system has private files.
+const Supported = true
+
+// CheckDir refuses a directory that others may look into or own.
+func CheckDir(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return err
@@ -27,8 +30,8 @@ func checkDir(path string) error {
 	return checkPrivate(path, info.Mode(), st.Uid, "0700")
 }
 
-// openPrivate opens a file that only its user may read or write, no link.
-func openPrivate(path string, flag int) (*os.File, error) {
+// Open opens a file that only its user may read or write, no link. It creates the file if flag has os.O_CREATE.
+func Open(path string, flag int) (*os.File, error) {
 	file, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
 	if errors.Is(err, unix.ELOOP) {
 		return nil, fmt.Errorf("%w: %s is a link", ErrUnsafe, path)
@@ -63,14 +66,14 @@ func checkPrivate(path string, mode fs.FileMode, owner uint32, want string) erro
 	case int(owner) != os.Geteuid():
 		return fmt.Errorf("%w: %s belongs to another user", ErrUnsafe, path)
 	case mode.Perm()&0o077 != 0:
-		return fmt.Errorf("%w: others may use %s, which has mode %04o: set it to %s, or remove it and sign in again",
+		return fmt.Errorf("%w: others may use %s, which has mode %04o: set it to %s by chmod, or remove it",
 			ErrUnsafe, path, mode.Perm(), want)
 	}
 	return nil
 }
 
-// tryLock locks a file until it is closed, also by the end of the process.
-func tryLock(file *os.File) (bool, error) {
+// TryLock locks a file until it is closed, also by the end of the process.
+func TryLock(file *os.File) (bool, error) {
 	for {
 		switch err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
 		case err == nil:
