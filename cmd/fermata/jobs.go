@@ -21,6 +21,7 @@ func (a *app) jobsCommand() *cobra.Command {
 		withNames(a.updateCommand()), a.deleteCommand(),
 		withNames(a.pauseCommand()), withNames(a.resumeCommand()), withNames(a.runCommand()),
 		withNames(a.runsCommand()), withNames(a.cancelCommand()),
+		withNames(a.revisionsCommand()), a.diffRevisionsCommand(), withNames(a.restoreRevisionCommand()),
 		a.refreshDefaultsCommand(), a.hintCommand(), a.explainCommand(), a.backfillCommand(), a.cancelBackfillCommand(),
 	)
 	suggest.AnswerUnknownCommand(jobs, renameRecipe, "rename", "move", "mv")

@@ -135,6 +135,10 @@ func (f *fake) Get(_ context.Context, keys []job.Key) ([]*job.Record, error) {
 	return out, f.err
 }
 
+func (f *fake) Revisions(_ context.Context, _ int, ids []job.RecordID) ([][]*job.Definition, error) {
+	return make([][]*job.Definition, len(ids)), f.err
+}
+
 func (f *fake) Shards() int { return fakeShards }
 
 func (f *fake) DefinitionBytes(d *job.Definition) int { return len(d.Record()) + len(d.Payload) }
