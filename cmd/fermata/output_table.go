@@ -17,7 +17,7 @@ const (
 )
 
 // freeTextColumns are the columns whose text may be shortened on a terminal.
-var freeTextColumns = map[string]bool{"LAST ERROR": true, "ERROR": true, "REASON": true, "DETAIL": true, "URL": true,
+var freeTextColumns = map[string]bool{"LAST ERROR": true, "ERROR": true, "REASON": true, "DETAIL": true, "URL": true, "CHANGED": true,
 	"WHAT": true}
 
 // columnsFlag lets a command that lists things write some columns only.

@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) revisionsCommand() *cobra.Command {
-	return &cobra.Command{
+	return a.columnsFlag(&cobra.Command{
 		SuggestFor: []string{"versions", "changes"},
 		Use:        "revisions ID [REVISION]", Short: "Show the definitions that a job had before",
 		Long: "List the revisions of a job: who changed its definition, when, by which call, and which fields. Or show " +
@@ -44,7 +44,7 @@ func (a *app) revisionsCommand() *cobra.Command {
 				return printMessages(a, list, a.revisionTable)
 			})
 		},
-	}
+	})
 }
 
 func (a *app) revisionTable(list []*client.JobRevision) error {

@@ -16,8 +16,8 @@ import (
 
 	"github.com/fermata-io/fermata/internal/cli/config"
 	"github.com/fermata-io/fermata/internal/cli/redisflags"
-	"github.com/fermata-io/fermata/internal/lib/secretfile"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/secretfile"
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/observe/logs"
 	"github.com/fermata-io/fermata/internal/observe/tracing"
