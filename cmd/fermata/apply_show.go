@@ -129,15 +129,20 @@ func (r changeRow) writeRow(b *strings.Builder, paint func(color, text string) s
 		text += ": its time has passed, it is not made again"
 	}
 	b.WriteString(paint(s.color, text) + "\n")
+	if r.Action != "create" {
+		writeFields(b, r.Fields, paint)
+		return
+	}
 	for _, f := range r.Fields {
-		before, after := printableText(f.Before), printableText(f.After)
-		switch {
-		case r.Action == "create":
-			fmt.Fprintf(b, "    %s: %s\n", printableText(f.Path), paint("32", after))
-		default:
-			fmt.Fprintf(b, "    %s: %s → %s\n", printableText(f.Path), paint("31", orNone(before)),
-				paint("32", orNone(after)))
-		}
+		fmt.Fprintf(b, "    %s: %s\n", printableText(f.Path), paint("32", printableText(f.After)))
+	}
+}
+
+// writeFields writes fields that differ, with both values.
+func writeFields(b *strings.Builder, fields []fieldDiff, paint func(color, text string) string) {
+	for _, f := range fields {
+		fmt.Fprintf(b, "    %s: %s → %s\n", printableText(f.Path), paint("31", orNone(printableText(f.Before))),
+			paint("32", orNone(printableText(f.After))))
 	}
 }
 

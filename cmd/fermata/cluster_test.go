@@ -68,11 +68,12 @@ func startCluster(t *testing.T, change ...func(*registry.Options)) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.ledger = ledger.New(ledger.Options{Store: c.store, Observer: quiet{}, Nudger: quiet{}})
+	c.ledger = ledger.New(ledger.Options{Store: c.store, Observer: quiet{}, Nudger: quiet{}, Revisions: job.DefaultRevisions})
 	t.Cleanup(c.ledger.Stop)
 	overview := queuestats.NewOverview(c.store)
 	t.Cleanup(overview.Stop)
-	options := registry.Options{Store: c.store, SharedLimits: c.store.Limits(), Rankings: overview, Lanes: overview, Ledger: c.ledger}
+	options := registry.Options{Store: c.store, SharedLimits: c.store.Limits(), Rankings: overview, Lanes: overview,
+		Ledger: c.ledger, Edit: rpc.CallerEdit, Revisions: job.DefaultRevisions}
 	for _, f := range change {
 		f(&options)
 	}

@@ -235,6 +235,8 @@ func missingHint(err error) string {
 		switch info.GetResourceType() {
 		case "fermata.v1.Run":
 			return "list the runs of a job with: fermata jobs runs ID"
+		case "fermata.v1.JobRevision":
+			return "list the revisions of a job with: fermata jobs revisions ID"
 		case "fermata.v1.Backfill":
 			return "a job's backfills are shown by: fermata jobs get ID"
 		}

@@ -22,6 +22,7 @@ func (a *app) jobsCommand() *cobra.Command {
 		withNames(a.updateCommand()), a.deleteCommand(),
 		withNames(a.pauseCommand()), withNames(a.resumeCommand()), withNames(a.runCommand()),
 		a.runsCommand(), withNames(a.cancelCommand()),
+		a.revisionsCommand(), a.diffRevisionsCommand(), withNames(a.restoreRevisionCommand()),
 		a.refreshDefaultsCommand(), a.hintCommand(), a.explainCommand(), a.backfillCommand(), a.cancelBackfillCommand(),
 	)
 	suggest.AnswerUnknownCommand(jobs, renameRecipe, "rename", "move", "mv")

@@ -28,6 +28,8 @@ func (a *app) printNames(m proto.Message) error {
 		name = a.jobNameHere(v)
 	case *fermatav1.TopJob:
 		name = a.jobNameHere(v.GetJob())
+	case *client.JobRevision:
+		name = strconv.FormatInt(v.GetRevision(), 10)
 	case *client.Run:
 		name = client.RunID(v)
 	case *client.DeadLetter:

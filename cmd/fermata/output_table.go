@@ -18,7 +18,7 @@ const (
 
 // freeTextColumns are the columns whose text may be shortened on a terminal.
 var freeTextColumns = map[string]bool{"LAST ERROR": true, "ERROR": true, "REASON": true, "DETAIL": true, "URL": true,
-	"WHAT": true, "DESCRIPTION": true, "KNOWN AS": true, "FORMULA": true, "VALUE": true}
+	"WHAT": true, "DESCRIPTION": true, "KNOWN AS": true, "FORMULA": true, "VALUE": true, "CHANGED": true}
 
 // columnsFlag lets a command that lists things write some columns only.
 func (a *app) columnsFlag(cmd *cobra.Command) *cobra.Command {

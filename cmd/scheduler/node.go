@@ -16,6 +16,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/cli/config"
 	"github.com/fermata-io/fermata/internal/cli/redisflags"
+	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/observe/logs"
@@ -138,6 +139,9 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.IntVar(&cfg.Limits.MaxPayload, "max-payload", 256<<10,
 		"largest payload of a job, in bytes, at most 15728640 (15 MiB): a message has 16 MiB, and room for the "+
 			"rest of a job")
+	flags.IntVar(&cfg.JobRevisions, "job-revisions", job.DefaultRevisions,
+		"number of earlier definitions that are kept of each job, 0 to 50, the same on all nodes; 0: none, and the next "+
+			"edit of a job removes those that it has; see docs/revisions.md")
 	f.defaults.registerFlags(flags)
 	flags.StringVar(&cfg.DefaultsFile, "defaults-file", "",
 		"YAML file with defaults of retry and backoff for the cluster, namespaces and queues, and with presets, "+

@@ -50,7 +50,8 @@ func (n *Node) buildPeers(context.Context) (err error) {
 
 func (n *Node) buildLedger(context.Context) error {
 	o := ledger.Options{
-		Store: n.store, Observer: n.telemetry, Nudger: n, Full: n.byteQuota.Full, Logger: n.cfg.Logger,
+		Store: n.store, Observer: n.telemetry, Nudger: n, Full: n.byteQuota.Full, Revisions: n.cfg.JobRevisions,
+		Logger:     n.cfg.Logger,
 		Registerer: n.cfg.Registerer,
 	}
 	if n.tracer != nil {
@@ -84,6 +85,8 @@ func (n *Node) buildRegistry(context.Context) (err error) {
 		Store: n.clientStore, Rankings: n.overview, Lanes: n.overview, SharedLimits: n.clientStore.Limits(), Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
 		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,
 		BeginWrite:      rpc.BeginWrite,
+		Edit:            rpc.CallerEdit,
+		Revisions:       c.JobRevisions,
 		SettingsChanged: func() { n.admission.SettingsChanged() },
 		QueuePaused:     func(q job.QueueKey) bool { return n.admission.Paused(q) },
 	}

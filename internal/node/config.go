@@ -120,6 +120,8 @@ type Config struct {
 	Rescan     time.Duration // safety net of the holder's loop; default 1 s
 	// Limits of jobs: MinInterval of 1 ms or more, MaxPayload of 1 to rpc.MaxPayload.
 	Limits job.Limits
+	// JobRevisions is how many earlier definitions of a job are kept, 0 to job.MaxRevisions; 0: none.
+	JobRevisions int
 	// DefaultsFile holds presets, and the defaults of retry and backoff of namespaces and queues; see
 	// docs/scheduling.md. Defaults are fields for the whole cluster; the file overrides them. All nodes should
 	// have the same.

@@ -13,6 +13,7 @@ import (
 	"github.com/fermata-io/fermata/internal/api/rpc"
 	"github.com/fermata-io/fermata/internal/cluster/membership"
 	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/payload"
 	"github.com/fermata-io/fermata/internal/engine/audittrail"
 	"github.com/fermata-io/fermata/internal/engine/dispatch"
@@ -155,6 +156,8 @@ func (c *Config) checkRecords(f *configErrors) {
 		c.AuditRetention, "%v to %v", audittrail.MinAge, audittrail.MaxAge)
 	f.require(c.AuditMaxBytes >= audittrail.MinBytes && c.AuditMaxBytes <= audittrail.MaxBytes, "audit-max-bytes",
 		c.AuditMaxBytes, "%d to %d", audittrail.MinBytes, audittrail.MaxBytes)
+	f.require(c.JobRevisions >= 0 && c.JobRevisions <= job.MaxRevisions, "job-revisions", c.JobRevisions,
+		"0 to %d", job.MaxRevisions)
 	f.require(c.EventsKeep == 0 || c.EventsKeep >= redisstore.MinKeepEvents && c.EventsKeep <= redisstore.MaxKeepEvents,
 		"events-keep", c.EventsKeep, "%d to %d, or 0 for none", redisstore.MinKeepEvents, redisstore.MaxKeepEvents)
 	if c.WebhooksFile != "" && c.EventsKeep == 0 {

@@ -92,7 +92,7 @@ func unavailableStatus() *status.Status {
 }
 
 // partResourceTypes are the types of a job's parts by their collection.
-var partResourceTypes = map[string]string{"backfills": "Backfill", "deadLetters": "DeadLetter"}
+var partResourceTypes = map[string]string{"backfills": "Backfill", "deadLetters": "DeadLetter", "revisions": "JobRevision"}
 
 func statusOfTypedError(err error) (*status.Status, bool) {
 	var (

@@ -35,6 +35,7 @@ func TestErrorsHaveCodesAndDetails(t *testing.T) {
 		{err: &job.BusyError{Key: key}, code: codes.Aborted, entity: name, retry: time.Second},
 		{err: &job.EtagError{Key: key, Have: "h"}, code: codes.Aborted, entity: name, reason: "ETAG_MISMATCH"},
 		{err: &job.MissingPartError{Key: key, Collection: "backfills", ID: "b"}, code: codes.NotFound, entity: name + "/backfills/b"},
+		{err: job.MissingRevisionError(key, 3), code: codes.NotFound, entity: name + "/revisions/3"},
 		{err: &job.PreconditionError{Key: key, Reason: "TOO_MANY_BACKFILLS"}, code: codes.FailedPrecondition, entity: name, reason: "TOO_MANY_BACKFILLS"},
 		{err: &job.QuotaError{Namespace: "n", Limit: 3}, code: codes.ResourceExhausted, reason: "NAMESPACE_JOBS"},
 		{err: &job.QuotaError{Namespace: "n", Limit: 3, Bytes: true}, code: codes.ResourceExhausted, reason: "NAMESPACE_JOB_BYTES"},

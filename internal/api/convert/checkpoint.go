@@ -247,6 +247,9 @@ func BackupToPB(b job.Backup) *fermatav1.JobBackup {
 	if b.Checkpoint != nil {
 		p.Checkpoint = checkpointToPB(b.Definition.Key, b.Checkpoint)
 	}
+	if b.Definition.Revision > 1 {
+		p.Revisions = exportedRevisions(&b)
+	}
 	return p
 }
 
@@ -277,5 +280,6 @@ func BackupFromPB(defaults *backoff.Defaults, namespace string, p *fermatav1.Job
 	if p.GetCheckpoint() != nil {
 		b.Checkpoint = r.readCheckpoint("checkpoint", p.GetCheckpoint())
 	}
+	r.readRevisions(&b, p.GetRevisions())
 	return b, r.Err()
 }

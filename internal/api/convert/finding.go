@@ -24,5 +24,6 @@ var faultKinds = Enum[fermatav1.Finding_Fault, job.Fault]{
 	{fermatav1.Finding_FAULT_STATE, job.FaultState},
 	{fermatav1.Finding_FAULT_RUNS, job.FaultRuns},
 	{fermatav1.Finding_FAULT_OBJECTIVE, job.FaultObjective},
+	{fermatav1.Finding_FAULT_REVISIONS, job.FaultRevisions},
 	{fermatav1.Finding_FAULT_OVERSIZED, job.FaultOversized},
 }

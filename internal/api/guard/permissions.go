@@ -45,6 +45,9 @@ var methodPermissions = map[string]methodPermission{
 	fermatav1.JobService_ListRuns_FullMethodName:         {permission: authz.ReadJobs, namespaceOf: namespaceOfJobIn("parent", (*fermatav1.ListRunsRequest).GetParent), queueRule: checkedQueues},
 	fermatav1.JobService_GetRun_FullMethodName:           {permission: authz.ReadJobs, namespaceOf: namespaceOfRun((*fermatav1.GetRunRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_ExplainJob_FullMethodName:       {permission: authz.ReadJobs, namespaceOf: namespaceOfJob((*fermatav1.ExplainJobRequest).GetName), queueRule: checkedQueues},
+	fermatav1.JobService_ListJobRevisions_FullMethodName: {permission: authz.ReadJobs, namespaceOf: namespaceOfJobIn("parent", (*fermatav1.ListJobRevisionsRequest).GetParent), queueRule: checkedQueues},
+	fermatav1.JobService_GetJobRevision_FullMethodName:   {permission: authz.ReadJobs, namespaceOf: namespaceOfRevision((*fermatav1.GetJobRevisionRequest).GetName), queueRule: checkedQueues},
+	fermatav1.JobService_DiffJobRevisions_FullMethodName: {permission: authz.ReadJobs, namespaceOf: namespaceOfJob((*fermatav1.DiffJobRevisionsRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_ListDeadLetters_FullMethodName:  {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
 	fermatav1.JobService_TopJobs_FullMethodName:          {permission: authz.ReadJobs, namespaceOf: namespaceOfOptionalParent, queueRule: checkedQueues},
 	fermatav1.JobService_GetQueueSettings_FullMethodName: {permission: authz.ReadJobs, namespaceOf: namespaceOfQueue((*fermatav1.GetQueueSettingsRequest).GetName), queueRule: namedQueues, queuesOf: queuesOfGetSettings},
@@ -65,11 +68,12 @@ var methodPermissions = map[string]methodPermission{
 	fermatav1.JobService_CancelBackfill_FullMethodName:     {permission: authz.OperateJobs, namespaceOf: namespaceOfJob((*fermatav1.CancelBackfillRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_RedriveDeadLetters_FullMethodName: {permission: authz.OperateJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
 
-	fermatav1.JobService_CreateJob_FullMethodName:       {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
-	fermatav1.JobService_BatchCreateJobs_FullMethodName: {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
-	fermatav1.JobService_UpdateJob_FullMethodName:       {permission: authz.EditJobs, namespaceOf: namespaceOfUpdate, queueRule: checkedQueues},
-	fermatav1.JobService_ApplyJobs_FullMethodName:       {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
-	fermatav1.JobService_DeleteJob_FullMethodName:       {permission: authz.EditJobs, namespaceOf: namespaceOfJob((*fermatav1.DeleteJobRequest).GetName), queueRule: checkedQueues},
+	fermatav1.JobService_CreateJob_FullMethodName:          {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_BatchCreateJobs_FullMethodName:    {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_UpdateJob_FullMethodName:          {permission: authz.EditJobs, namespaceOf: namespaceOfUpdate, queueRule: checkedQueues},
+	fermatav1.JobService_RestoreJobRevision_FullMethodName: {permission: authz.EditJobs, namespaceOf: namespaceOfRevision((*fermatav1.RestoreJobRevisionRequest).GetName), queueRule: checkedQueues},
+	fermatav1.JobService_ApplyJobs_FullMethodName:          {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_DeleteJob_FullMethodName:          {permission: authz.EditJobs, namespaceOf: namespaceOfJob((*fermatav1.DeleteJobRequest).GetName), queueRule: checkedQueues},
 
 	// Exports hold every payload, and a restore sets states that no edit could.
 	fermatav1.JobService_UpdateQueueSettings_FullMethodName: {permission: authz.AdministerJobs, namespaceOf: namespaceOfSettings, queueRule: namedQueues, queuesOf: queuesOfSettings},
@@ -136,6 +140,13 @@ func namespaceOfJobIn[Q any](field string, name func(Q) string) func(any) (strin
 func namespaceOfRun[Q any](name func(Q) string) func(any) (string, error) {
 	return func(q any) (string, error) {
 		key, _, err := convert.ParseRunName("name", name(q.(Q)))
+		return key.Namespace, err
+	}
+}
+
+func namespaceOfRevision[Q any](name func(Q) string) func(any) (string, error) {
+	return func(q any) (string, error) {
+		key, _, err := convert.ParseRevisionName("name", name(q.(Q)))
 		return key.Namespace, err
 	}
 }

@@ -21,6 +21,8 @@ const (
 	// oneJob: the call reads or changes one job. How much work its schedule makes was bounded
 	// when it was registered.
 	oneJob workBound = "one job, its runs, and a bounded number of searches in its schedule"
+	// storedRevisions: the call reads what is kept of one job.
+	storedRevisions workBound = "the revisions of one job: up to 51, of 256 KiB together and a definition"
 	// scheduleWork: the schedules of the call share one budget.
 	scheduleWork workBound = "up to 1,000 jobs, whose schedules share 500,000 steps"
 	// searchedTimes: a search for times, which ends with what it has found.
@@ -64,6 +66,11 @@ var workBounds = map[string]workBound{
 	fermatav1.JobService_CancelRun_FullMethodName:      oneJob,
 	fermatav1.JobService_HintJob_FullMethodName:        oneJob,
 	fermatav1.JobService_CancelBackfill_FullMethodName: oneJob,
+
+	fermatav1.JobService_ListJobRevisions_FullMethodName:   storedRevisions,
+	fermatav1.JobService_GetJobRevision_FullMethodName:     storedRevisions,
+	fermatav1.JobService_DiffJobRevisions_FullMethodName:   storedRevisions,
+	fermatav1.JobService_RestoreJobRevision_FullMethodName: storedRevisions,
 
 	fermatav1.JobService_CreateJob_FullMethodName:       scheduleWork,
 	fermatav1.JobService_BatchCreateJobs_FullMethodName: scheduleWork,

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -106,7 +107,11 @@ func recordApplied(r *job.TrailRecord, q *fermatav1.ApplyJobsRequest, a *fermata
 		case c.GetAction() != fermatav1.JobChange_ACTION_UNCHANGED:
 			r.Changed++
 			if len(r.Names) < job.MaxTrailNames {
-				r.Names = append(r.Names, q.GetParent()+"/jobs/"+q.GetDesiredJobs()[i].GetJobId())
+				name := q.GetParent() + "/jobs/" + q.GetDesiredJobs()[i].GetJobId()
+				if c.GetAction() == fermatav1.JobChange_ACTION_UPDATE {
+					name = cmp.Or(convert.NameOfCurrentRevision(c.GetAfter()), name)
+				}
+				r.Names = append(r.Names, name)
 			}
 		}
 	}

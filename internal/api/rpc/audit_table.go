@@ -3,6 +3,7 @@ package rpc
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -35,7 +36,16 @@ var auditRules = map[string]auditRule{
 	fermatav1.JobService_ApplyJobs_FullMethodName:       {fill: typedFill(recordApplied)},
 	fermatav1.JobService_UpdateJob_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.UpdateJobRequest, a *fermatav1.Job) {
 		r.Resource, r.Fields, r.After = q.GetJob().GetName(), q.GetUpdateMask().GetPaths(), convert.DefinitionDigest(a)
+		addRevisionName(r, a)
 	})},
+	fermatav1.JobService_RestoreJobRevision_FullMethodName: {
+		jobName: jobOfRevision, digest: convert.DefinitionDigest,
+		fill: typedFill(func(r *job.TrailRecord, q *fermatav1.RestoreJobRevisionRequest, a *fermatav1.Job) {
+			r.Resource, r.After = jobOfRevision(q), convert.DefinitionDigest(a)
+			r.Fields = []string{"from=" + q.GetName()[strings.LastIndexByte(q.GetName(), '/')+1:]}
+			addRevisionName(r, a)
+		}),
+	},
 	fermatav1.JobService_DeleteJob_FullMethodName: {jobName: requestName, digest: convert.DefinitionDigest, fill: recordName},
 	fermatav1.JobService_PauseJob_FullMethodName:  stateChange,
 	fermatav1.JobService_ResumeJob_FullMethodName: stateChange,
@@ -117,7 +127,8 @@ var readOnlyMethods = []string{
 	fermatav1.JobService_ListUpcomingJobs_FullMethodName, fermatav1.ClusterService_ListNamespaces_FullMethodName,
 	fermatav1.JobService_ListRuns_FullMethodName, fermatav1.JobService_GetRun_FullMethodName,
 	fermatav1.JobService_PreviewSchedule_FullMethodName, fermatav1.JobService_ListPresets_FullMethodName,
-	fermatav1.JobService_PlanJobs_FullMethodName,
+	fermatav1.JobService_PlanJobs_FullMethodName, fermatav1.JobService_ListJobRevisions_FullMethodName,
+	fermatav1.JobService_GetJobRevision_FullMethodName, fermatav1.JobService_DiffJobRevisions_FullMethodName,
 	fermatav1.JobService_ExplainJob_FullMethodName, fermatav1.JobService_TopJobs_FullMethodName, fermatav1.JobService_ListDeadLetters_FullMethodName,
 	fermatav1.JobService_GetQueueSettings_FullMethodName, fermatav1.BackupService_ExportJobs_FullMethodName,
 	fermatav1.ClusterService_ListNodes_FullMethodName, fermatav1.ClusterService_ListShards_FullMethodName,
@@ -136,6 +147,12 @@ var stateChange = auditRule{jobName: requestName, digest: convert.StatusDigest, 
 		r.After = convert.StatusDigest(p)
 	}
 }}
+
+// jobOfRevision is the job of a request that names a revision.
+func jobOfRevision(q proto.Message) string {
+	name, _, _ := strings.Cut(requestName(q), "/revisions/")
+	return name
+}
 
 func requestName(q proto.Message) string { return q.(interface{ GetName() string }).GetName() }
 

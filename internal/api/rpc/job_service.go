@@ -22,6 +22,7 @@ const maxBatch = 1000
 type jobService struct {
 	fermatav1.UnimplementedJobServiceServer
 	definitions JobDefinitions
+	revisions   JobRevisions
 	operations  JobOperations
 	queries     JobQueries
 	runs        JobRuns
@@ -34,7 +35,7 @@ type jobService struct {
 // newJobService serves the jobs of one engine.
 func newJobService(jobs Jobs, now func() time.Time, defaults *backoff.Defaults) *jobService {
 	return &jobService{
-		definitions: jobs, operations: jobs, queries: jobs, runs: jobs, letters: jobs, queues: jobs,
+		definitions: jobs, revisions: jobs, operations: jobs, queries: jobs, runs: jobs, letters: jobs, queues: jobs,
 		now: now, defaults: defaults,
 	}
 }

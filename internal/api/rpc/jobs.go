@@ -15,6 +15,7 @@ type Jobs interface {
 	DeadLetters
 	QueueSettings
 	JobBackups
+	JobRevisions
 }
 
 // JobDefinitions registers, reads, changes and deletes jobs.

@@ -58,9 +58,9 @@ func expected(role authz.Role, method string) bool {
 		return people || role == authz.Scaler
 	case has("PreviewSchedule", "ListPresets", "WhoAmI"):
 		return true
-	case has("Get", "List", "Forecast", "Explain", "Plan", "Top", "WatchEvents"):
+	case has("Get", "List", "Diff", "Forecast", "Explain", "Plan", "Top", "WatchEvents"):
 		return people
-	case has("Create", "BatchCreate", "Update", "Delete", "Apply"):
+	case has("Create", "BatchCreate", "Update", "Delete", "Apply", "RestoreJobRevision"):
 		return role == authz.Editor || role == authz.Admin
 	case has("Pause", "Resume", "Run", "Cancel", "Hint", "Backfill", "Redrive"):
 		return people && role != authz.Viewer
@@ -114,7 +114,7 @@ func place(m protoreflect.Message, method, namespace string) {
 	}
 	if f := fields.ByName("parent"); f != nil {
 		parent := namespace
-		if strings.HasSuffix(method, "/ListRuns") {
+		if strings.HasSuffix(method, "/ListRuns") || strings.HasSuffix(method, "/ListJobRevisions") {
 			parent += "/jobs/x"
 		}
 		m.Set(f, protoreflect.ValueOfString(parent))
@@ -127,6 +127,8 @@ func place(m protoreflect.Message, method, namespace string) {
 		switch {
 		case strings.HasSuffix(method, "GetRun"), strings.HasSuffix(method, "CancelRun"):
 			path = "/jobs/x/runs/1-1"
+		case strings.HasSuffix(method, "JobRevision"):
+			path = "/jobs/x/revisions/1"
 		case strings.HasSuffix(method, "QueueSettings"):
 			path = "/queues/q"
 		}

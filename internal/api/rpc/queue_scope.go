@@ -382,6 +382,27 @@ func checkDesiredJob(
 	return nil
 }
 
+func (j queueScopedJobs) Revisions(ctx context.Context, key job.Key) (job.JobRevisions, error) {
+	if err := j.checkVisible(ctx, key); err != nil {
+		return nil, err
+	}
+	return j.inner.Revisions(ctx, key)
+}
+
+func (j queueScopedJobs) DiffRevisions(ctx context.Context, key job.Key, from, to uint32) (job.RevisionDiff, error) {
+	if err := j.checkVisible(ctx, key); err != nil {
+		return job.RevisionDiff{}, err
+	}
+	return j.inner.DiffRevisions(ctx, key, from, to)
+}
+
+func (j queueScopedJobs) RestoreRevision(ctx context.Context, key job.Key, revision uint32, etag, requestID string) (job.Record, error) {
+	if err := j.checkVisible(ctx, key); err != nil {
+		return job.Record{}, err
+	}
+	return j.inner.RestoreRevision(ctx, key, revision, etag, requestID)
+}
+
 // ExportJobs and Restore need a role for all queues: see allQueues in guard's table of permissions.
 
 func (j queueScopedJobs) ExportJobs(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error) {

@@ -104,6 +104,22 @@ func (f *twoQueues) RunJob(_ context.Context, key job.Key, _ job.RequestManualRu
 	_, err := f.reached(key)
 	return job.RunView{}, false, err
 }
+func (f *twoQueues) Revisions(_ context.Context, key job.Key) (job.JobRevisions, error) {
+	r, err := f.reached(key)
+	if err != nil {
+		return nil, err
+	}
+	d := *r.Definition
+	d.Revision = 1
+	return job.JobRevisions{{Definition: &d}}, nil
+}
+func (f *twoQueues) DiffRevisions(_ context.Context, key job.Key, _, _ uint32) (job.RevisionDiff, error) {
+	r, err := f.reached(key)
+	return job.RevisionDiff{From: r.Definition, To: r.Definition}, err
+}
+func (f *twoQueues) RestoreRevision(_ context.Context, key job.Key, _ uint32, _, _ string) (job.Record, error) {
+	return f.reached(key)
+}
 func (f *twoQueues) ListRuns(_ context.Context, key job.Key) ([]job.RunView, error) {
 	_, err := f.reached(key)
 	return nil, err
@@ -263,6 +279,18 @@ var queueCases = map[string]queueCase{
 	"JobService/HintJob": byName(codes.NotFound, func(id string) *fermatav1.HintJobRequest { return &fermatav1.HintJobRequest{Name: nsA + "/jobs/" + id} }),
 	"JobService/ExplainJob": byName(codes.NotFound, func(id string) *fermatav1.ExplainJobRequest {
 		return &fermatav1.ExplainJobRequest{Name: nsA + "/jobs/" + id}
+	}),
+	"JobService/ListJobRevisions": byName(codes.NotFound, func(id string) *fermatav1.ListJobRevisionsRequest {
+		return &fermatav1.ListJobRevisionsRequest{Parent: nsA + "/jobs/" + id}
+	}),
+	"JobService/GetJobRevision": byName(codes.NotFound, func(id string) *fermatav1.GetJobRevisionRequest {
+		return &fermatav1.GetJobRevisionRequest{Name: nsA + "/jobs/" + id + "/revisions/1"}
+	}),
+	"JobService/DiffJobRevisions": byName(codes.NotFound, func(id string) *fermatav1.DiffJobRevisionsRequest {
+		return &fermatav1.DiffJobRevisionsRequest{Name: nsA + "/jobs/" + id}
+	}),
+	"JobService/RestoreJobRevision": byName(codes.NotFound, func(id string) *fermatav1.RestoreJobRevisionRequest {
+		return &fermatav1.RestoreJobRevisionRequest{Name: nsA + "/jobs/" + id + "/revisions/1"}
 	}),
 	"JobService/ListRuns": byName(codes.NotFound, func(id string) *fermatav1.ListRunsRequest {
 		return &fermatav1.ListRunsRequest{Parent: nsA + "/jobs/" + id}

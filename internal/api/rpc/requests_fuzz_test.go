@@ -73,6 +73,15 @@ func (a anyJobs) Resume(_ context.Context, key job.Key, _ bool) (job.Record, err
 func (a anyJobs) RunJob(_ context.Context, _ job.Key, q job.RequestManualRun) (job.RunView, bool, error) {
 	return a.view(q.RequestID), true, nil
 }
+func (a anyJobs) Revisions(context.Context, job.Key) (job.JobRevisions, error) {
+	return job.JobRevisions{{Definition: &a.present, Before: &a.present}, {Definition: &a.present}}, nil
+}
+func (a anyJobs) DiffRevisions(context.Context, job.Key, uint32, uint32) (job.RevisionDiff, error) {
+	return job.RevisionDiff{From: &a.present, To: &a.present}, nil
+}
+func (a anyJobs) RestoreRevision(_ context.Context, key job.Key, _ uint32, _, _ string) (job.Record, error) {
+	return a.record(key), nil
+}
 func (a anyJobs) ListRuns(context.Context, job.Key) ([]job.RunView, error) {
 	return []job.RunView{a.view("r")}, nil
 }

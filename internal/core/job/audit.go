@@ -32,6 +32,8 @@ const (
 	// FaultObjective: the index of lateness objectives has the record after the time at which
 	// its run breaks the objective, or not at all. It can be repaired.
 	FaultObjective
+	// FaultRevisions: revisions of a job that does not exist. They can be removed.
+	FaultRevisions
 	// FaultOversized: the shard has more lanes than one read lists. Its data is consistent.
 	FaultOversized
 )
@@ -39,12 +41,12 @@ const (
 func (f Fault) String() string {
 	return enumName(f, "none", "index region", "index missing", "index extra", "lane index", "history", "no state",
 		"no definition",
-		"unreadable", "state", "runs", "objective", "oversized")
+		"unreadable", "state", "runs", "objective", "revisions", "oversized")
 }
 
 // Repairable reports whether the fault can be repaired without loss.
 func (f Fault) Repairable() bool {
-	return f >= FaultIndexRegion && f <= FaultHistory || f == FaultObjective
+	return f >= FaultIndexRegion && f <= FaultHistory || f == FaultObjective || f == FaultRevisions
 }
 
 // Finding is one fault.

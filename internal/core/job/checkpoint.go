@@ -17,6 +17,7 @@ type Checkpoint struct {
 	AnchorMS, CreatedMS, UpdatedMS unixtime.Milli
 	CreateRequestID                string
 	UpdateRequestIDs               RequestIDs
+	LastEdit                       Edit
 
 	// State is at rest: see WithoutLeases. Its lane, token and revision do not count.
 	State State
@@ -43,6 +44,8 @@ const LetterOfJob = -1
 type Backup struct {
 	Definition Definition
 	Checkpoint *Checkpoint
+	// Revisions are the earlier definitions of the job, newest first.
+	Revisions []*Definition
 }
 
 // BackupPage is one page of an export. An empty Next marks the last.
@@ -68,7 +71,7 @@ func (c *Compiled) Checkpoint(s Snapshot, now unixtime.Milli) (cp Checkpoint, ok
 	cp = Checkpoint{
 		Generation: c.Generation, Revision: c.Revision, AnchorMS: c.AnchorMS, CreatedMS: c.CreatedMS,
 		UpdatedMS:       c.UpdatedMS,
-		CreateRequestID: c.CreateRequestID, UpdateRequestIDs: c.UpdateRequestIDs,
+		CreateRequestID: c.CreateRequestID, UpdateRequestIDs: c.UpdateRequestIDs, LastEdit: c.LastEdit,
 		State: state, Children: children, DeadLetters: s.DeadLetters, ExpireMS: NeverMS,
 	}
 	switch {

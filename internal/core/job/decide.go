@@ -139,6 +139,7 @@ type transition struct {
 	dead        bool
 	slot        int
 	def         *Definition
+	forgets     bool // the earlier revisions are removed
 	notices     []Notice
 
 	// child: the run is a child record, whose state is the run's part of State; selfBit is the bit of its slot.
@@ -160,6 +161,7 @@ func (t *transition) finishDecision(a Answer) Answer {
 	d.Ranked, d.WatchMS = ranked && !t.child, t.nextWatchMS()
 	d.Answer, d.Changed, d.IndexMS, d.Delete = a, true, t.c.IndexMS(t.State, t.now), t.deleted
 	d.Ended, d.DeadLetter, d.DeadSlot, d.Definition, d.Notices = t.ended, t.dead, t.slot, t.def, t.notices
+	d.RemoveRevisions = t.forgets
 	d.Arrival, d.Spawn, d.CancelChildren, d.TerminateChildren = t.arrival, t.spawn, t.cancel, t.kill
 	return a
 }

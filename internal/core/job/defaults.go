@@ -74,6 +74,16 @@ func orDefault(d, byDefault time.Duration) time.Duration {
 // FirstDay returns the local day that the periods of a calendar schedule are counted from, "" for other kinds.
 func (d *Definition) FirstDay() string { return d.Schedule.FirstDay(d.AnchorMS.Time()) }
 
+// WithFirstDay returns the definition with the first day of a calendar schedule, which otherwise changes with the
+// anchor of the schedule.
+func (d *Definition) WithFirstDay() Definition {
+	out := *d
+	if day := d.FirstDay(); day != "" {
+		out.Schedule.Calendar.From = day
+	}
+	return out
+}
+
 // KeepFirstDay removes the first day of a calendar from a definition that differs from the stored one only by
 // naming its default day: responses include that day, and a client that sends one back has changed nothing.
 func (d *Definition) KeepFirstDay(stored *Definition) {

@@ -98,6 +98,8 @@ type Definition struct {
 	CreateRequestID string
 	// UpdateRequestIDs are of the last edits that had one.
 	UpdateRequestIDs RequestIDs
+	// LastEdit is the call that stored this revision, if it was an edit.
+	LastEdit Edit
 	// Trace is the context of the call that created the job; nil: none was sampled,
 	// or nodes do not trace.
 	Trace *Trace

@@ -181,8 +181,11 @@ type Write struct {
 	// Together: this write and the one before it are both stored, or neither.
 	Together bool
 	// Bare leaves out the history and the dead letter, as where Redis' memory is full.
-	Bare     bool
-	Decision *Decision
+	Bare bool
+	// Revisions is how many earlier revisions the job keeps if its definition changes, the replaced one included. 0
+	// stores none and leaves the stored ones; RemoveRevisions removes them.
+	Revisions int
+	Decision  *Decision
 }
 
 // WriteCode is the outcome of a Write.

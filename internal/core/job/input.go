@@ -105,6 +105,10 @@ type Update struct {
 	// Base is the etag of the definition that New was made from; when the job was
 	// edited since, or deleted and created again, the answer is Stale. "" is any.
 	Base string
+	// By is the call that edits.
+	By Edit
+	// Reseal: only the seal of the payload changes.
+	Reseal bool
 }
 
 // Delete removes the job. Base is as in Update.
@@ -191,6 +195,8 @@ type Decision struct {
 	TerminateChildren []int
 	// Definition must be written with the state.
 	Definition *Definition
+	// RemoveRevisions: no earlier revision of the job may be kept. Otherwise the replaced definition becomes one.
+	RemoveRevisions bool
 	// Ranked: the ranks of State are other ones than before; of a job that is deleted,
 	// it had some.
 	Ranked bool

@@ -81,6 +81,8 @@ type UpdateRequest struct {
 	Merge     func(Definition) (Definition, error)
 	// KeepsPayload: Merge leaves the payload of the present definition alone.
 	KeepsPayload bool
+	// Restores: Merge returns a stored definition with its payload, sealed as it is.
+	Restores bool
 	// Reseal asks for the payload to be sealed with the present key.
 	Reseal bool
 	// Check, when set, refuses the call by its error. It gets the present definition, before

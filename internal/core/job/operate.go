@@ -204,7 +204,7 @@ func (t *transition) updateDefinition(ev Update) Answer {
 	d, older, waits := *ev.New.Definition, t.isScheduleReplaced(), t.isPlanned()
 	rescheduled := !d.Schedule.EqualButJitter(t.c.Schedule)
 	respread := !rescheduled && waits && d.Schedule.Jitter != t.c.Schedule.Jitter
-	d.Revision, d.UpdatedMS = t.c.Revision+1, t.now
+	d.Revision, d.UpdatedMS, d.LastEdit = t.c.Revision+1, t.now, ev.By
 	d.UpdateRequestIDs = t.c.UpdateRequestIDs
 	if ev.RequestID != "" {
 		d.UpdateRequestIDs = d.UpdateRequestIDs.With(ev.RequestID)
@@ -226,6 +226,7 @@ func (t *transition) updateDefinition(ev Update) Answer {
 	if rescheduled && !kept {
 		t.closeGeneration()
 	}
+	t.forgets = ev.Reseal || d.ReplacesSeal(t.c.Definition)
 	t.c, t.def = compiled, &d
 	t.addNotice(Notice{Kind: JobUpdated})
 	if d.MaxLag == 0 {

@@ -126,7 +126,7 @@ func (e *PreconditionError) Error() string { return fmt.Sprintf("job %s: %s", e.
 // MissingPartError means that the job has no such part.
 type MissingPartError struct {
 	Key        Key
-	Collection string // "backfills", "deadLetters"
+	Collection string // "backfills", "deadLetters", "revisions"
 	ID         string
 }
 

@@ -41,6 +41,13 @@ type Restoration struct {
 	Children []RestoredChild
 	// Replaces is the state that is stored now; nil when the id must be free.
 	Replaces *State
+	// Revisions are the earlier definitions of a job that takes a free id, newest first.
+	Revisions []*Definition
+	// Replaced, if not nil, becomes the newest of the Keep revisions that the job has already.
+	Replaced *Definition
+	Keep     int
+	// RemoveRevisions: none of the stored revisions stay.
+	RemoveRevisions bool
 	// Unchanged: the stored job is equal already; there is nothing to write.
 	Unchanged bool
 }
@@ -93,6 +100,7 @@ func (cp *Checkpoint) completeDefinition(d Definition, present *Record, now unix
 	d.Generation, d.Revision = max(1, cp.Generation), max(1, cp.Revision)
 	d.CreatedMS, d.UpdatedMS, d.AnchorMS = orNow(cp.CreatedMS, now), orNow(cp.UpdatedMS, now), orNow(cp.AnchorMS, now)
 	d.CreateRequestID, d.UpdateRequestIDs, d.Unknown = cp.CreateRequestID, cp.UpdateRequestIDs, nil
+	d.LastEdit = cp.LastEdit
 	if present != nil && present.Definition.AnchorMS == d.AnchorMS {
 		d.KeepFirstDay(present.Definition)
 	}

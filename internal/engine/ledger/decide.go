@@ -98,7 +98,8 @@ func (l *Ledger) appendWrites(writes []job.Write, it *decidedChange) []job.Write
 	state := &it.Known.State
 	writes = append(writes, job.Write{
 		Record: it.Record, Token: state.Token, Revision: state.Revision, IfExpired: it.IfExpired,
-		From: state.Lane, Current: it.Known.Definition, Bare: bare, Decision: &it.ownDecision,
+		From: state.Lane, Current: it.Known.Definition, Bare: bare, Revisions: l.keptRevisions(it),
+		Decision: &it.ownDecision,
 	})
 	if it.parentDecision != nil {
 		state := &it.parent.State
@@ -108,6 +109,19 @@ func (l *Ledger) appendWrites(writes []job.Write, it *decidedChange) []job.Write
 		})
 	}
 	return writes
+}
+
+// keptRevisions is how many earlier revisions the job keeps after the change: see job.Write.
+func (l *Ledger) keptRevisions(it *decidedChange) int {
+	switch {
+	case it.ownDecision.Definition == nil:
+		return 0
+	case l.o.Revisions == 0:
+		return job.RemoveRevisions
+	case l.o.Full != nil && l.o.Full(it.Known.Definition.Namespace):
+		return 0
+	}
+	return min(l.o.Revisions, job.MaxRevisions)
 }
 
 // endsRun reports whether a run ends with the change.

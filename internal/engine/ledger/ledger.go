@@ -55,6 +55,9 @@ type Options struct {
 	// kept in no history, and as no dead letters. It is asked for each change, and has to be
 	// cheap. May be nil: none is ever full.
 	Full func(namespace string) bool
+	// Revisions is how many earlier definitions a job keeps, up to job.MaxRevisions; 0: none. A job of a full namespace
+	// gets no further ones.
+	Revisions int
 	// Committers is the number of batches in flight at once, without those that
 	// take long. Default 8.
 	Committers int

@@ -86,6 +86,7 @@ func (w *applyCall) changeExistingJobs(ctx context.Context, first bool) {
 	var changes []job.Change
 	var place []int
 	covers := w.r.reachableQueues(ctx)
+	w.by = w.r.callerEdit(ctx)
 	for i := range w.answers {
 		a := &w.answers[i]
 		if a.Err != nil || a.Action != job.ApplyUpdate {
@@ -165,7 +166,7 @@ func (w *applyCall) nextEvents(i int, first bool) []job.Input {
 		a.Err = job.Invalid("job.schedule", "%v", err)
 		return nil
 	}
-	return []job.Input{job.Update{New: compiled, Base: a.Before.Definition.Etag()}}
+	return []job.Input{job.Update{New: compiled, Base: a.Before.Definition.Etag(), By: w.by}}
 }
 
 // matchesStored reports whether the stored definition is equal to the desired job. It is not if a payload has to be

@@ -22,13 +22,25 @@ func (r *Registry) ExportJobs(ctx context.Context, f job.Filter, pageSize int, t
 	if pageSize == 0 || pageSize > MaxBackupPage {
 		pageSize = MaxBackupPage
 	}
+	for ; ; pageSize = pageSize / 2 {
+		page, revisionBytes, err := r.exportPage(ctx, f, pageSize, token)
+		if err != nil || revisionBytes <= exportedRevisionBytes || pageSize == 1 {
+			return page, err
+		}
+	}
+}
+
+// exportPage is ExportJobs with a page of so many jobs. It returns about how many bytes their revisions have; above
+// exportedRevisionBytes some are missing.
+func (r *Registry) exportPage(ctx context.Context, f job.Filter, pageSize int, token string) (_ job.BackupPage,
+	revisionBytes int, _ error) {
 	l, err := r.listJobs(f, pageSize, token, "ExportJobs",
 		func(record job.Record) bool { return matchesFilter(f, &record) })
 	if err != nil {
-		return job.BackupPage{}, err
+		return job.BackupPage{}, 0, err
 	}
 	if err := l.fillPage(ctx); err != nil {
-		return job.BackupPage{}, err
+		return job.BackupPage{}, 0, err
 	}
 	byShard := map[int][]job.Record{}
 	for _, record := range l.items {
@@ -39,23 +51,29 @@ func (r *Registry) ExportJobs(ctx context.Context, f job.Filter, pageSize int, t
 	for _, shard := range slices.Sorted(maps.Keys(byShard)) {
 		now, err := r.o.Store.Now(ctx, shard)
 		if err != nil {
-			return job.BackupPage{}, err
+			return job.BackupPage{}, 0, err
 		}
 		snaps, err := r.o.Store.Snapshots(ctx, shard, byShard[shard])
 		if err != nil {
-			return job.BackupPage{}, err
+			return job.BackupPage{}, 0, err
 		}
+		first := len(page.Backups)
 		for _, snap := range snaps {
 			if snap == nil || snap.Record.State.Deleting {
 				continue // deleted since it was listed
 			}
 			if err := ctx.Err(); err != nil {
-				return job.BackupPage{}, err
+				return job.BackupPage{}, 0, err
 			}
 			page.Backups = append(page.Backups, buildBackup(*snap, now))
 		}
+		bytes, err := r.addRevisions(ctx, shard, page.Backups[first:])
+		if err != nil {
+			return job.BackupPage{}, 0, err
+		}
+		revisionBytes += bytes
 	}
-	return page, nil
+	return page, revisionBytes, nil
 }
 
 func buildBackup(snap job.Snapshot, now unixtime.Milli) job.Backup {
@@ -129,7 +147,11 @@ func (r *Registry) restoreDemands(backups []job.Backup, existing job.Existing) [
 		if b.Checkpoint != nil {
 			d.CreateRequestID, d.CreatedMS = b.Checkpoint.CreateRequestID, b.Checkpoint.CreatedMS
 		}
-		demands[i] = quotaDemand{key: d.Key, quotaAmount: quotaAmount{1, r.countedBytesSealed(d)},
+		bytes := r.countedBytesSealed(d)
+		if bytes > 0 {
+			bytes += r.sizeOfRevisions(b.Revisions)
+		}
+		demands[i] = quotaDemand{key: d.Key, quotaAmount: quotaAmount{1, bytes},
 			replaces: existing == job.ExistingReplace}
 	}
 	return demands
@@ -143,7 +165,7 @@ func (i *restoreItem) storedAmount(r *Registry, demanded quotaAmount) quotaAmoun
 		return demanded
 	case a.Err != nil:
 	case a.Outcome == job.RestoreCreated:
-		return quotaAmount{1, r.countedBytes(i.plan.Record.Definition)}
+		return quotaAmount{1, demanded.bytes}
 	case a.Outcome == job.RestoreReplaced:
 		return quotaAmount{0, r.countedBytes(i.plan.Record.Definition) - r.countedBytes(i.present.Definition)}
 	}
@@ -237,6 +259,7 @@ func (i *restoreItem) planWrite(r *Registry, now unixtime.Milli) (done bool) {
 		}
 		i.plan = job.Restoration{Record: c.record}
 		if present == nil {
+			i.planRevisions(r)
 			return false
 		}
 		// What replaces a job goes the way of a checkpoint.
@@ -246,6 +269,9 @@ func (i *restoreItem) planWrite(r *Registry, now unixtime.Milli) (done bool) {
 	if i.answer.Err == nil && i.plan.Unchanged {
 		i.answer.Outcome = job.RestoreUnchanged
 		return true
+	}
+	if i.answer.Err == nil {
+		i.planRevisions(r)
 	}
 	return i.answer.Err != nil
 }

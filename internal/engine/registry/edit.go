@@ -54,12 +54,16 @@ func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest, limits jo
 	if err != nil {
 		return job.Record{}, false, err
 	}
+	unknown := merged.Unknown
 	merged = keepBookkeeping(merged, present)
+	if u.Restores {
+		merged.Unknown = unknown
+	}
 	if u.Reseal {
 		if done, err := r.resealPayload(&merged); done || err != nil {
 			return record, true, err
 		}
-	} else if err := r.prepareEdit(&merged, present, u.KeepsPayload, limits); err != nil {
+	} else if err := r.prepareEdit(&merged, present, u, limits); err != nil {
 		return job.Record{}, false, err
 	}
 	compiled, err := job.Compile(&merged)
@@ -81,7 +85,8 @@ func (r *Registry) replaceDefinition(ctx context.Context, u job.UpdateRequest, r
 	var result job.ChangeResult
 	err := errors.Join(faults...)
 	if err == nil {
-		event := job.Update{New: compiled, RequestID: u.RequestID, Base: record.Definition.Etag()}
+		event := job.Update{New: compiled, RequestID: u.RequestID, Base: record.Definition.Etag(),
+			By: r.callerEdit(ctx), Reseal: u.Reseal}
 		result, err = r.changeJob(ctx, u.Key, event, &record)
 	}
 	claim.returnUnusedOfEdits(ctx, func(i int,
@@ -107,17 +112,21 @@ func countsAsStored(result job.ChangeResult, err error, shrinks bool) bool {
 	return !shrinks
 }
 
-// prepareEdit validates a definition that is to replace the present one, and seals its payload or keeps the
-// present one.
-func (r *Registry) prepareEdit(merged, present *job.Definition, kept bool, limits job.Limits) error {
-	if !kept {
+// prepareEdit validates a definition that is to replace the present one, and seals its payload or keeps a stored
+// one.
+func (r *Registry) prepareEdit(merged, present *job.Definition, u job.UpdateRequest, limits job.Limits) error {
+	from := present
+	switch {
+	case u.Restores:
+		from = new(*merged)
+	case !u.KeepsPayload:
 		r.reuseStoredPayload(merged, present)
 	}
 	if v := append(job.Validate(merged, limits), r.payloadFaults(merged, present, limits)...); len(v) > 0 {
 		return &job.InvalidError{Violations: v}
 	}
-	if kept || merged.PayloadKey != "" {
-		return r.keepStoredPayload(merged, present)
+	if u.KeepsPayload || merged.PayloadKey != "" {
+		return r.keepStoredPayload(merged, from)
 	}
 	r.sealPayload(merged, merged.Payload)
 	return nil
@@ -129,7 +138,7 @@ func keepBookkeeping(d job.Definition, present *job.Definition) job.Definition {
 	d.Generation, d.AnchorMS, d.Revision = present.Generation, present.AnchorMS, present.Revision
 	d.CreatedMS, d.UpdatedMS = present.CreatedMS, present.UpdatedMS
 	d.CreateRequestID, d.UpdateRequestIDs = present.CreateRequestID, present.UpdateRequestIDs
-	d.Trace, d.Unknown = present.Trace, present.Unknown
+	d.Trace, d.Unknown, d.LastEdit = present.Trace, present.Unknown, present.LastEdit
 	d.KeepFirstDay(present)
 	return d
 }

@@ -139,6 +139,10 @@ func (f *fake) ListFailing(context.Context, string) ([]job.Ranked, bool, error) 
 	return f.worst[job.RankingFailing], false, f.err
 }
 
+func (f *fake) Revisions(_ context.Context, _ int, ids []job.RecordID) ([][]*job.Definition, error) {
+	return make([][]*job.Definition, len(ids)), f.err
+}
+
 func (f *fake) Shards() int { return fakeShards }
 
 func (f *fake) DefinitionBytes(d *job.Definition) int { return len(d.Record()) + len(d.Payload) }

@@ -39,6 +39,7 @@ type applyCall struct {
 	answers        []job.ApplyResult
 	desired        []*job.Definition // complete definitions, as they would be stored
 	changesSources []bool            // the same values would come from other sources
+	by             job.Edit
 	now            unixtime.Milli
 	limits         job.Limits // with the work of the call
 }

@@ -49,7 +49,7 @@ func (r *Registry) countedBytes(d *job.Definition) int {
 		return 0
 	}
 	plain := *d
-	plain.UpdateRequestIDs, plain.Revision, plain.Generation = nil, 1, 1
+	plain.UpdateRequestIDs, plain.Revision, plain.Generation, plain.LastEdit = nil, 1, 1, job.Edit{}
 	plain.CreatedMS = cmp.Or(d.CreatedMS, placeholderMS)
 	plain.UpdatedMS, plain.AnchorMS = plain.CreatedMS, plain.CreatedMS
 	return r.o.Store.DefinitionBytes(&plain)

@@ -24,6 +24,8 @@ type Store interface {
 	Runs(ctx context.Context, key job.Key, historyLimit int) ([]job.Run, error)
 	// Snapshots reads jobs of one shard with their runs and dead letters; nil: there is no such job.
 	Snapshots(ctx context.Context, shard int, jobs []job.Record) ([]*job.Snapshot, error)
+	// Revisions reads the stored revisions of jobs of one shard, newest first: of the first jobs, at least of one.
+	Revisions(ctx context.Context, shard int, jobs []job.RecordID) ([][]*job.Definition, error)
 	// Restore writes jobs of one shard with their runs and dead letters.
 	Restore(ctx context.Context, shard int, jobs []job.Restoration) job.CreateReply
 	// ListDeadLetters lists the dead letters of a namespace as List does its jobs. It also returns how many bytes it
@@ -121,6 +123,10 @@ type Options struct {
 	Caller func(context.Context) *job.Trace
 	// TraceID returns the trace of a job's run, nil if it is not traced. TraceID may be nil: there is no tracing.
 	TraceID func(*job.Definition, *job.Run) *job.TraceID
+	// Edit describes the call of a context, for the revisions that it stores. It may be nil: calls are unknown.
+	Edit func(context.Context) job.Edit
+	// Revisions is how many earlier definitions a job that is replaced by a backup keeps; 0: none.
+	Revisions int
 	// BeginWrite is called before anything is stored for a call. It returns false if the caller was answered
 	// already that nothing was stored: then nothing is stored. It may be nil, and must not block.
 	BeginWrite func(context.Context) bool

@@ -54,6 +54,7 @@ func (f Encoding) EncodeDefinition(d *job.Definition) ([]byte, error) {
 		m.Trace, m.TraceState = encodeTrace(d.Trace), d.Trace.State
 	}
 	m.PolicySources = encodeSources(d)
+	m.LastEdit = encodeEdit(d)
 	if f >= EncodingSparse {
 		omitDefaults(m, d)
 	}
@@ -86,15 +87,16 @@ type DefinitionDecoder struct {
 	input   []byte
 
 	// Values of the previous definition.
-	queue, handler, target, zone, payloadKey string
-	retry                                    policyCache[backoff.Retry]
-	backoff                                  policyCache[backoff.Recurring]
-	sources                                  policyCache[storedSources]
+	queue, handler, target, zone, payloadKey, method string
+	retry                                            policyCache[backoff.Retry]
+	backoff                                          policyCache[backoff.Recurring]
+	sources                                          policyCache[storedSources]
 
 	// Values of the current definition.
 	updateRequestID string // request id of the last edit
 	policiesSeen    uint32 // groups of policies found so far
 	presentSources  storedSources
+	presentEdit     storedEdit
 }
 
 // Decode decodes the definition of a record.
@@ -164,6 +166,7 @@ func (r *DefinitionDecoder) decodeMessage(key job.Key) (*job.Definition, error) 
 	left.unpackInterval(&d.Schedule)
 	restoreDefaults(d, groups)
 	decodeSources(m.PolicySources).applyTo(d)
+	decodeEdit(m.LastEdit).applyTo(d)
 	return d, nil
 }
 

@@ -19,7 +19,7 @@ import (
 // exclusions, locks, a trace, several edits, fields of a later version, and corrupt input.
 func (r *DefinitionDecoder) decodeFields(key job.Key) *job.Definition {
 	d := &job.Definition{Key: key}
-	r.updateRequestID, r.policiesSeen, r.presentSources = "", 0, storedSources{}
+	r.updateRequestID, r.policiesSeen, r.presentSources, r.presentEdit = "", 0, storedSources{}, storedEdit{}
 	var left omissions
 	good := eachField(r.input, func(n protowire.Number, number uint64, text []byte) bool {
 		if text != nil {
@@ -37,6 +37,7 @@ func (r *DefinitionDecoder) decodeFields(key job.Key) *job.Definition {
 	left.unpackInterval(&d.Schedule)
 	restoreDefaults(d, groups)
 	r.presentSources.applyTo(d)
+	r.presentEdit.applyTo(d)
 	return d
 }
 
@@ -84,6 +85,8 @@ func (r *DefinitionDecoder) readTextField(d *job.Definition, n protowire.Number,
 		return readName(&d.PayloadKey, &r.payloadKey, text)
 	case fieldDefinitionPolicySources:
 		return r.firstOccurrence(groupSources) && r.sources.readCached(&r.presentSources, text, decodeSourcesText)
+	case fieldDefinitionLastEdit:
+		return r.firstOccurrence(groupEdit) && r.readEdit(text)
 	case fieldDefinitionCreateRequestUUID:
 		return readRequestID(&d.CreateRequestID, formatUUID(text))
 	case fieldDefinitionUpdateRequestUUID:

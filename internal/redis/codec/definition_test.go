@@ -106,6 +106,9 @@ func drawDefinition(t *rapid.T) job.Definition {
 			Fields: backoff.FieldSet(rapid.Uint32().Draw(t, "sourced")),
 		})
 	}
+	if rapid.Bool().Draw(t, "edited") {
+		d.LastEdit = job.Edit{Identity: text.Draw(t, "identity"), Method: text.Draw(t, "method")}
+	}
 	if len(d.Payload) == 0 {
 		d.Payload = nil
 	}

@@ -43,6 +43,7 @@ const (
 	fieldDefinitionTrace                   = 60
 	fieldDefinitionTraceState              = 61
 	fieldDefinitionPolicySources           = 70
+	fieldDefinitionLastEdit                = 72
 )
 
 // Fields of Schedule.
@@ -69,4 +70,16 @@ const (
 	fieldMisfirePolicy     = 1
 	fieldMisfireWindowMS   = 2
 	fieldMisfireMaxCatchUp = 3
+)
+
+// Fields of Edit.
+const (
+	fieldEditRevision = 1
+	fieldEditIdentity = 2
+	fieldEditMethod   = 3
+)
+
+// Fields of Revisions.
+const (
+	fieldRevisionsDefinitions = 1
 )

@@ -11,6 +11,9 @@ import (
 // groupSources is a bit beside groupRetry and groupBackoff for [DefinitionDecoder.firstOccurrence].
 const groupSources = allGroups + 1
 
+// groupEdit is another one, for the last edit.
+const groupEdit = groupSources << 1
+
 // storedSources are the sources of the values of a definition's policies, as stored.
 type storedSources struct {
 	revision uint32

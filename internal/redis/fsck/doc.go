@@ -3,7 +3,7 @@
 // # Model
 //
 // A check goes through a shard in passes: definitions, states, families of jobs and their runs, entries of lanes,
-// the index of lanes, and histories. It reads everything, in steps of a bounded size. Findings are values
+// the index of lanes, histories, and revisions. It reads everything, in steps of a bounded size. Findings are values
 // of package job; a report lists a bounded number of them.
 //
 // # Invariants
@@ -11,8 +11,8 @@
 //  1. A check takes no lock and may run beside everything else. A suspicion counts only if nothing of the
 //     record changed while it was looked at again.
 //  2. Without repair it writes nothing.
-//  3. A repair loses nothing: it sets entries of indexes by the records, and removes histories that have no
-//     record. The store makes each repair as a compare-and-swap on the record as it was read, or only while
+//  3. A repair loses nothing: it sets entries of indexes by the records, and removes histories and revisions
+//     that have no record. The store makes each repair as a compare-and-swap on the record as it was read, or only while
 //     there is no record. Unreadable records are reported, never changed.
 //  4. A repair may be repeated. Lanes that it makes due earlier are reported to the holder of the shard.
 //

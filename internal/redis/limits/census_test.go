@@ -35,6 +35,10 @@ func censusBed(t *testing.T, s limitBed, admin *redis.Client, lanes int) (bytes 
 			p.ZAdd(ctx, keys.LaneKey(lane), redis.Z{Score: float64(i), Member: id})
 			bytes += len(id)
 			put(keys.Def, id, "definition")
+			if i == 3 {
+				put(keys.Revisions, id, "revisions")
+				bytes += len(id)
+			}
 			for slot := range codec.MaxHistory * (l % 2) {
 				field := codec.HistoryField(job.RecordID(id), slot)
 				bytes += len(field)

@@ -54,12 +54,12 @@ func (s *Store) JobCounts() *NamespaceCounts {
 }
 
 // ByteCounts are how many bytes the jobs of namespaces have: ids and definitions, as the store of jobs
-// measures each, and what a census finds beside them, their dead letters, the runs that are
+// measures each, and what a census finds beside them, their revisions, their dead letters, the runs that are
 // records of their own, and their histories. Nodes of earlier versions do not know them, or count
 // definitions alone.
 func (s *Store) ByteCounts() *NamespaceCounts {
 	return &NamespaceCounts{store: s, key: runner.KeyspaceKey(s.prefix) + ":bytes", census: s.scripts.measure,
-		perCall: looksPerCall, keys: func(k runner.ShardKeys) []string { return []string{k.Def, k.State, k.Hist} }}
+		perCall: looksPerCall, keys: func(k runner.ShardKeys) []string { return []string{k.Def, k.State, k.Hist, k.Revisions} }}
 }
 
 func (c *NamespaceCounts) call(ctx context.Context, argv ...any) (runner.Reply, error) {

@@ -154,6 +154,8 @@ func (c *applyCall) buildOp(s *Store, writes []job.Write, lean bool) *runner.Op 
 				a = c.lanes.rankingsPlace()
 			case objectivesPlaceholder:
 				a = c.lanes.objectivesPlace()
+			case revisionsPlaceholder:
+				a = c.lanes.revisionsPlace()
 			}
 			argv = append(argv, a)
 		}

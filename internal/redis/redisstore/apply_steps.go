@@ -31,6 +31,8 @@ const (
 	stepRank         = 'r'
 	stepWatch        = 'o'
 	stepWatchSpawned = 'b'
+	stepRevise       = 'v'
+	stepForget       = 'g'
 )
 
 // applyStep describes a step: its letter, its macro in apply.lua, and how many arguments it has.
@@ -59,6 +61,8 @@ var applySteps = []applyStep{
 	{stepRank, "STEP_RANK", 3},
 	{stepWatch, "STEP_WATCH", 2},
 	{stepWatchSpawned, "STEP_WATCH_SPAWNED", 2},
+	{stepRevise, "STEP_REVISE", 4},
+	{stepForget, "STEP_FORGET", 1},
 }
 
 // Steps of plain items. Apply has two paths, because nearly all records that it writes settle a

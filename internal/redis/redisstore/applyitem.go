@@ -13,7 +13,8 @@ import (
 
 // applyItem is what apply.lua does to one record. Some arguments stand for places in KEYS, which are
 // known when the call is built: a job.Lane for that of the lane, a rankingsPlaceholder for that of
-// the rankings, an objectivesPlaceholder for that of the index of objectives.
+// the rankings, an objectivesPlaceholder for that of the index of objectives, a revisionsPlaceholder for that of the
+// revisions.
 type applyItem struct {
 	record job.RecordID
 	spawns job.RecordID // record that is spawned; "" for none
@@ -119,6 +120,7 @@ func (i *applyItem) planWrite(s *codec.ArgumentBuffer, w, before *job.Write, ind
 	if d.Delete {
 		i.addStep(stepDelete)
 		i.addHistoryDeletion(w)
+		i.addRevisionDeletion(w)
 		i.addRanks(d)
 		i.addWatch(stepWatch, int64(d.WatchMS))
 		i.endLeanSteps()
@@ -145,8 +147,12 @@ func (i *applyItem) planWrite(s *codec.ArgumentBuffer, w, before *job.Write, ind
 		return err
 	}
 	i.addWatch(stepWatch, int64(d.WatchMS))
+	i.addRevisionRemoval(w)
 	i.endLeanSteps()
 	i.addRanks(d)
+	if err := i.addRevision(s.Encoding, w); err != nil {
+		return err
+	}
 	return i.addHistory(s, w, before)
 }
 

@@ -73,8 +73,11 @@ func TestScriptsAreConstants(t *testing.T) {
 		for _, sc := range []*runner.Script{e.create, e.restore, e.apply, e.announce} {
 			checkSource(t, sc, "events")
 		}
-		for _, sc := range []*runner.Script{s.create, s.restore, s.apply, s.applyLean, s.mend} {
+		for _, sc := range []*runner.Script{s.create, s.mend} {
 			checkSource(t, sc, "prelude", "time", "tick", "lanes")
+		}
+		for _, sc := range []*runner.Script{s.restore, s.apply, s.applyLean} {
+			checkSource(t, sc, "prelude", "time", "tick", "lanes", "revisions")
 		}
 		for _, sc := range []*runner.Script{s.renew, s.reap} {
 			checkSource(t, sc, "prelude", "time", "tick")

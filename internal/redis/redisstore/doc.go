@@ -14,6 +14,7 @@
 //	P:{T}:hist   hash    record.slot -> ended run, protobuf
 //	P:{T}:l:<ns>/<queue>/<priority>   sorted set: the lane
 //	P:{T}:lanes  sorted set: lane -> first due time
+//	P:{T}:revisions  hash  job -> earlier definitions, newest first, protobuf; bounded
 //	P:{T}:lock   the shard's lock, written by others
 //	P:{T}:failing  sorted set: job -> rank among failing jobs; bounded
 //	P:{T}:late     sorted set: job -> rank among late jobs; bounded
@@ -55,8 +56,8 @@
 //  5. Scripts check everything before they write anything. They write to the destination before they
 //     remove from the source, and put at most 1,000 values into one command. No call has more than
 //     500 records or about a megabyte.
-//  6. At maxmemory, Create fails before its first write. Everything else succeeds, without history
-//     and dead letters.
+//  6. At maxmemory, Create fails before its first write. Everything else succeeds, without history,
+//     dead letters and revisions.
 //  7. An unreadable record is set aside, counted and logged, never deleted. Registering the job
 //     again repairs it.
 //  8. A write that is stored but not confirmed to the durability class returns job.ErrDurability with a

@@ -10,7 +10,7 @@ import (
 func isChild(record job.RecordID) bool { return !record.IsJob() }
 
 // laneKeys collects the lanes of a script call. KEYS has each lane once, and items refer to it by its
-// place. The rankings and the index of objectives are added only if an item needs them: a missing key
+// place. The rankings, the index of objectives and the revisions are added only if an item needs them: a missing key
 // fails the call while its slot of a Redis Cluster moves.
 type laneKeys struct {
 	base     int // KEYS before the first lane
@@ -19,8 +19,8 @@ type laneKeys struct {
 	list     []job.Lane // by place; zero for other keys
 	names    []string
 	rankings int // place of the first ranking; 0: none
-	// objectives is the place of that index; 0: none
-	objectives int
+	// objectives is the place of that index, and revisions that of the hash of revisions; 0: none
+	objectives, revisions int
 }
 
 func newLaneKeys(keys runner.ShardKeys, base int) *laneKeys {
@@ -60,6 +60,14 @@ func (l *laneKeys) objectivesPlace() int {
 		l.objectives = l.addKey(job.Lane{}, l.keys.Objectives)
 	}
 	return l.objectives
+}
+
+// revisionsPlace returns the place of the hash of revisions.
+func (l *laneKeys) revisionsPlace() int {
+	if l.revisions == 0 {
+		l.revisions = l.addKey(job.Lane{}, l.keys.Revisions)
+	}
+	return l.revisions
 }
 
 // appendKeysTo appends the keys to the fixed ones.

@@ -44,6 +44,11 @@ func (s *Store) RemoveRun(ctx context.Context, shard int, id job.RecordID, field
 	return s.mend(ctx, shard, nil, string(id), "", field)
 }
 
+// RemoveRevisions removes the revisions of a missing job. It changes nothing if there is a job.
+func (s *Store) RemoveRevisions(ctx context.Context, shard int, id job.RecordID) error {
+	return s.mendBeside(ctx, shard, s.shards[shard].Revisions, nil, string(id), "", string(id))
+}
+
 // RepairLaneHead sets the entry of a lane in the index of lanes by the lane's first record.
 func (s *Store) RepairLaneHead(ctx context.Context, shard int, lane job.Lane) error {
 	return s.mend(ctx, shard, []job.Lane{lane})
@@ -55,8 +60,13 @@ const firstMended = 6
 // mend corrects the index of lanes for some lanes, and removes what the script's other arguments
 // name. It reports lanes that became due earlier to the holder.
 func (s *Store) mend(ctx context.Context, shard int, lanes []job.Lane, argv ...any) error {
+	return s.mendBeside(ctx, shard, s.shards[shard].Hist, lanes, argv...)
+}
+
+// mendBeside is mend with the hash from which fields are removed.
+func (s *Store) mendBeside(ctx context.Context, shard int, hash string, lanes []job.Lane, argv ...any) error {
 	keys := s.shards[shard]
-	fixed := []string{keys.Meta, keys.State, keys.Hist, keys.Lanes, keys.Lock}
+	fixed := []string{keys.Meta, keys.State, hash, keys.Lanes, keys.Lock}
 	places := newLaneKeys(keys, len(fixed))
 	for _, l := range lanes {
 		places.placeOf(l)

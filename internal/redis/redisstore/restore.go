@@ -87,7 +87,11 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*runner.Op, *laneKeys,
 	if watchMS != 0 {
 		objectives = lanes.objectivesPlace()
 	}
-	argv := []any{string(id), guard, from, field, ended, def, objectives, int64(watchMS)}
+	revisions, err := revisionArguments(f, r, lanes)
+	if err != nil {
+		return nil, nil, fmt.Errorf("restore: %w", err)
+	}
+	argv := append([]any{string(id), guard, from, field, ended, def, objectives, int64(watchMS)}, revisions...)
 	add := func(id job.RecordID, state job.State, ms int64, run *job.Run) error {
 		text, err := f.ForStates(historyLimit(d)).EncodeState(&state)
 		if err != nil {

@@ -102,6 +102,9 @@ var clockless = []string{
 // laneWriters are the scripts that may make a lane due earlier.
 var laneWriters = []string{"create", "restore", "apply", "mend"}
 
+// revisionWriters are the scripts that store the revisions of jobs.
+var revisionWriters = []string{"restore", "apply"}
+
 // definitionReaders are the scripts that read definitions by name.
 var definitionReaders = []string{"lease", "read", "definitions"}
 
@@ -116,6 +119,9 @@ func sourceOf(name, flags string, events bool) runner.Source {
 	}
 	if slices.Contains(laneWriters, name) {
 		s.Parts = append(s.Parts, "lanes")
+	}
+	if slices.Contains(revisionWriters, name) {
+		s.Parts = append(s.Parts, "revisions")
 	}
 	if slices.Contains(definitionReaders, name) {
 		s.Parts = append(s.Parts, "bounded")

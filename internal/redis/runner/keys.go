@@ -15,6 +15,7 @@ type ShardKeys struct {
 	Rankings [job.RankingCount]string
 	// Objectives is a sorted set: record -> when to check the lateness objective of its run.
 	Objectives string
+	Revisions  string // hash: job -> its earlier definitions
 
 	lane string // prefix of the sorted sets of lanes
 	Base string // prefix of all, for the keys of limits
@@ -31,8 +32,9 @@ func NewShardKeys(prefix, tag string) ShardKeys {
 	return ShardKeys{
 		Meta: p + "meta", Def: p + "def", State: p + "st", Hist: p + "hist",
 		Lanes: p + "lanes", Lock: p + "lock", lane: p + "l:", Base: p, Objectives: p + "objectives",
-		Rankings: [job.RankingCount]string{job.RankingFailing: p + "failing", job.RankingLate: p + "late"},
-		Events:   p + "events", Hooks: p + "hooks", undelivered: p + "hookdead:", legacyUndelivered: p + "hookdead",
+		Revisions: p + "revisions",
+		Rankings:  [job.RankingCount]string{job.RankingFailing: p + "failing", job.RankingLate: p + "late"},
+		Events:    p + "events", Hooks: p + "hooks", undelivered: p + "hookdead:", legacyUndelivered: p + "hookdead",
 	}
 }
 

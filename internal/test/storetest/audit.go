@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/fsck"
 )
 
@@ -86,7 +87,19 @@ func (w *World) auditShard(shard int) {
 			w.T.Errorf("audit: history has %s, whose record does not exist", field)
 		}
 	}
+	w.auditRevisions(shard, states)
 	w.auditLanes(shard, states)
+}
+
+// auditRevisions looks for revisions without a job, and for some in a wrong order.
+func (w *World) auditRevisions(shard int, states map[string]string) {
+	w.T.Helper()
+	for record, text := range w.requireMap(w.Client.HGetAll(contextOf(w.T), w.Key(shard, "revisions")).Result()) {
+		list, err := codec.DecodeRevisions(job.RecordID(record), text)
+		if err != nil || len(list) == 0 || states[record] == "" {
+			w.T.Errorf("audit: %d revisions of %s, state %q: %v", len(list), record, states[record], err)
+		}
+	}
 }
 
 // auditLanes compares the lanes that states name with those that hold them.

@@ -81,6 +81,14 @@ func testAudit(w *World) {
 			w.Client.HSet(ctx, w.Key(0, "hist"), "ns/nobody.0", "x")
 			return nil
 		}},
+		{job.FaultRevisions, "ns/nobody", func() func() {
+			w.Client.HSet(ctx, w.Key(0, "revisions"), "ns/nobody", "")
+			return nil
+		}},
+		{job.FaultUnreadable, job.RecordID(record(4)), func() func() {
+			w.Client.HSet(ctx, w.Key(0, "revisions"), record(4), "nonsense")
+			return func() { w.Client.HDel(ctx, w.Key(0, "revisions"), record(4)) }
+		}},
 		{job.FaultNoState, "ns/nobody", func() func() {
 			w.Client.HSet(ctx, defs, "ns/nobody", w.Client.HGet(ctx, defs, record(3)).Val())
 			return func() { w.Client.HDel(ctx, defs, "ns/nobody") }

@@ -18,7 +18,7 @@ func Specimen(w *World) []string {
 	s := &specimen{World: w}
 	for _, step := range []func(){
 		s.addDueJob, s.backingOff, s.addRetryingJob, s.addRunningJob, s.addPausedJob, s.addDeadJob, s.addDeadLetters, s.addDoneJob, s.addManualRuns, s.addHeldJob, s.addChildren, s.addBackfill,
-		s.addHintedJob, s.addDeletingJob, s.addFullJob, s.addLimits, s.addPlainJob, s.addSealedJob, s.addTracedJob, s.addLateJob, s.addSourcedJob,
+		s.addHintedJob, s.addDeletingJob, s.addFullJob, s.addLimits, s.addPlainJob, s.addSealedJob, s.addTracedJob, s.addLateJob, s.addSourcedJob, s.addRevisedJob,
 	} {
 		step()
 		w.Advance(time.Second)
@@ -154,6 +154,14 @@ func (s *specimen) addSourcedJob() {
 	from[backoff.RetryMaxAttempts] = backoff.Source{Kind: backoff.FromPreset, Name: "partner-api"}
 	d.SetSources(from)
 	s.addJob(d)
+}
+
+// addRevisedJob was edited, and has the definition that it had before.
+func (s *specimen) addRevisedJob() {
+	d := s.addJob(Definition("revised"))
+	edited := d
+	edited.Priority = 1
+	s.applyEvent(d, job.Update{New: s.compileDefinition(&edited), By: job.Edit{Identity: "ann@example.com", Method: "UpdateJob"}})
 }
 
 func (s *specimen) addDueJob() { s.addJob(Definition("due")) }

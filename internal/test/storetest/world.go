@@ -198,12 +198,16 @@ func (w *World) Lease(shard, n int) []job.Leased {
 	return reply.Leased
 }
 
+// keptRevisions is how many earlier definitions the jobs of the suite keep.
+const keptRevisions = 3
+
 // Decide is the write that an event on a record asks for.
 func (w *World) Decide(record job.RecordID, d *job.Definition, s job.State, ev job.Input) job.Write {
 	w.T.Helper()
 	decision := job.Decide(w.compileDefinition(d), s, ev, unixtime.Milli(w.Clock.Load()))
 	return job.Write{
-		Record: record, Token: s.Token, Revision: s.Revision, From: s.Lane, Current: d, Decision: &decision,
+		Record: record, Token: s.Token, Revision: s.Revision, From: s.Lane, Current: d, Revisions: keptRevisions,
+		Decision: &decision,
 	}
 }
 

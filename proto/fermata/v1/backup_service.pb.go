@@ -395,7 +395,11 @@ type JobBackup struct {
 	// The definition; status and etag are unset.
 	Job *Job `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	// The state. Unset in RestoreJobs: register the job as a new one.
-	Checkpoint    *Checkpoint `protobuf:"bytes,2,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Checkpoint *Checkpoint `protobuf:"bytes,2,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// The current revision, without a definition, then the stored earlier ones, newest first. In
+	// RestoreJobs they become those of a job that takes a free id; a job that is replaced keeps its
+	// own revisions.
+	Revisions     []*JobRevision `protobuf:"bytes,3,rep,name=revisions,proto3" json:"revisions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -440,6 +444,13 @@ func (x *JobBackup) GetJob() *Job {
 func (x *JobBackup) GetCheckpoint() *Checkpoint {
 	if x != nil {
 		return x.Checkpoint
+	}
+	return nil
+}
+
+func (x *JobBackup) GetRevisions() []*JobRevision {
+	if x != nil {
+		return x.Revisions
 	}
 	return nil
 }
@@ -1128,7 +1139,7 @@ var File_fermata_v1_backup_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_backup_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ffermata/v1/backup_service.proto\x12\n" +
-	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x1cfermata/v1/job_service.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x98\x02\n" +
+	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x1dfermata/v1/job_revision.proto\x1a\x1cfermata/v1/job_service.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x98\x02\n" +
 	"\x11ExportJobsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -1164,12 +1175,13 @@ const file_fermata_v1_backup_service_proto_rawDesc = "" +
 	"\x0fOUTCOME_CREATED\x10\x01\x12\x15\n" +
 	"\x11OUTCOME_UNCHANGED\x10\x02\x12\x13\n" +
 	"\x0fOUTCOME_SKIPPED\x10\x03\x12\x14\n" +
-	"\x10OUTCOME_REPLACED\x10\x04\"f\n" +
+	"\x10OUTCOME_REPLACED\x10\x04\"\x9d\x01\n" +
 	"\tJobBackup\x12!\n" +
 	"\x03job\x18\x01 \x01(\v2\x0f.fermata.v1.JobR\x03job\x126\n" +
 	"\n" +
 	"checkpoint\x18\x02 \x01(\v2\x16.fermata.v1.CheckpointR\n" +
-	"checkpoint\"\xe9\f\n" +
+	"checkpoint\x125\n" +
+	"\trevisions\x18\x03 \x03(\v2\x17.fermata.v1.JobRevisionR\trevisions\"\xe9\f\n" +
 	"\n" +
 	"Checkpoint\x12\x1e\n" +
 	"\n" +
@@ -1279,16 +1291,17 @@ var file_fermata_v1_backup_service_proto_goTypes = []any{
 	nil,                                     // 10: fermata.v1.ExportJobsRequest.LabelsEntry
 	(*RestoreJobsResponse_Result)(nil),      // 11: fermata.v1.RestoreJobsResponse.Result
 	(*Job)(nil),                             // 12: fermata.v1.Job
-	(*timestamppb.Timestamp)(nil),           // 13: google.protobuf.Timestamp
-	(JobStatus_State)(0),                    // 14: fermata.v1.JobStatus.State
-	(*Hint)(nil),                            // 15: fermata.v1.Hint
-	(Outcome)(0),                            // 16: fermata.v1.Outcome
-	(*DeadLetter)(nil),                      // 17: fermata.v1.DeadLetter
-	(Run_Trigger)(0),                        // 18: fermata.v1.Run.Trigger
-	(RunJobRequest_Backoff)(0),              // 19: fermata.v1.RunJobRequest.Backoff
-	(DelaySource)(0),                        // 20: fermata.v1.DelaySource
-	(*Hold)(nil),                            // 21: fermata.v1.Hold
-	(*anypb.Any)(nil),                       // 22: google.protobuf.Any
+	(*JobRevision)(nil),                     // 13: fermata.v1.JobRevision
+	(*timestamppb.Timestamp)(nil),           // 14: google.protobuf.Timestamp
+	(JobStatus_State)(0),                    // 15: fermata.v1.JobStatus.State
+	(*Hint)(nil),                            // 16: fermata.v1.Hint
+	(Outcome)(0),                            // 17: fermata.v1.Outcome
+	(*DeadLetter)(nil),                      // 18: fermata.v1.DeadLetter
+	(Run_Trigger)(0),                        // 19: fermata.v1.Run.Trigger
+	(RunJobRequest_Backoff)(0),              // 20: fermata.v1.RunJobRequest.Backoff
+	(DelaySource)(0),                        // 21: fermata.v1.DelaySource
+	(*Hold)(nil),                            // 22: fermata.v1.Hold
+	(*anypb.Any)(nil),                       // 23: google.protobuf.Any
 }
 var file_fermata_v1_backup_service_proto_depIdxs = []int32{
 	10, // 0: fermata.v1.ExportJobsRequest.labels:type_name -> fermata.v1.ExportJobsRequest.LabelsEntry
@@ -1298,42 +1311,43 @@ var file_fermata_v1_backup_service_proto_depIdxs = []int32{
 	11, // 4: fermata.v1.RestoreJobsResponse.results:type_name -> fermata.v1.RestoreJobsResponse.Result
 	12, // 5: fermata.v1.JobBackup.job:type_name -> fermata.v1.Job
 	7,  // 6: fermata.v1.JobBackup.checkpoint:type_name -> fermata.v1.Checkpoint
-	13, // 7: fermata.v1.Checkpoint.anchor_time:type_name -> google.protobuf.Timestamp
-	13, // 8: fermata.v1.Checkpoint.create_time:type_name -> google.protobuf.Timestamp
-	13, // 9: fermata.v1.Checkpoint.update_time:type_name -> google.protobuf.Timestamp
-	14, // 10: fermata.v1.Checkpoint.state:type_name -> fermata.v1.JobStatus.State
-	13, // 11: fermata.v1.Checkpoint.expire_time:type_name -> google.protobuf.Timestamp
-	8,  // 12: fermata.v1.Checkpoint.run:type_name -> fermata.v1.CheckpointRun
-	8,  // 13: fermata.v1.Checkpoint.concurrent_runs:type_name -> fermata.v1.CheckpointRun
-	13, // 14: fermata.v1.Checkpoint.pause_time:type_name -> google.protobuf.Timestamp
-	15, // 15: fermata.v1.Checkpoint.hint:type_name -> fermata.v1.Hint
-	9,  // 16: fermata.v1.Checkpoint.backfills:type_name -> fermata.v1.CheckpointBackfill
-	13, // 17: fermata.v1.Checkpoint.last_nominal_time:type_name -> google.protobuf.Timestamp
-	13, // 18: fermata.v1.Checkpoint.buffered_until_time:type_name -> google.protobuf.Timestamp
-	16, // 19: fermata.v1.Checkpoint.last_outcome:type_name -> fermata.v1.Outcome
-	13, // 20: fermata.v1.Checkpoint.last_start_time:type_name -> google.protobuf.Timestamp
-	13, // 21: fermata.v1.Checkpoint.last_finish_time:type_name -> google.protobuf.Timestamp
-	17, // 22: fermata.v1.Checkpoint.dead_letters:type_name -> fermata.v1.DeadLetter
-	18, // 23: fermata.v1.CheckpointRun.trigger:type_name -> fermata.v1.Run.Trigger
-	19, // 24: fermata.v1.CheckpointRun.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
-	13, // 25: fermata.v1.CheckpointRun.nominal_time:type_name -> google.protobuf.Timestamp
-	13, // 26: fermata.v1.CheckpointRun.due_time:type_name -> google.protobuf.Timestamp
-	20, // 27: fermata.v1.CheckpointRun.delay_source:type_name -> fermata.v1.DelaySource
-	13, // 28: fermata.v1.CheckpointRun.first_start_time:type_name -> google.protobuf.Timestamp
-	21, // 29: fermata.v1.CheckpointRun.hold:type_name -> fermata.v1.Hold
-	13, // 30: fermata.v1.CheckpointBackfill.next_time:type_name -> google.protobuf.Timestamp
-	13, // 31: fermata.v1.CheckpointBackfill.end_time:type_name -> google.protobuf.Timestamp
-	1,  // 32: fermata.v1.RestoreJobsResponse.Result.outcome:type_name -> fermata.v1.RestoreJobsResponse.Result.Outcome
-	22, // 33: fermata.v1.RestoreJobsResponse.Result.details:type_name -> google.protobuf.Any
-	2,  // 34: fermata.v1.BackupService.ExportJobs:input_type -> fermata.v1.ExportJobsRequest
-	4,  // 35: fermata.v1.BackupService.RestoreJobs:input_type -> fermata.v1.RestoreJobsRequest
-	3,  // 36: fermata.v1.BackupService.ExportJobs:output_type -> fermata.v1.ExportJobsResponse
-	5,  // 37: fermata.v1.BackupService.RestoreJobs:output_type -> fermata.v1.RestoreJobsResponse
-	36, // [36:38] is the sub-list for method output_type
-	34, // [34:36] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	13, // 7: fermata.v1.JobBackup.revisions:type_name -> fermata.v1.JobRevision
+	14, // 8: fermata.v1.Checkpoint.anchor_time:type_name -> google.protobuf.Timestamp
+	14, // 9: fermata.v1.Checkpoint.create_time:type_name -> google.protobuf.Timestamp
+	14, // 10: fermata.v1.Checkpoint.update_time:type_name -> google.protobuf.Timestamp
+	15, // 11: fermata.v1.Checkpoint.state:type_name -> fermata.v1.JobStatus.State
+	14, // 12: fermata.v1.Checkpoint.expire_time:type_name -> google.protobuf.Timestamp
+	8,  // 13: fermata.v1.Checkpoint.run:type_name -> fermata.v1.CheckpointRun
+	8,  // 14: fermata.v1.Checkpoint.concurrent_runs:type_name -> fermata.v1.CheckpointRun
+	14, // 15: fermata.v1.Checkpoint.pause_time:type_name -> google.protobuf.Timestamp
+	16, // 16: fermata.v1.Checkpoint.hint:type_name -> fermata.v1.Hint
+	9,  // 17: fermata.v1.Checkpoint.backfills:type_name -> fermata.v1.CheckpointBackfill
+	14, // 18: fermata.v1.Checkpoint.last_nominal_time:type_name -> google.protobuf.Timestamp
+	14, // 19: fermata.v1.Checkpoint.buffered_until_time:type_name -> google.protobuf.Timestamp
+	17, // 20: fermata.v1.Checkpoint.last_outcome:type_name -> fermata.v1.Outcome
+	14, // 21: fermata.v1.Checkpoint.last_start_time:type_name -> google.protobuf.Timestamp
+	14, // 22: fermata.v1.Checkpoint.last_finish_time:type_name -> google.protobuf.Timestamp
+	18, // 23: fermata.v1.Checkpoint.dead_letters:type_name -> fermata.v1.DeadLetter
+	19, // 24: fermata.v1.CheckpointRun.trigger:type_name -> fermata.v1.Run.Trigger
+	20, // 25: fermata.v1.CheckpointRun.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
+	14, // 26: fermata.v1.CheckpointRun.nominal_time:type_name -> google.protobuf.Timestamp
+	14, // 27: fermata.v1.CheckpointRun.due_time:type_name -> google.protobuf.Timestamp
+	21, // 28: fermata.v1.CheckpointRun.delay_source:type_name -> fermata.v1.DelaySource
+	14, // 29: fermata.v1.CheckpointRun.first_start_time:type_name -> google.protobuf.Timestamp
+	22, // 30: fermata.v1.CheckpointRun.hold:type_name -> fermata.v1.Hold
+	14, // 31: fermata.v1.CheckpointBackfill.next_time:type_name -> google.protobuf.Timestamp
+	14, // 32: fermata.v1.CheckpointBackfill.end_time:type_name -> google.protobuf.Timestamp
+	1,  // 33: fermata.v1.RestoreJobsResponse.Result.outcome:type_name -> fermata.v1.RestoreJobsResponse.Result.Outcome
+	23, // 34: fermata.v1.RestoreJobsResponse.Result.details:type_name -> google.protobuf.Any
+	2,  // 35: fermata.v1.BackupService.ExportJobs:input_type -> fermata.v1.ExportJobsRequest
+	4,  // 36: fermata.v1.BackupService.RestoreJobs:input_type -> fermata.v1.RestoreJobsRequest
+	3,  // 37: fermata.v1.BackupService.ExportJobs:output_type -> fermata.v1.ExportJobsResponse
+	5,  // 38: fermata.v1.BackupService.RestoreJobs:output_type -> fermata.v1.RestoreJobsResponse
+	37, // [37:39] is the sub-list for method output_type
+	35, // [35:37] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_backup_service_proto_init() }
@@ -1342,6 +1356,7 @@ func file_fermata_v1_backup_service_proto_init() {
 		return
 	}
 	file_fermata_v1_job_proto_init()
+	file_fermata_v1_job_revision_proto_init()
 	file_fermata_v1_job_service_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -3976,7 +3976,7 @@ var File_fermata_v1_job_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1cfermata/v1/job_service.proto\x12\n" +
-	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
+	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x1dfermata/v1/job_revision.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
 	"\x12ListPresetsRequest\"C\n" +
 	"\x13ListPresetsResponse\x12,\n" +
 	"\apresets\x18\x01 \x03(\v2\x12.fermata.v1.PresetR\apresets\"\x85\x02\n" +
@@ -4303,7 +4303,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\fdesired_jobs\x18\x02 \x03(\v2\x16.fermata.v1.DesiredJobR\vdesiredJobs\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\"D\n" +
 	"\x11ApplyJobsResponse\x12/\n" +
-	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xc3\x1a\n" +
+	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xfd\x1e\n" +
 	"\n" +
 	"JobService\x12g\n" +
 	"\tCreateJob\x12\x1c.fermata.v1.CreateJobRequest\x1a\x0f.fermata.v1.Job\"+\x82\xd3\xe4\x93\x02%:\x03job\"\x1e/v1/{parent=namespaces/*}/jobs\x12\x91\x01\n" +
@@ -4333,7 +4333,11 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\n" +
 	"ResumeJobs\x12\x1d.fermata.v1.ResumeJobsRequest\x1a\x1e.fermata.v1.ResumeJobsResponse\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/v1/{parent=namespaces/*}/jobs:resume\x12u\n" +
 	"\bPlanJobs\x12\x1b.fermata.v1.PlanJobsRequest\x1a\x1c.fermata.v1.PlanJobsResponse\".\x82\xd3\xe4\x93\x02(:\x01*\"#/v1/{parent=namespaces/*}/jobs:plan\x12y\n" +
-	"\tApplyJobs\x12\x1c.fermata.v1.ApplyJobsRequest\x1a\x1d.fermata.v1.ApplyJobsResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/{parent=namespaces/*}/jobs:apply\x12|\n" +
+	"\tApplyJobs\x12\x1c.fermata.v1.ApplyJobsRequest\x1a\x1d.fermata.v1.ApplyJobsResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/{parent=namespaces/*}/jobs:apply\x12\x91\x01\n" +
+	"\x10ListJobRevisions\x12#.fermata.v1.ListJobRevisionsRequest\x1a$.fermata.v1.ListJobRevisionsResponse\"2\x82\xd3\xe4\x93\x02,\x12*/v1/{parent=namespaces/*/jobs/*}/revisions\x12\x80\x01\n" +
+	"\x0eGetJobRevision\x12!.fermata.v1.GetJobRevisionRequest\x1a\x17.fermata.v1.JobRevision\"2\x82\xd3\xe4\x93\x02,\x12*/v1/{name=namespaces/*/jobs/*/revisions/*}\x12\x92\x01\n" +
+	"\x10DiffJobRevisions\x12#.fermata.v1.DiffJobRevisionsRequest\x1a$.fermata.v1.DiffJobRevisionsResponse\"3\x82\xd3\xe4\x93\x02-\x12+/v1/{name=namespaces/*/jobs/*}/revisionDiff\x12\x8b\x01\n" +
+	"\x12RestoreJobRevision\x12%.fermata.v1.RestoreJobRevisionRequest\x1a\x0f.fermata.v1.Job\"=\x82\xd3\xe4\x93\x027:\x01*\"2/v1/{name=namespaces/*/jobs/*/revisions/*}:restore\x12|\n" +
 	"\x10GetQueueSettings\x12#.fermata.v1.GetQueueSettingsRequest\x1a\x19.fermata.v1.QueueSettings\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/{name=namespaces/*/queues/*}\x12\x95\x01\n" +
 	"\x13UpdateQueueSettings\x12&.fermata.v1.UpdateQueueSettingsRequest\x1a\x19.fermata.v1.QueueSettings\";\x82\xd3\xe4\x93\x025:\bsettings\x1a)/v1/{settings.name=namespaces/*/queues/*}B:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
 
@@ -4429,7 +4433,14 @@ var file_fermata_v1_job_service_proto_goTypes = []any{
 	(*fieldmaskpb.FieldMask)(nil),          // 74: google.protobuf.FieldMask
 	(*Schedule)(nil),                       // 75: fermata.v1.Schedule
 	(*anypb.Any)(nil),                      // 76: google.protobuf.Any
-	(*emptypb.Empty)(nil),                  // 77: google.protobuf.Empty
+	(*ListJobRevisionsRequest)(nil),        // 77: fermata.v1.ListJobRevisionsRequest
+	(*GetJobRevisionRequest)(nil),          // 78: fermata.v1.GetJobRevisionRequest
+	(*DiffJobRevisionsRequest)(nil),        // 79: fermata.v1.DiffJobRevisionsRequest
+	(*RestoreJobRevisionRequest)(nil),      // 80: fermata.v1.RestoreJobRevisionRequest
+	(*emptypb.Empty)(nil),                  // 81: google.protobuf.Empty
+	(*ListJobRevisionsResponse)(nil),       // 82: fermata.v1.ListJobRevisionsResponse
+	(*JobRevision)(nil),                    // 83: fermata.v1.JobRevision
+	(*DiffJobRevisionsResponse)(nil),       // 84: fermata.v1.DiffJobRevisionsResponse
 }
 var file_fermata_v1_job_service_proto_depIdxs = []int32{
 	6,  // 0: fermata.v1.ListPresetsResponse.presets:type_name -> fermata.v1.Preset
@@ -4525,38 +4536,46 @@ var file_fermata_v1_job_service_proto_depIdxs = []int32{
 	23, // 90: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
 	52, // 91: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
 	54, // 92: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
-	26, // 93: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
-	27, // 94: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
-	66, // 95: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
-	30, // 96: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
-	66, // 97: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
-	33, // 98: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
-	35, // 99: fermata.v1.JobService.ListUpcomingJobs:output_type -> fermata.v1.ListUpcomingJobsResponse
-	66, // 100: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
-	77, // 101: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	66, // 102: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
-	66, // 103: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
-	42, // 104: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
-	44, // 105: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
-	67, // 106: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
-	67, // 107: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
-	49, // 108: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
-	5,  // 109: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
-	66, // 110: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
-	9,  // 111: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
-	12, // 112: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
-	66, // 113: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
-	66, // 114: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
-	17, // 115: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
-	20, // 116: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
-	22, // 117: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
-	24, // 118: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
-	53, // 119: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
-	55, // 120: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
-	25, // 121: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
-	25, // 122: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
-	95, // [95:123] is the sub-list for method output_type
-	67, // [67:95] is the sub-list for method input_type
+	77, // 93: fermata.v1.JobService.ListJobRevisions:input_type -> fermata.v1.ListJobRevisionsRequest
+	78, // 94: fermata.v1.JobService.GetJobRevision:input_type -> fermata.v1.GetJobRevisionRequest
+	79, // 95: fermata.v1.JobService.DiffJobRevisions:input_type -> fermata.v1.DiffJobRevisionsRequest
+	80, // 96: fermata.v1.JobService.RestoreJobRevision:input_type -> fermata.v1.RestoreJobRevisionRequest
+	26, // 97: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
+	27, // 98: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
+	66, // 99: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
+	30, // 100: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
+	66, // 101: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
+	33, // 102: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
+	35, // 103: fermata.v1.JobService.ListUpcomingJobs:output_type -> fermata.v1.ListUpcomingJobsResponse
+	66, // 104: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
+	81, // 105: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	66, // 106: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
+	66, // 107: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
+	42, // 108: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
+	44, // 109: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
+	67, // 110: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
+	67, // 111: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
+	49, // 112: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
+	5,  // 113: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
+	66, // 114: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
+	9,  // 115: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
+	12, // 116: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
+	66, // 117: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
+	66, // 118: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
+	17, // 119: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
+	20, // 120: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
+	22, // 121: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
+	24, // 122: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
+	53, // 123: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
+	55, // 124: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
+	82, // 125: fermata.v1.JobService.ListJobRevisions:output_type -> fermata.v1.ListJobRevisionsResponse
+	83, // 126: fermata.v1.JobService.GetJobRevision:output_type -> fermata.v1.JobRevision
+	84, // 127: fermata.v1.JobService.DiffJobRevisions:output_type -> fermata.v1.DiffJobRevisionsResponse
+	66, // 128: fermata.v1.JobService.RestoreJobRevision:output_type -> fermata.v1.Job
+	25, // 129: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
+	25, // 130: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
+	99, // [99:131] is the sub-list for method output_type
+	67, // [67:99] is the sub-list for method input_type
 	67, // [67:67] is the sub-list for extension type_name
 	67, // [67:67] is the sub-list for extension extendee
 	0,  // [0:67] is the sub-list for field type_name
@@ -4568,6 +4587,7 @@ func file_fermata_v1_job_service_proto_init() {
 		return
 	}
 	file_fermata_v1_job_proto_init()
+	file_fermata_v1_job_revision_proto_init()
 	file_fermata_v1_job_service_proto_msgTypes[21].OneofWrappers = []any{}
 	file_fermata_v1_job_service_proto_msgTypes[46].OneofWrappers = []any{}
 	type x struct{}

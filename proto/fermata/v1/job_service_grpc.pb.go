@@ -46,6 +46,10 @@ const (
 	JobService_ResumeJobs_FullMethodName          = "/fermata.v1.JobService/ResumeJobs"
 	JobService_PlanJobs_FullMethodName            = "/fermata.v1.JobService/PlanJobs"
 	JobService_ApplyJobs_FullMethodName           = "/fermata.v1.JobService/ApplyJobs"
+	JobService_ListJobRevisions_FullMethodName    = "/fermata.v1.JobService/ListJobRevisions"
+	JobService_GetJobRevision_FullMethodName      = "/fermata.v1.JobService/GetJobRevision"
+	JobService_DiffJobRevisions_FullMethodName    = "/fermata.v1.JobService/DiffJobRevisions"
+	JobService_RestoreJobRevision_FullMethodName  = "/fermata.v1.JobService/RestoreJobRevision"
 	JobService_GetQueueSettings_FullMethodName    = "/fermata.v1.JobService/GetQueueSettings"
 	JobService_UpdateQueueSettings_FullMethodName = "/fermata.v1.JobService/UpdateQueueSettings"
 )
@@ -138,6 +142,19 @@ type JobServiceClient interface {
 	// Reason of an entry: OTHER_OWNER (the job belongs to another owner). Reason of the whole call,
 	// also for PlanJobs: TOO_LARGE (the stored payloads of its jobs exceed 6 MiB).
 	ApplyJobs(ctx context.Context, in *ApplyJobsRequest, opts ...grpc.CallOption) (*ApplyJobsResponse, error)
+	// Lists the revisions of a job's definition: the current one, then stored earlier ones, newest
+	// first. Some may be missing: see JobRevision.
+	ListJobRevisions(ctx context.Context, in *ListJobRevisionsRequest, opts ...grpc.CallOption) (*ListJobRevisionsResponse, error)
+	// Returns a revision with its definition.
+	GetJobRevision(ctx context.Context, in *GetJobRevisionRequest, opts ...grpc.CallOption) (*JobRevision, error)
+	// Compares two revisions of a job field by field, as PlanJobs compares a job with its desired
+	// definition.
+	DiffJobRevisions(ctx context.Context, in *DiffJobRevisionsRequest, opts ...grpc.CallOption) (*DiffJobRevisionsResponse, error)
+	// Gives a job the definition of an earlier revision, which becomes a new revision. A sealed
+	// payload stays as it is stored. A live run keeps the definition with which it started.
+	//
+	// Reason PAYLOAD_UNREADABLE: the node has no key for the sealed payload of the revision.
+	RestoreJobRevision(ctx context.Context, in *RestoreJobRevisionRequest, opts ...grpc.CallOption) (*Job, error)
 	// Returns the limits of a queue, and whether it is paused. A queue without settings has no
 	// limits.
 	GetQueueSettings(ctx context.Context, in *GetQueueSettingsRequest, opts ...grpc.CallOption) (*QueueSettings, error)
@@ -413,6 +430,46 @@ func (c *jobServiceClient) ApplyJobs(ctx context.Context, in *ApplyJobsRequest, 
 	return out, nil
 }
 
+func (c *jobServiceClient) ListJobRevisions(ctx context.Context, in *ListJobRevisionsRequest, opts ...grpc.CallOption) (*ListJobRevisionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListJobRevisionsResponse)
+	err := c.cc.Invoke(ctx, JobService_ListJobRevisions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) GetJobRevision(ctx context.Context, in *GetJobRevisionRequest, opts ...grpc.CallOption) (*JobRevision, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(JobRevision)
+	err := c.cc.Invoke(ctx, JobService_GetJobRevision_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) DiffJobRevisions(ctx context.Context, in *DiffJobRevisionsRequest, opts ...grpc.CallOption) (*DiffJobRevisionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DiffJobRevisionsResponse)
+	err := c.cc.Invoke(ctx, JobService_DiffJobRevisions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) RestoreJobRevision(ctx context.Context, in *RestoreJobRevisionRequest, opts ...grpc.CallOption) (*Job, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Job)
+	err := c.cc.Invoke(ctx, JobService_RestoreJobRevision_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobServiceClient) GetQueueSettings(ctx context.Context, in *GetQueueSettingsRequest, opts ...grpc.CallOption) (*QueueSettings, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(QueueSettings)
@@ -521,6 +578,19 @@ type JobServiceServer interface {
 	// Reason of an entry: OTHER_OWNER (the job belongs to another owner). Reason of the whole call,
 	// also for PlanJobs: TOO_LARGE (the stored payloads of its jobs exceed 6 MiB).
 	ApplyJobs(context.Context, *ApplyJobsRequest) (*ApplyJobsResponse, error)
+	// Lists the revisions of a job's definition: the current one, then stored earlier ones, newest
+	// first. Some may be missing: see JobRevision.
+	ListJobRevisions(context.Context, *ListJobRevisionsRequest) (*ListJobRevisionsResponse, error)
+	// Returns a revision with its definition.
+	GetJobRevision(context.Context, *GetJobRevisionRequest) (*JobRevision, error)
+	// Compares two revisions of a job field by field, as PlanJobs compares a job with its desired
+	// definition.
+	DiffJobRevisions(context.Context, *DiffJobRevisionsRequest) (*DiffJobRevisionsResponse, error)
+	// Gives a job the definition of an earlier revision, which becomes a new revision. A sealed
+	// payload stays as it is stored. A live run keeps the definition with which it started.
+	//
+	// Reason PAYLOAD_UNREADABLE: the node has no key for the sealed payload of the revision.
+	RestoreJobRevision(context.Context, *RestoreJobRevisionRequest) (*Job, error)
 	// Returns the limits of a queue, and whether it is paused. A queue without settings has no
 	// limits.
 	GetQueueSettings(context.Context, *GetQueueSettingsRequest) (*QueueSettings, error)
@@ -613,6 +683,18 @@ func (UnimplementedJobServiceServer) PlanJobs(context.Context, *PlanJobsRequest)
 }
 func (UnimplementedJobServiceServer) ApplyJobs(context.Context, *ApplyJobsRequest) (*ApplyJobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ApplyJobs not implemented")
+}
+func (UnimplementedJobServiceServer) ListJobRevisions(context.Context, *ListJobRevisionsRequest) (*ListJobRevisionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListJobRevisions not implemented")
+}
+func (UnimplementedJobServiceServer) GetJobRevision(context.Context, *GetJobRevisionRequest) (*JobRevision, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetJobRevision not implemented")
+}
+func (UnimplementedJobServiceServer) DiffJobRevisions(context.Context, *DiffJobRevisionsRequest) (*DiffJobRevisionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DiffJobRevisions not implemented")
+}
+func (UnimplementedJobServiceServer) RestoreJobRevision(context.Context, *RestoreJobRevisionRequest) (*Job, error) {
+	return nil, status.Error(codes.Unimplemented, "method RestoreJobRevision not implemented")
 }
 func (UnimplementedJobServiceServer) GetQueueSettings(context.Context, *GetQueueSettingsRequest) (*QueueSettings, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetQueueSettings not implemented")
@@ -1109,6 +1191,78 @@ func _JobService_ApplyJobs_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_ListJobRevisions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListJobRevisionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ListJobRevisions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ListJobRevisions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ListJobRevisions(ctx, req.(*ListJobRevisionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_GetJobRevision_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetJobRevisionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).GetJobRevision(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_GetJobRevision_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).GetJobRevision(ctx, req.(*GetJobRevisionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_DiffJobRevisions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DiffJobRevisionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).DiffJobRevisions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_DiffJobRevisions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).DiffJobRevisions(ctx, req.(*DiffJobRevisionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_RestoreJobRevision_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RestoreJobRevisionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).RestoreJobRevision(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_RestoreJobRevision_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).RestoreJobRevision(ctx, req.(*RestoreJobRevisionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JobService_GetQueueSettings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetQueueSettingsRequest)
 	if err := dec(in); err != nil {
@@ -1255,6 +1409,22 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ApplyJobs",
 			Handler:    _JobService_ApplyJobs_Handler,
+		},
+		{
+			MethodName: "ListJobRevisions",
+			Handler:    _JobService_ListJobRevisions_Handler,
+		},
+		{
+			MethodName: "GetJobRevision",
+			Handler:    _JobService_GetJobRevision_Handler,
+		},
+		{
+			MethodName: "DiffJobRevisions",
+			Handler:    _JobService_DiffJobRevisions_Handler,
+		},
+		{
+			MethodName: "RestoreJobRevision",
+			Handler:    _JobService_RestoreJobRevision_Handler,
 		},
 		{
 			MethodName: "GetQueueSettings",

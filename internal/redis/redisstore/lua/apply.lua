@@ -4,7 +4,8 @@
 -- file; the loader replaces each by a letter, a literal or a number, so that they cost nothing.
 -- KEYS  1 meta  2 states  3 definitions  4 history  5 lanes  6 lock  7.. lanes of the records.
 --       Among these are the rankings, failing and late jobs one after the other, if a record has
---       STEP_RANK, and the index of objectives, if one has STEP_WATCH or STEP_WATCH_SPAWNED
+--       STEP_RANK, the index of objectives, if one has STEP_WATCH or STEP_WATCH_SPAWNED, and the
+--       revisions, if one has STEP_REVISE or STEP_FORGET
 -- ARGV  1-3 common  4.. groups of records, each record at most once. A group is: its steps as
 --       one text, place of the lane, number of records, and for each record its id, its guard
 --       (a pattern: how a header with this token and revision begins), and the arguments of
@@ -32,6 +33,9 @@
 --                        the record from that ranking
 --       STEP_WATCH       place, instant: when to check its objective, in the index there; "" removes it
 --       STEP_WATCH_SPAWNED  place, instant: the same for the record that STEP_SPAWN writes
+--       STEP_REVISE      place, revision, most, room: add the definition that is replaced to the revisions there,
+--                        of which the newest are kept: so many, in so many bytes
+--       STEP_FORGET      place: delete the revisions
 -- Reply {code, clock, one digit per record, {states of conflicts}, {place, due ... of lanes that became earlier}, lock value}
 --       0 written  1 conflict  2 not found  3 lease has not ended  4 corrupt  5 written by an earlier copy of this call
 -- Guards: token and revision are as stored. A record to be spawned does not exist, or is the one
@@ -98,6 +102,7 @@ local state_deletes, definition_deletes, run_deletes = nil, nil, nil -- HDEL
 local places, scores, set_aside, lane_removals = {}, {}, nil, nil -- ZADD, ZADD XX, ZREM; by place
 local ranking_place, rank_updates, rank_removals = 0, nil, nil       -- place, and of each ranking ZADD, ZREM
 local objectives_place, watch_updates, watch_removals = 0, nil, nil -- the same of the index of objectives
+local revisions_place, revisions, revision_deletes = 0, nil, nil    -- place, HSET, HDEL
 local spawned_in                                        -- places of spawned records: one may have the id of one that is deleted
 
 local function add_conflict(text)
@@ -260,6 +265,12 @@ if items then
 		if instant == '' then watch_removals[#watch_removals + 1] = id else append_pair(watch_updates, instant, id) end
 	end
 
+	local function add_revision(at, id)
+		revisions_place, revisions = tonumber(ARGV[at]), revisions or {}
+		local stored = call('hget', KEYS[revisions_place], id)
+		append_pair(revisions, id, prepend_revision(ARGV[at + 1], stored, tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])))
+	end
+
 	-- plan_writes collects the writes of a record that passed its checks.
 	local function plan_writes(item, text)
 		local id, lane = ARGV[item.at], item.lane
@@ -285,6 +296,11 @@ if items then
 		end
 		if item.STEP_SPAWN then write_spawned(item, lane, text) end
 		if item.STEP_DEFINE then append_pair(defs, id, ARGV[item.STEP_DEFINE]) end
+		if item.STEP_REVISE then add_revision(item.STEP_REVISE, id) end
+		if item.STEP_FORGET then
+			revisions_place, revision_deletes = tonumber(ARGV[item.STEP_FORGET]), revision_deletes or {}
+			revision_deletes[#revision_deletes + 1] = id
+		end
 		if item.STEP_HISTORY then append_pair(runs, ARGV[item.STEP_HISTORY], ARGV[item.STEP_HISTORY + 1]) end
 		if item.STEP_LETTER then write_dead_letter(item, to) end
 		if item.STEP_RANK then
@@ -334,6 +350,7 @@ end
 if record then record(codes) end
 
 -- Write to the destination first, remove from the source last.
+if revisions then wide('hset', KEYS[revisions_place], revisions) end
 if defs then wide('hset', KEYS[3], defs) end
 wide('hset', KEYS[4], runs)
 wide('hset', KEYS[2], states)
@@ -347,6 +364,8 @@ if lane_removals then
 	wide('hdel', KEYS[3], definition_deletes)
 	wide('hdel', KEYS[4], run_deletes)
 end
+
+if revision_deletes then wide('hdel', KEYS[revisions_place], revision_deletes) end
 
 -- A ranking keeps this many records; those with the lowest rank are removed.
 local MAX_RANKED = 1000

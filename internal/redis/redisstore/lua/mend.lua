@@ -1,7 +1,7 @@
 -- mend.lua: take out what refers to records that do not exist, and bring the
 -- index of lanes in line with the lanes.
--- KEYS  1 meta  2 states  3 history  4 index of lanes  5 lock  6.. lanes
--- ARGV  1-3 common  4.. per item: record, place of its lane in KEYS, or "" and then the field of history
+-- KEYS  1 meta  2 states  3 history, or revisions  4 index of lanes  5 lock  6.. lanes
+-- ARGV  1-3 common  4.. per item: record, place of its lane in KEYS, or "" and then the field of the third key
 -- Reply {code, clock, one digit per item: 1 taken out, {place, due ... of lanes that became earlier}, lock value}
 -- Guards: a record that has a state is left alone.
 -- May be repeated.

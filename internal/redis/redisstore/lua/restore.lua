@@ -1,11 +1,13 @@
 -- restore.lua: write a job with all that belongs to it, in one step.
 -- KEYS  1 meta  2 states  3 definitions  4 history  5 lanes  6 lock  7.. lanes of the records; among them the
---       index of objectives, if the job has one
+--       index of objectives, if the job has one, and the revisions, if they change
 -- ARGV  1-3 common  4 the job's record  5 guard (a pattern: see apply.lua); "" the
 --       id must be free  6 place of the lane that it is in now; 0 none
 --       7 field of the history ("" none)  8 ended run
 --       9 definition  10 place of the index of objectives; 0 none  11 when to look at the
---       job's  12.. per record, the job first: id, place of its lane, state,
+--       job's  12 place of the revisions; 0 they stay  13 revisions to store ("" none), or the definition
+--       that is replaced, to be added to them  14 how many they may be then; 0 they replace the stored ones  15 in how
+--       many bytes  16.. per record, the job first: id, place of its lane, state,
 --       score, and for a dead letter field of the history and run ("" for others)
 -- Reply {code, clock, digit, {place, due ... of lanes that became earlier}, lock value}
 --       0 written  1 exists, or is another one  2 as 1, deleted but still running
@@ -18,7 +20,8 @@ local function answer(digit, places)
 	return {0, clock_seen, digit, list, holder}
 end
 
-local id, state = ARGV[4], ARGV[14]
+local FIRST = 16 -- argument of the records
+local id, state = ARGV[4], ARGV[FIRST + 2]
 local text = call('hget', KEYS[2], id)
 local free, asked = not text and ARGV[5] == '', text and ARGV[5] ~= '' and find(text, ARGV[5])
 if not free and not asked then
@@ -27,7 +30,7 @@ if not free and not asked then
 end
 
 local ids, places, known = {}, {}, {}
-for a = 12, ARGS, 6 do ids[#ids + 1] = ARGV[a] end
+for a = FIRST, ARGS, 6 do ids[#ids + 1] = ARGV[a] end
 local there = call('hmget', KEYS[2], unpack(ids))
 local states, defs, runs, scores = {}, {}, {}, {}
 
@@ -44,7 +47,7 @@ local function touch(k)
 end
 
 for i = 1, #ids do
-	local a = 12 + 6 * (i - 1)
+	local a = FIRST + 6 * (i - 1)
 	local letter = ARGV[a + 4] ~= ''
 	if not (letter and there[i]) then
 		local k = tonumber(ARGV[a + 1])
@@ -57,13 +60,21 @@ for i = 1, #ids do
 end
 if ARGV[7] ~= '' then push(runs, ARGV[7], ARGV[8]) end
 if record then record({'0'}) end
+local revisions = tonumber(ARGV[12])
+if revisions ~= 0 then
+	local text, most = ARGV[13], tonumber(ARGV[14])
+	if most > 0 then
+		text = prepend_revision(text, call('hget', KEYS[revisions], id), most, tonumber(ARGV[15]))
+	end
+	if text == '' then call('hdel', KEYS[revisions], id) else call('hset', KEYS[revisions], id, text) end
+end
 wide('hset', KEYS[3], defs)
 wide('hset', KEYS[4], runs)
 wide('hset', KEYS[2], states)
 for _, k in ipairs(places) do wide('zadd', KEYS[k], scores[k]) end
 if ARGV[10] ~= '0' then call('zadd', KEYS[tonumber(ARGV[10])], ARGV[11], id) end
 local from = tonumber(ARGV[6])
-if from ~= 0 and from ~= tonumber(ARGV[13]) then
+if from ~= 0 and from ~= tonumber(ARGV[FIRST + 1]) then
 	touch(from)
 	call('zrem', KEYS[from], id)
 end

@@ -80,6 +80,8 @@ type Definition struct {
 	// Where fields of retry, backoff, min_interval_ms and max_interval_ms came from. Unset: one
 	// that has its built-in default came from there, another one from the job.
 	PolicySources *PolicySources `protobuf:"bytes,70,opt,name=policy_sources,json=policySources,proto3" json:"policy_sources,omitempty"`
+	// The call that stored this revision. Unset: unknown, or the job was created by it.
+	LastEdit      *Edit `protobuf:"bytes,72,opt,name=last_edit,json=lastEdit,proto3" json:"last_edit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -387,6 +389,123 @@ func (x *Definition) GetPolicySources() *PolicySources {
 	return nil
 }
 
+func (x *Definition) GetLastEdit() *Edit {
+	if x != nil {
+		return x.LastEdit
+	}
+	return nil
+}
+
+// Edit is written anew with each edit: later versions add no fields to it.
+type Edit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// That of the definition when this was written. It counts for no other one: nodes that do not
+	// know this message carry it through an edit.
+	Revision      uint32 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Identity      string `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
+	Method        string `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Edit) Reset() {
+	*x = Edit{}
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Edit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Edit) ProtoMessage() {}
+
+func (x *Edit) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Edit.ProtoReflect.Descriptor instead.
+func (*Edit) Descriptor() ([]byte, []int) {
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Edit) GetRevision() uint32 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *Edit) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *Edit) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+// Revisions are the definitions that a job had before, newest first. Scripts add one at the front
+// and remove some at the end: the message is a list of its only field.
+type Revisions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Each a Definition, without request ids and trace.
+	Definitions   [][]byte `protobuf:"bytes,1,rep,name=definitions,proto3" json:"definitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Revisions) Reset() {
+	*x = Revisions{}
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Revisions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Revisions) ProtoMessage() {}
+
+func (x *Revisions) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Revisions.ProtoReflect.Descriptor instead.
+func (*Revisions) Descriptor() ([]byte, []int) {
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Revisions) GetDefinitions() [][]byte {
+	if x != nil {
+		return x.Definitions
+	}
+	return nil
+}
+
 // PolicySources is written anew with each edit: later versions add no fields to it.
 type PolicySources struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -400,7 +519,7 @@ type PolicySources struct {
 
 func (x *PolicySources) Reset() {
 	*x = PolicySources{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[1]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -412,7 +531,7 @@ func (x *PolicySources) String() string {
 func (*PolicySources) ProtoMessage() {}
 
 func (x *PolicySources) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[1]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -425,7 +544,7 @@ func (x *PolicySources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicySources.ProtoReflect.Descriptor instead.
 func (*PolicySources) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{1}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PolicySources) GetRevision() uint32 {
@@ -456,7 +575,7 @@ type SourceGroup struct {
 
 func (x *SourceGroup) Reset() {
 	*x = SourceGroup{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[2]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -468,7 +587,7 @@ func (x *SourceGroup) String() string {
 func (*SourceGroup) ProtoMessage() {}
 
 func (x *SourceGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[2]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -481,7 +600,7 @@ func (x *SourceGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceGroup.ProtoReflect.Descriptor instead.
 func (*SourceGroup) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{2}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SourceGroup) GetKind() uint32 {
@@ -516,7 +635,7 @@ type Misfire struct {
 
 func (x *Misfire) Reset() {
 	*x = Misfire{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[3]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -528,7 +647,7 @@ func (x *Misfire) String() string {
 func (*Misfire) ProtoMessage() {}
 
 func (x *Misfire) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[3]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -541,7 +660,7 @@ func (x *Misfire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Misfire.ProtoReflect.Descriptor instead.
 func (*Misfire) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{3}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Misfire) GetPolicy() uint32 {
@@ -575,7 +694,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[4]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -587,7 +706,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[4]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -600,7 +719,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{4}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Lock) GetKey() string {
@@ -629,7 +748,7 @@ type Exclusions struct {
 
 func (x *Exclusions) Reset() {
 	*x = Exclusions{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[5]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +760,7 @@ func (x *Exclusions) String() string {
 func (*Exclusions) ProtoMessage() {}
 
 func (x *Exclusions) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[5]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +773,7 @@ func (x *Exclusions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exclusions.ProtoReflect.Descriptor instead.
 func (*Exclusions) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{5}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Exclusions) GetCron() []string {
@@ -695,7 +814,7 @@ type Period struct {
 
 func (x *Period) Reset() {
 	*x = Period{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[6]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +826,7 @@ func (x *Period) String() string {
 func (*Period) ProtoMessage() {}
 
 func (x *Period) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[6]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +839,7 @@ func (x *Period) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Period.ProtoReflect.Descriptor instead.
 func (*Period) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{6}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Period) GetFromMs() int64 {
@@ -751,7 +870,7 @@ type QueueSettings struct {
 
 func (x *QueueSettings) Reset() {
 	*x = QueueSettings{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[7]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -763,7 +882,7 @@ func (x *QueueSettings) String() string {
 func (*QueueSettings) ProtoMessage() {}
 
 func (x *QueueSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[7]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -776,7 +895,7 @@ func (x *QueueSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueSettings.ProtoReflect.Descriptor instead.
 func (*QueueSettings) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{7}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *QueueSettings) GetMaxConcurrency() uint32 {
@@ -837,7 +956,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[8]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -849,7 +968,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[8]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -862,7 +981,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{8}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Schedule) GetKind() uint32 {
@@ -985,7 +1104,7 @@ type Calendar struct {
 
 func (x *Calendar) Reset() {
 	*x = Calendar{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +1116,7 @@ func (x *Calendar) String() string {
 func (*Calendar) ProtoMessage() {}
 
 func (x *Calendar) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1129,7 @@ func (x *Calendar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calendar.ProtoReflect.Descriptor instead.
 func (*Calendar) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{9}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Calendar) GetEvery() uint32 {
@@ -1072,7 +1191,7 @@ type Jitter struct {
 
 func (x *Jitter) Reset() {
 	*x = Jitter{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1084,7 +1203,7 @@ func (x *Jitter) String() string {
 func (*Jitter) ProtoMessage() {}
 
 func (x *Jitter) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1097,7 +1216,7 @@ func (x *Jitter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Jitter.ProtoReflect.Descriptor instead.
 func (*Jitter) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{10}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Jitter) GetKind() uint32 {
@@ -1131,7 +1250,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1262,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1275,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{11}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Retry) GetStrategy() uint32 {
@@ -1239,7 +1358,7 @@ type Recurring struct {
 
 func (x *Recurring) Reset() {
 	*x = Recurring{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[12]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1251,7 +1370,7 @@ func (x *Recurring) String() string {
 func (*Recurring) ProtoMessage() {}
 
 func (x *Recurring) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[12]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1264,7 +1383,7 @@ func (x *Recurring) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurring.ProtoReflect.Descriptor instead.
 func (*Recurring) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{12}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Recurring) GetDisabled() bool {
@@ -1353,7 +1472,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[13]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1365,7 +1484,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[13]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1378,7 +1497,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{13}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Run) GetId() string {
@@ -1476,7 +1595,7 @@ var File_fermata_storage_v1_storage_proto protoreflect.FileDescriptor
 
 const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
-	" fermata/storage/v1/storage.proto\x12\x12fermata.storage.v1\"\x97\f\n" +
+	" fermata/storage/v1/storage.proto\x12\x12fermata.storage.v1\"\xce\f\n" +
 	"\n" +
 	"Definition\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1a\n" +
@@ -1528,10 +1647,17 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\x05trace\x18< \x01(\fR\x05trace\x12\x1f\n" +
 	"\vtrace_state\x18= \x01(\tR\n" +
 	"traceState\x12H\n" +
-	"\x0epolicy_sources\x18F \x01(\v2!.fermata.storage.v1.PolicySourcesR\rpolicySources\x1a9\n" +
+	"\x0epolicy_sources\x18F \x01(\v2!.fermata.storage.v1.PolicySourcesR\rpolicySources\x125\n" +
+	"\tlast_edit\x18H \x01(\v2\x18.fermata.storage.v1.EditR\blastEdit\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"d\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"V\n" +
+	"\x04Edit\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\rR\brevision\x12\x1a\n" +
+	"\bidentity\x18\x02 \x01(\tR\bidentity\x12\x16\n" +
+	"\x06method\x18\x03 \x01(\tR\x06method\"-\n" +
+	"\tRevisions\x12 \n" +
+	"\vdefinitions\x18\x01 \x03(\fR\vdefinitions\"d\n" +
 	"\rPolicySources\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\rR\brevision\x127\n" +
 	"\x06groups\x18\x02 \x03(\v2\x1f.fermata.storage.v1.SourceGroupR\x06groups\"M\n" +
@@ -1652,43 +1778,46 @@ func file_fermata_storage_v1_storage_proto_rawDescGZIP() []byte {
 	return file_fermata_storage_v1_storage_proto_rawDescData
 }
 
-var file_fermata_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_fermata_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_fermata_storage_v1_storage_proto_goTypes = []any{
 	(*Definition)(nil),    // 0: fermata.storage.v1.Definition
-	(*PolicySources)(nil), // 1: fermata.storage.v1.PolicySources
-	(*SourceGroup)(nil),   // 2: fermata.storage.v1.SourceGroup
-	(*Misfire)(nil),       // 3: fermata.storage.v1.Misfire
-	(*Lock)(nil),          // 4: fermata.storage.v1.Lock
-	(*Exclusions)(nil),    // 5: fermata.storage.v1.Exclusions
-	(*Period)(nil),        // 6: fermata.storage.v1.Period
-	(*QueueSettings)(nil), // 7: fermata.storage.v1.QueueSettings
-	(*Schedule)(nil),      // 8: fermata.storage.v1.Schedule
-	(*Calendar)(nil),      // 9: fermata.storage.v1.Calendar
-	(*Jitter)(nil),        // 10: fermata.storage.v1.Jitter
-	(*Retry)(nil),         // 11: fermata.storage.v1.Retry
-	(*Recurring)(nil),     // 12: fermata.storage.v1.Recurring
-	(*Run)(nil),           // 13: fermata.storage.v1.Run
-	nil,                   // 14: fermata.storage.v1.Definition.LabelsEntry
+	(*Edit)(nil),          // 1: fermata.storage.v1.Edit
+	(*Revisions)(nil),     // 2: fermata.storage.v1.Revisions
+	(*PolicySources)(nil), // 3: fermata.storage.v1.PolicySources
+	(*SourceGroup)(nil),   // 4: fermata.storage.v1.SourceGroup
+	(*Misfire)(nil),       // 5: fermata.storage.v1.Misfire
+	(*Lock)(nil),          // 6: fermata.storage.v1.Lock
+	(*Exclusions)(nil),    // 7: fermata.storage.v1.Exclusions
+	(*Period)(nil),        // 8: fermata.storage.v1.Period
+	(*QueueSettings)(nil), // 9: fermata.storage.v1.QueueSettings
+	(*Schedule)(nil),      // 10: fermata.storage.v1.Schedule
+	(*Calendar)(nil),      // 11: fermata.storage.v1.Calendar
+	(*Jitter)(nil),        // 12: fermata.storage.v1.Jitter
+	(*Retry)(nil),         // 13: fermata.storage.v1.Retry
+	(*Recurring)(nil),     // 14: fermata.storage.v1.Recurring
+	(*Run)(nil),           // 15: fermata.storage.v1.Run
+	nil,                   // 16: fermata.storage.v1.Definition.LabelsEntry
 }
 var file_fermata_storage_v1_storage_proto_depIdxs = []int32{
-	14, // 0: fermata.storage.v1.Definition.labels:type_name -> fermata.storage.v1.Definition.LabelsEntry
-	8,  // 1: fermata.storage.v1.Definition.schedule:type_name -> fermata.storage.v1.Schedule
-	11, // 2: fermata.storage.v1.Definition.retry:type_name -> fermata.storage.v1.Retry
-	12, // 3: fermata.storage.v1.Definition.backoff:type_name -> fermata.storage.v1.Recurring
-	3,  // 4: fermata.storage.v1.Definition.misfire:type_name -> fermata.storage.v1.Misfire
-	4,  // 5: fermata.storage.v1.Definition.locks:type_name -> fermata.storage.v1.Lock
-	1,  // 6: fermata.storage.v1.Definition.policy_sources:type_name -> fermata.storage.v1.PolicySources
-	2,  // 7: fermata.storage.v1.PolicySources.groups:type_name -> fermata.storage.v1.SourceGroup
-	6,  // 8: fermata.storage.v1.Exclusions.periods:type_name -> fermata.storage.v1.Period
-	5,  // 9: fermata.storage.v1.Schedule.exclude:type_name -> fermata.storage.v1.Exclusions
-	9,  // 10: fermata.storage.v1.Schedule.calendar:type_name -> fermata.storage.v1.Calendar
-	10, // 11: fermata.storage.v1.Retry.jitter:type_name -> fermata.storage.v1.Jitter
-	10, // 12: fermata.storage.v1.Recurring.jitter:type_name -> fermata.storage.v1.Jitter
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	16, // 0: fermata.storage.v1.Definition.labels:type_name -> fermata.storage.v1.Definition.LabelsEntry
+	10, // 1: fermata.storage.v1.Definition.schedule:type_name -> fermata.storage.v1.Schedule
+	13, // 2: fermata.storage.v1.Definition.retry:type_name -> fermata.storage.v1.Retry
+	14, // 3: fermata.storage.v1.Definition.backoff:type_name -> fermata.storage.v1.Recurring
+	5,  // 4: fermata.storage.v1.Definition.misfire:type_name -> fermata.storage.v1.Misfire
+	6,  // 5: fermata.storage.v1.Definition.locks:type_name -> fermata.storage.v1.Lock
+	3,  // 6: fermata.storage.v1.Definition.policy_sources:type_name -> fermata.storage.v1.PolicySources
+	1,  // 7: fermata.storage.v1.Definition.last_edit:type_name -> fermata.storage.v1.Edit
+	4,  // 8: fermata.storage.v1.PolicySources.groups:type_name -> fermata.storage.v1.SourceGroup
+	8,  // 9: fermata.storage.v1.Exclusions.periods:type_name -> fermata.storage.v1.Period
+	7,  // 10: fermata.storage.v1.Schedule.exclude:type_name -> fermata.storage.v1.Exclusions
+	11, // 11: fermata.storage.v1.Schedule.calendar:type_name -> fermata.storage.v1.Calendar
+	12, // 12: fermata.storage.v1.Retry.jitter:type_name -> fermata.storage.v1.Jitter
+	12, // 13: fermata.storage.v1.Recurring.jitter:type_name -> fermata.storage.v1.Jitter
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_fermata_storage_v1_storage_proto_init() }
@@ -1702,7 +1831,7 @@ func file_fermata_storage_v1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_storage_v1_storage_proto_rawDesc), len(file_fermata_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
