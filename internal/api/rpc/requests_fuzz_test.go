@@ -73,6 +73,10 @@ func (a anyJobs) Resume(_ context.Context, key job.Key, _ bool) (job.Record, err
 func (a anyJobs) RunJob(_ context.Context, _ job.Key, q job.RequestManualRun) (job.RunView, bool, error) {
 	return a.view(q.RequestID), true, nil
 }
+func (a anyJobs) ListEndedRuns(context.Context, job.EndedRunsQuery) (job.EndedRunsPage, error) {
+	return job.EndedRunsPage{Runs: []job.EndedRun{{Key: key, Run: job.Run{ID: "r"}}}, Next: "more"}, nil
+}
+
 func (a anyJobs) ListRuns(context.Context, job.Key) ([]job.RunView, error) {
 	return []job.RunView{a.view("r")}, nil
 }

@@ -31,6 +31,7 @@ const (
 	stepRank         = 'r'
 	stepWatch        = 'o'
 	stepWatchSpawned = 'b'
+	stepUnsuccessful = 'e'
 )
 
 // applyStep describes a step: its letter, its macro in apply.lua, and how many arguments it has.
@@ -59,6 +60,7 @@ var applySteps = []applyStep{
 	{stepRank, "STEP_RANK", 3},
 	{stepWatch, "STEP_WATCH", 2},
 	{stepWatchSpawned, "STEP_WATCH_SPAWNED", 2},
+	{stepUnsuccessful, "STEP_UNSUCCESSFUL", 6},
 }
 
 // Steps of plain items. Apply has two paths, because nearly all records that it writes settle a
