@@ -20,13 +20,33 @@ type EndedRun struct {
 // IsUnsuccessful reports whether a run with this outcome is in the index of unsuccessful runs.
 func (o Outcome) IsUnsuccessful() bool { return o != OutcomeNone && o != OutcomeSucceeded }
 
-// UnsuccessfulRun returns the entry of the index of unsuccessful runs that a decision adds; nil if it adds none. queue
-// is that of the run.
-func UnsuccessfulRun(d *Decision, key Key, queue string) *EndedRun {
-	if d.Ended == nil || !d.Ended.Outcome.IsUnsuccessful() {
-		return nil
+// UnsuccessfulRuns returns the entries that a decision adds to the index of unsuccessful runs, one or two: the run that
+// ended, and a waiting manual run that was cancelled, which has no other record. queue is that of the runs.
+func UnsuccessfulRuns(d *Decision, key Key, queue string) []EndedRun {
+	var runs []EndedRun
+	endedID := ""
+	if d.Ended != nil {
+		endedID = d.Ended.ID
+		if d.Ended.Outcome.IsUnsuccessful() {
+			runs = append(runs, newUnsuccessfulRun(d, key, queue))
+		}
 	}
-	e := &EndedRun{Key: key, Queue: queue, Run: *d.Ended}
+	for i := range d.Notices {
+		n := &d.Notices[i]
+		if n.Kind == RunCancelled && n.RunID != endedID {
+			runs = append(runs, EndedRun{Key: key, Queue: queue, Run: Run{
+				ID: n.RunID, Trigger: n.Trigger, FinishedMS: n.AtMS, Outcome: OutcomeCancelled,
+			}})
+		}
+	}
+	return runs[:min(maxUnsuccessfulRuns, len(runs))]
+}
+
+// maxUnsuccessfulRuns is how many runs one decision ends at most: a job has one waiting manual run.
+const maxUnsuccessfulRuns = 2
+
+func newUnsuccessfulRun(d *Decision, key Key, queue string) EndedRun {
+	e := EndedRun{Key: key, Queue: queue, Run: *d.Ended}
 	e.Error = Clip(e.Error, MaxIndexedError)
 	e.Output, e.Worker, e.Caller = nil, "", nil
 	if e.Outcome == OutcomeDead || e.Outcome == OutcomeQuarantined {

@@ -148,6 +148,32 @@ func TestUnsuccessfulRunsAreListed(t *testing.T) {
 	}
 }
 
+// TestCancelledWaitingRunIsListed cancels a manual run that waits for the end of another one, which then is cancelled too.
+func TestCancelledWaitingRunIsListed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	key := r.create(t, "a", "busy", "mail")
+	if _, _, err := r.RunJob(t.Context(), key, job.RequestManualRun{RequestID: "first"}); err != nil {
+		t.Fatal(err)
+	}
+	leased := r.lease(t, key)
+	if _, _, err := r.RunJob(t.Context(), key, job.RequestManualRun{RequestID: "second"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.CancelRun(t.Context(), key, "m-second"); err != nil {
+		t.Fatal(err)
+	}
+	r.book.SubmitAndWait(t.Context(), job.Change{Record: leased.Record, Input: job.FinishAttempt{
+		Token: leased.Known.State.Token, Outcome: job.OutcomeCancelled}})
+	var ids []string
+	for _, e := range listEnded(t, r, everywhere()) {
+		ids = append(ids, e.ID+" "+e.Outcome.String()+" "+e.Queue)
+	}
+	if want := []string{"m-first cancelled mail", "m-second cancelled mail"}; !slices.Equal(ids, want) {
+		t.Errorf("%v, want %v", ids, want)
+	}
+}
+
 // TestPagesOfEndedRuns cancels many runs in the same millisecond, and reads the list in pages of several sizes.
 func TestPagesOfEndedRuns(t *testing.T) {
 	t.Parallel()

@@ -60,7 +60,7 @@ var applySteps = []applyStep{
 	{stepRank, "STEP_RANK", 3},
 	{stepWatch, "STEP_WATCH", 2},
 	{stepWatchSpawned, "STEP_WATCH_SPAWNED", 2},
-	{stepUnsuccessful, "STEP_UNSUCCESSFUL", 6},
+	{stepUnsuccessful, "STEP_UNSUCCESSFUL", 7},
 }
 
 // Steps of plain items. Apply has two paths, because nearly all records that it writes settle a

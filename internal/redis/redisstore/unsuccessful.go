@@ -44,24 +44,29 @@ type unsuccessfulPlaceholder job.QueueKey
 // unsuccessfulQueuesPlaceholder stands for the place of the set of queues that have an index.
 type unsuccessfulQueuesPlaceholder struct{}
 
-// addUnsuccessful adds an ended run that did not succeed to the index of its queue. If the run was a record of its own,
+// addUnsuccessful adds ended runs that did not succeed to the index of their queue. If the run was a record of its own,
 // before is the write of that record.
 func (i *applyItem) addUnsuccessful(b unsuccessfulBounds, w, before *job.Write) error {
 	lane := w.From
 	if before != nil && before.Record.IsRun() {
 		lane = before.From
 	}
-	run := job.UnsuccessfulRun(w.Decision, w.Record.Key(), lane.Queue)
-	if run == nil {
+	runs := job.UnsuccessfulRuns(w.Decision, w.Record.Key(), lane.Queue)
+	if len(runs) == 0 {
 		return nil
 	}
-	text, err := codec.EncodeEndedRun(run)
-	if err != nil {
-		return err
+	var texts [2][]byte // most often the second one is empty
+	for k := range runs {
+		runs[k].FinishedMS = runs[0].FinishedMS
+		text, err := codec.EncodeEndedRun(&runs[k])
+		if err != nil {
+			return err
+		}
+		texts[k] = text
 	}
-	queue := job.QueueKey{Namespace: run.Key.Namespace, Queue: run.Queue}
+	queue := job.QueueKey{Namespace: w.Record.Key().Namespace, Queue: lane.Queue}
 	i.addStep(stepUnsuccessful, unsuccessfulPlaceholder(queue), unsuccessfulQueuesPlaceholder{}, b.entries, b.ageMS,
-		int64(run.FinishedMS), text)
+		int64(runs[0].FinishedMS), texts[0], texts[1])
 	return nil
 }
 

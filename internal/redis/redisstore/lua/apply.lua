@@ -33,8 +33,8 @@
 --                        the record from that ranking
 --       STEP_WATCH       place, instant: when to check its objective, in the index there; "" removes it
 --       STEP_WATCH_SPAWNED  place, instant: the same for the record that STEP_SPAWN writes
---       STEP_UNSUCCESSFUL   place, place of queues, entries, age, end, run: add to the index of unsuccessful
---                        runs there, which keeps so many entries, and for so many milliseconds
+--       STEP_UNSUCCESSFUL   place, place of queues, entries, age, end, run, other run or "": add to the index of
+--                        unsuccessful runs there, which keeps so many entries, and for so many milliseconds
 -- Reply {code, clock, one digit per record, {states of conflicts}, {place, due ... of lanes that became earlier}, lock value}
 --       0 written  1 conflict  2 not found  3 lease has not ended  4 corrupt  5 written by an earlier copy of this call
 -- Guards: token and revision are as stored. A record to be spawned does not exist, or is the one
@@ -383,8 +383,10 @@ if unsuccessful then
 			list = {}
 			indexes[#indexes + 1], entries[k] = k, list
 		end
-		list[#list + 1] = ARGV[at + 4]
-		list[#list + 1] = ARGV[at + 5]
+		for i = at + 5, ARGV[at + 6] == '' and at + 5 or at + 6 do
+			list[#list + 1] = ARGV[at + 4]
+			list[#list + 1] = ARGV[i]
+		end
 		last_end = math.max(last_end, tonumber(ARGV[at + 4]))
 	end
 	local at = unsuccessful[1]
