@@ -21,6 +21,7 @@ var examples = map[string]string{
 		"fermata jobs explain",
 	"fermata dead-letters": "  fermata dead-letters list\n  fermata dead-letters redrive report",
 	"fermata namespaces":   "  fermata namespaces list",
+	"fermata runs":         "  fermata runs list --failed --since 02:00 --until 03:00",
 	"fermata queues":       "  fermata queues list --all-namespaces\n  fermata queues set mail --rate 100",
 	"fermata queues list": "  fermata queues list --all-namespaces\n  fermata queues list --columns " +
 		"queue,backlog,free-slots",

@@ -42,7 +42,7 @@ var methodPermissions = map[string]methodPermission{
 	fermatav1.JobService_GetJob_FullMethodName:           {permission: authz.ReadJobs, namespaceOf: namespaceOfJob((*fermatav1.GetJobRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_ListJobs_FullMethodName:         {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, spansNamespaces: true, queueRule: checkedQueues},
 	fermatav1.JobService_ListUpcomingJobs_FullMethodName: {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, spansNamespaces: true, queueRule: checkedQueues},
-	fermatav1.JobService_ListRuns_FullMethodName:         {permission: authz.ReadJobs, namespaceOf: namespaceOfJobIn("parent", (*fermatav1.ListRunsRequest).GetParent), queueRule: checkedQueues},
+	fermatav1.JobService_ListRuns_FullMethodName:         {permission: authz.ReadJobs, namespaceOf: namespaceOfJobsParent, spansNamespaces: true, queueRule: checkedQueues},
 	fermatav1.JobService_GetRun_FullMethodName:           {permission: authz.ReadJobs, namespaceOf: namespaceOfRun((*fermatav1.GetRunRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_ExplainJob_FullMethodName:       {permission: authz.ReadJobs, namespaceOf: namespaceOfJob((*fermatav1.ExplainJobRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_ListJobRevisions_FullMethodName: {permission: authz.ReadJobs, namespaceOf: namespaceOfJobIn("parent", (*fermatav1.ListJobRevisionsRequest).GetParent), queueRule: checkedQueues},
@@ -135,6 +135,12 @@ func namespaceOfJobIn[Q any](field string, name func(Q) string) func(any) (strin
 		key, err := convert.ParseJobName(field, name(q.(Q)))
 		return key.Namespace, err
 	}
+}
+
+// namespaceOfJobsParent scopes requests about the runs of a job or of all jobs.
+func namespaceOfJobsParent(q any) (string, error) {
+	namespace, _, err := convert.ParseJobsParent("parent", q.(interface{ GetParent() string }).GetParent())
+	return namespace, err
 }
 
 func namespaceOfRun[Q any](name func(Q) string) func(any) (string, error) {

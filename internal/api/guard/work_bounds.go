@@ -33,6 +33,8 @@ const (
 	forecastWork workBound = "a million steps in the schedules of each node, series of up to 1,000 queues, and reads within a share of a core"
 	// scannedPage: a page that ends early. It reads lanes that it selects, and no others.
 	scannedPage workBound = "a page: up to 1,000 entries, 5,000 looked at, 2 MiB, 50 ms, 20,000 lanes of those that it selects"
+	// runsOrPage: the runs of one job, or a page of those of all jobs.
+	runsOrPage workBound = "one job and its runs, or a page as of ListJobs and the queues with unsuccessful runs"
 	// adminPage: what is kept is bounded, and the call reads no more of it than it may return, of each part.
 	adminPage workBound = "up to 1,000 entries of what is kept, for administrators of the cluster"
 	// timedPart: a page of changes that ends early.
@@ -55,7 +57,7 @@ const (
 // row, so that nothing is reachable whose work nobody has thought about.
 var workBounds = map[string]workBound{
 	fermatav1.JobService_GetJob_FullMethodName:         oneJob,
-	fermatav1.JobService_ListRuns_FullMethodName:       oneJob,
+	fermatav1.JobService_ListRuns_FullMethodName:       runsOrPage,
 	fermatav1.JobService_GetRun_FullMethodName:         oneJob,
 	fermatav1.JobService_ExplainJob_FullMethodName:     oneJob,
 	fermatav1.JobService_UpdateJob_FullMethodName:      oneJob,

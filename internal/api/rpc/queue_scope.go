@@ -217,6 +217,15 @@ func (j queueScopedJobs) ListRuns(ctx context.Context, key job.Key) ([]job.RunVi
 	return j.inner.ListRuns(ctx, key)
 }
 
+func (j queueScopedJobs) ListEndedRuns(ctx context.Context, q job.EndedRunsQuery) (job.EndedRunsPage, error) {
+	f, err := restrictListing(ctx, q.Filter)
+	if err != nil {
+		return job.EndedRunsPage{}, err
+	}
+	q.Filter = f
+	return j.inner.ListEndedRuns(ctx, q)
+}
+
 func (j queueScopedJobs) GetRun(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
 	if err := j.checkVisible(ctx, key); err != nil {
 		return job.RunView{}, err

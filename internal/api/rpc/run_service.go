@@ -24,7 +24,17 @@ func (s *jobService) RunJob(ctx context.Context, q *fermatav1.RunJobRequest) (*f
 }
 
 func (s *jobService) ListRuns(ctx context.Context, q *fermatav1.ListRunsRequest) (*fermatav1.ListRunsResponse, error) {
+	namespace, all, err := convert.ParseJobsParent("parent", q.GetParent())
+	if err != nil {
+		return nil, err
+	}
+	if all {
+		return s.listEndedRuns(ctx, namespace, q)
+	}
 	key, err := convert.ParseJobName("parent", q.GetParent())
+	if err == nil {
+		err = requireNoRunFilters(q)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -124,6 +124,9 @@ func (t *transition) Recurs() bool { return t.child || t.c.Schedule.Kind != sche
 // endRun writes the run's end and plans the next run.
 func (t *transition) endRun(run Run, outcome Outcome, n Notice, hint time.Duration) {
 	run.Outcome, run.Error = outcome, t.LastError
+	if outcome == OutcomeCancelled && run.Attempts == 0 {
+		run.Error = "" // that of an earlier run
+	}
 	run.DeadLetter = t.dead
 	t.ended = &run
 	n.DueMS, n.StartedMS, n.FirstMS = t.Due, run.StartedMS, t.FirstMS

@@ -21,11 +21,12 @@ const fakeShards = 4
 // fake is a store and a ledger in memory. It orders its records by id, so that
 // its cursors are stable.
 type fake struct {
-	Index   // only real stores have one
-	mu      sync.Mutex
-	now     unixtime.Milli
-	records map[job.Key]job.Record
-	history map[job.Key][]job.Run
+	Index     // only real stores have one
+	EndedRuns // likewise
+	mu        sync.Mutex
+	now       unixtime.Milli
+	records   map[job.Key]job.Record
+	history   map[job.Key][]job.Run
 	// meddle runs before the next change is decided, as a concurrent client.
 	meddle func()
 	err    error

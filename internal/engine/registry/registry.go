@@ -37,6 +37,7 @@ type Store interface {
 	// DefinitionBytes is how many bytes a definition takes when it is stored.
 	DefinitionBytes(d *job.Definition) int
 	Index
+	EndedRuns
 }
 
 // Rankings list the n worst jobs, of some shards or, with a namespace, of all shards. Entries may be outdated.

@@ -37,7 +37,7 @@ func (s *Store) Apply(ctx context.Context, shard int, writes []job.Write) job.Ap
 func (s *Store) apply(ctx context.Context, shard int, writes []job.Write, carriesAnnouncements bool) job.ApplyReply {
 	room := acquireApplyMemory(len(writes))
 	defer room.release()
-	groups, err := room.planGroups(s.form(), writes)
+	groups, err := room.planGroups(s.form(), s.unsuccessful, writes)
 	if err != nil {
 		return job.ApplyReply{Err: err}
 	}
@@ -56,7 +56,8 @@ func (s *Store) apply(ctx context.Context, shard int, writes []job.Write, carrie
 
 // planGroups makes the items of the writes. Two writes that belong together are one group, at the
 // index of the second.
-func (r *applyMemory) planGroups(f codec.Encoding, writes []job.Write) ([][]*applyItem, error) {
+func (r *applyMemory) planGroups(f codec.Encoding, bounds unsuccessfulBounds,
+	writes []job.Write) ([][]*applyItem, error) {
 	groups, items, list := r.groups, r.items, r.list
 	texts := codec.ArgumentBuffer{Encoding: f, Free: r.textBuffer}
 	defer func() { r.textBuffer = texts.Free }() // the buffer may have grown
@@ -70,6 +71,9 @@ func (r *applyMemory) planGroups(f codec.Encoding, writes []job.Write) ([][]*app
 		}
 		item := &items[i]
 		if err := item.planWrite(texts.Reserve(len(writes)-i), &writes[i], before, i); err != nil {
+			return nil, fmt.Errorf("apply %s: %w", writes[i].Record, err)
+		}
+		if err := item.addUnsuccessful(bounds, &writes[i], before); err != nil {
 			return nil, fmt.Errorf("apply %s: %w", writes[i].Record, err)
 		}
 		list[i] = item
@@ -156,6 +160,10 @@ func (c *applyCall) buildOp(s *Store, writes []job.Write, lean bool) *runner.Op 
 				a = c.lanes.objectivesPlace()
 			case revisionsPlaceholder:
 				a = c.lanes.revisionsPlace()
+			case unsuccessfulPlaceholder:
+				a = c.lanes.unsuccessfulPlace(job.QueueKey(of))
+			case unsuccessfulQueuesPlaceholder:
+				a = c.lanes.unsuccessfulQueuesPlace()
 			}
 			argv = append(argv, a)
 		}

@@ -33,6 +33,7 @@ const (
 	stepWatchSpawned = 'b'
 	stepRevise       = 'v'
 	stepForget       = 'g'
+	stepUnsuccessful = 'e'
 )
 
 // applyStep describes a step: its letter, its macro in apply.lua, and how many arguments it has.
@@ -63,6 +64,7 @@ var applySteps = []applyStep{
 	{stepWatchSpawned, "STEP_WATCH_SPAWNED", 2},
 	{stepRevise, "STEP_REVISE", 4},
 	{stepForget, "STEP_FORGET", 1},
+	{stepUnsuccessful, "STEP_UNSUCCESSFUL", 7},
 }
 
 // Steps of plain items. Apply has two paths, because nearly all records that it writes settle a

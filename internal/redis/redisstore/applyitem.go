@@ -13,8 +13,7 @@ import (
 
 // applyItem is what apply.lua does to one record. Some arguments stand for places in KEYS, which are
 // known when the call is built: a job.Lane for that of the lane, a rankingsPlaceholder for that of
-// the rankings, an objectivesPlaceholder for that of the index of objectives, a revisionsPlaceholder for that of the
-// revisions.
+// the rankings, an objectivesPlaceholder for that of the index of objectives, and so on.
 type applyItem struct {
 	record job.RecordID
 	spawns job.RecordID // record that is spawned; "" for none

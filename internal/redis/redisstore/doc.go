@@ -19,6 +19,8 @@
 //	P:{T}:failing  sorted set: job -> rank among failing jobs; bounded
 //	P:{T}:late     sorted set: job -> rank among late jobs; bounded
 //	P:{T}:objectives  sorted set: record -> when to check the lateness objective of its run
+//	P:{T}:unsuccessful:<ns>/<queue>  sorted set: ended run that did not succeed -> its end; bounded
+//	P:{T}:unsuccessful  sorted set: <ns>/<queue> -> when its index was last written; bounded by age
 //	P:{T}:events        stream      events of the shard; bounded
 //	P:{T}:hooks         hash        webhook -> its position in the stream
 //	P:{T}:hookdead:<webhook>  sorted set: undelivered events, by time; bounded
@@ -37,6 +39,10 @@
 // A record is a member of one lane. Its score has the region and a time (job.Score), so that a move
 // is one ZADD. Only scripts write records. The script apply writes what Go code has decided, as a
 // compare-and-swap on token and revision. Each script file begins with its contract.
+//
+// The indexes of unsuccessful runs are apart from the records: a job that forgets its runs, is deleted or moves to
+// another queue leaves its entries where they are. They are written by the call of apply that ends the run, and by
+// nothing else, so that nodes of an earlier version add none. When memory is short they are not written.
 //
 // Package limits has the keys of limits. [Store.Limits] returns those of the keyspace of a store.
 //

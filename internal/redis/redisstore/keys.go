@@ -21,6 +21,10 @@ type laneKeys struct {
 	rankings int // place of the first ranking; 0: none
 	// objectives is the place of that index, and revisions that of the hash of revisions; 0: none
 	objectives, revisions int
+	// unsuccessful are the places of the indexes of unsuccessful runs, and unsuccessfulQueues that of the set of
+	// their queues; 0: none.
+	unsuccessful       map[job.QueueKey]int
+	unsuccessfulQueues int
 }
 
 func newLaneKeys(keys runner.ShardKeys, base int) *laneKeys {
@@ -68,6 +72,25 @@ func (l *laneKeys) revisionsPlace() int {
 		l.revisions = l.addKey(job.Lane{}, l.keys.Revisions)
 	}
 	return l.revisions
+}
+
+// unsuccessfulPlace returns the place of the index of unsuccessful runs of a queue.
+func (l *laneKeys) unsuccessfulPlace(q job.QueueKey) int {
+	if l.unsuccessful[q] == 0 {
+		if l.unsuccessful == nil {
+			l.unsuccessful = map[job.QueueKey]int{}
+		}
+		l.unsuccessful[q] = l.addKey(job.Lane{}, l.keys.UnsuccessfulKey(q))
+	}
+	return l.unsuccessful[q]
+}
+
+// unsuccessfulQueuesPlace returns the place of the set of queues that have such an index.
+func (l *laneKeys) unsuccessfulQueuesPlace() int {
+	if l.unsuccessfulQueues == 0 {
+		l.unsuccessfulQueues = l.addKey(job.Lane{}, l.keys.UnsuccessfulQueues)
+	}
+	return l.unsuccessfulQueues
 }
 
 // appendKeysTo appends the keys to the fixed ones.

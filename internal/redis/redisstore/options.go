@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -87,6 +88,11 @@ type Options struct {
 	// 1000 to 10,000,000. 0: none are recorded.
 	KeepEvents int
 
+	// KeepUnsuccessful is about how many unsuccessful runs of a queue their index keeps, all shards together: 1000 to
+	// 10,000,000. UnsuccessfulAge is for how long, 1 h to 365 days. Default 64,000 and 7 days.
+	KeepUnsuccessful int
+	UnsuccessfulAge  time.Duration
+
 	// OnLanesDueEarlier is called with lanes that repairs of the index, or the deletion of ended records, have made
 	// due earlier, and with the lock value of the shard's holder. It must not block; nil: not called.
 	OnLanesDueEarlier func(shard int, heads []job.LaneHead, holder string)
@@ -112,6 +118,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.OpTimeout == 0 {
 		o.OpTimeout = DefaultOpTimeout
 	}
+	o.KeepUnsuccessful = cmp.Or(o.KeepUnsuccessful, DefaultKeepUnsuccessful)
+	o.UnsuccessfulAge = cmp.Or(o.UnsuccessfulAge, DefaultUnsuccessfulAge)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -139,6 +147,12 @@ func (o Options) validate() error {
 	case o.KeepEvents != 0 && (o.KeepEvents < MinKeepEvents || o.KeepEvents > MaxKeepEvents):
 		return fmt.Errorf("%d events to keep: must be %d to %d, or 0 for none", o.KeepEvents, MinKeepEvents,
 			MaxKeepEvents)
+	case o.KeepUnsuccessful < MinKeepUnsuccessful || o.KeepUnsuccessful > MaxKeepUnsuccessful:
+		return fmt.Errorf("%d unsuccessful runs to keep: must be %d to %d", o.KeepUnsuccessful, MinKeepUnsuccessful,
+			MaxKeepUnsuccessful)
+	case o.UnsuccessfulAge < MinUnsuccessfulAge || o.UnsuccessfulAge > MaxUnsuccessfulAge:
+		return fmt.Errorf("unsuccessful runs are kept for %v: must be %v to %v", o.UnsuccessfulAge, MinUnsuccessfulAge,
+			MaxUnsuccessfulAge)
 	case o.OpTimeout < 0:
 		return fmt.Errorf("operation timeout %v: must be positive", o.OpTimeout)
 	}

@@ -42,6 +42,7 @@ type Store struct {
 	log             *slog.Logger
 	metrics         *metrics
 	events          *eventQueue // nil: none are recorded
+	unsuccessful    unsuccessfulBounds
 }
 
 // Open checks the server, creates the keyspace or checks that it fits, and
@@ -79,7 +80,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s.addShards(shards)
-	s.events = newEventQueue(o.KeepEvents, shards)
+	s.events, s.unsuccessful = newEventQueue(o.KeepEvents, shards), newUnsuccessfulBounds(o, shards)
 	return s, s.runner.TouchShards(ctx)
 }
 

@@ -17,6 +17,10 @@ type ShardKeys struct {
 	Objectives string
 	Revisions  string // hash: job -> its earlier definitions
 
+	// UnsuccessfulQueues is a sorted set: namespace/queue -> when its index of unsuccessful runs was last written.
+	UnsuccessfulQueues string
+	unsuccessful       string // prefix of those indexes
+
 	lane string // prefix of the sorted sets of lanes
 	Base string // prefix of all, for the keys of limits
 
@@ -32,9 +36,10 @@ func NewShardKeys(prefix, tag string) ShardKeys {
 	return ShardKeys{
 		Meta: p + "meta", Def: p + "def", State: p + "st", Hist: p + "hist",
 		Lanes: p + "lanes", Lock: p + "lock", lane: p + "l:", Base: p, Objectives: p + "objectives",
-		Revisions: p + "revisions",
-		Rankings:  [job.RankingCount]string{job.RankingFailing: p + "failing", job.RankingLate: p + "late"},
-		Events:    p + "events", Hooks: p + "hooks", undelivered: p + "hookdead:", legacyUndelivered: p + "hookdead",
+		Revisions:          p + "revisions",
+		UnsuccessfulQueues: p + "unsuccessful", unsuccessful: p + "unsuccessful:",
+		Rankings: [job.RankingCount]string{job.RankingFailing: p + "failing", job.RankingLate: p + "late"},
+		Events:   p + "events", Hooks: p + "hooks", undelivered: p + "hookdead:", legacyUndelivered: p + "hookdead",
 	}
 }
 
@@ -48,6 +53,12 @@ func (k ShardKeys) UndeliveredKey(hook string) string {
 		return k.legacyUndelivered
 	}
 	return k.undelivered + hook
+}
+
+// UnsuccessfulKey is the key of the index of unsuccessful runs of a queue, a sorted set: ended run -> its end. It is
+// bounded.
+func (k ShardKeys) UnsuccessfulKey(q job.QueueKey) string {
+	return k.unsuccessful + q.Namespace + "/" + q.Queue
 }
 
 // LaneKeys are the keys of lanes, in their order.

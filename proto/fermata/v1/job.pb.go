@@ -2834,6 +2834,11 @@ type Run struct {
 	DeadLetter bool `protobuf:"varint,14,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"`
 	// Gate that holds a waiting run back.
 	Hold *Hold `protobuf:"bytes,15,opt,name=hold,proto3" json:"hold,omitempty"`
+	// Queue of the run. Only in lists of the runs of all jobs.
+	Queue string `protobuf:"bytes,16,opt,name=queue,proto3" json:"queue,omitempty"`
+	// How the last attempt of a dead or quarantined run ended: FAILED, TIMED_OUT or LOST. Only in lists
+	// of the runs of all jobs.
+	LastAttemptOutcome Outcome `protobuf:"varint,17,opt,name=last_attempt_outcome,json=lastAttemptOutcome,proto3,enum=fermata.v1.Outcome" json:"last_attempt_outcome,omitempty"`
 	// The same in every log line, event and span of this run.
 	CorrelationId string `protobuf:"bytes,60,opt,name=correlation_id,json=correlationId,proto3" json:"correlation_id,omitempty"`
 	// Trace of this run, 32 hexadecimal digits. Unset if it is not traced, or if the node that
@@ -2983,6 +2988,20 @@ func (x *Run) GetHold() *Hold {
 		return x.Hold
 	}
 	return nil
+}
+
+func (x *Run) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Run) GetLastAttemptOutcome() Outcome {
+	if x != nil {
+		return x.LastAttemptOutcome
+	}
+	return Outcome_OUTCOME_UNSPECIFIED
 }
 
 func (x *Run) GetCorrelationId() string {
@@ -3321,7 +3340,7 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\tKIND_FULL\x10\x05\x12\x0e\n" +
 	"\n" +
 	"KIND_EQUAL\x10\x06B\v\n" +
-	"\t_fraction\"\x85\a\n" +
+	"\t_fraction\"\xe2\a\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.fermata.v1.Run.StateR\x05state\x121\n" +
@@ -3343,7 +3362,9 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x06worker\x18\r \x01(\tR\x06worker\x12\x1f\n" +
 	"\vdead_letter\x18\x0e \x01(\bR\n" +
 	"deadLetter\x12$\n" +
-	"\x04hold\x18\x0f \x01(\v2\x10.fermata.v1.HoldR\x04hold\x12%\n" +
+	"\x04hold\x18\x0f \x01(\v2\x10.fermata.v1.HoldR\x04hold\x12\x14\n" +
+	"\x05queue\x18\x10 \x01(\tR\x05queue\x12E\n" +
+	"\x14last_attempt_outcome\x18\x11 \x01(\x0e2\x13.fermata.v1.OutcomeR\x12lastAttemptOutcome\x12%\n" +
 	"\x0ecorrelation_id\x18< \x01(\tR\rcorrelationId\x12\x19\n" +
 	"\btrace_id\x18= \x01(\tR\atraceId\"X\n" +
 	"\x05State\x12\x15\n" +
@@ -3528,13 +3549,14 @@ var file_fermata_v1_job_proto_depIdxs = []int32{
 	36, // 74: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
 	4,  // 75: fermata.v1.Run.outcome:type_name -> fermata.v1.Outcome
 	19, // 76: fermata.v1.Run.hold:type_name -> fermata.v1.Hold
-	36, // 77: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
-	36, // 78: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
-	79, // [79:79] is the sub-list for method output_type
-	79, // [79:79] is the sub-list for method input_type
-	79, // [79:79] is the sub-list for extension type_name
-	79, // [79:79] is the sub-list for extension extendee
-	0,  // [0:79] is the sub-list for field type_name
+	4,  // 77: fermata.v1.Run.last_attempt_outcome:type_name -> fermata.v1.Outcome
+	36, // 78: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
+	36, // 79: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
+	80, // [80:80] is the sub-list for method output_type
+	80, // [80:80] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_proto_init() }

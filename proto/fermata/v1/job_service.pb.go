@@ -3036,8 +3036,28 @@ func (x *RunJobResponse) GetCoalesced() bool {
 
 type ListRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `namespaces/{n}/jobs/{j}`.
-	Parent        string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// `namespaces/{n}/jobs/{j}` for one job; `namespaces/{n}/jobs/-` for ended runs of all jobs of a
+	// namespace; `namespaces/-/jobs/-` for those of all namespaces that the caller may see. The other
+	// fields are only for the last two.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Only runs that ended at this time or later. Unset: no bound.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// Only runs that ended before this time. Unset: no bound.
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// Only runs with one of these outcomes. FAILED, TIMED_OUT and LOST are outcomes of attempts: they
+	// select dead and quarantined runs whose last attempt ended so. SUCCEEDED needs nodes with
+	// --events-keep; otherwise the call fails with FAILED_PRECONDITION, reason EVENTS_DISABLED.
+	// Unset: all except SUCCEEDED.
+	Outcomes []Outcome `protobuf:"varint,4,rep,packed,name=outcomes,proto3,enum=fermata.v1.Outcome" json:"outcomes,omitempty"`
+	// Queue of the run.
+	Queue string `protobuf:"bytes,5,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Filter of the jobs as they are now, as in ListJobsRequest. With a filter, runs of deleted jobs
+	// are left out.
+	Filter string `protobuf:"bytes,6,opt,name=filter,proto3" json:"filter,omitempty"`
+	// 1 to 1000, default 100.
+	PageSize int32 `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Token of a previous response. The other fields, except page_size, must be the same.
+	PageToken     string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3079,10 +3099,65 @@ func (x *ListRunsRequest) GetParent() string {
 	return ""
 }
 
+func (x *ListRunsRequest) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *ListRunsRequest) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *ListRunsRequest) GetOutcomes() []Outcome {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+func (x *ListRunsRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ListRunsRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListRunsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListRunsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListRunsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// All runs of the job that are kept.
-	Runs          []*Run `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	// For one job: all of its runs that are kept. For all jobs: runs that ended, the last one first,
+	// without output and worker; error has at most 128 bytes. GetRun returns the whole run while its
+	// job keeps it.
+	Runs []*Run `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	// Unset: there is no further page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// True if the page ended early, because it took too long to find more runs that match.
+	Incomplete    bool `protobuf:"varint,3,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3122,6 +3197,20 @@ func (x *ListRunsResponse) GetRuns() []*Run {
 		return x.Runs
 	}
 	return nil
+}
+
+func (x *ListRunsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListRunsResponse) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
 }
 
 type GetRunRequest struct {
@@ -4239,11 +4328,24 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x18BACKOFF_RESET_ON_SUCCESS\x10\x03\"Q\n" +
 	"\x0eRunJobResponse\x12!\n" +
 	"\x03run\x18\x01 \x01(\v2\x0f.fermata.v1.RunR\x03run\x12\x1c\n" +
-	"\tcoalesced\x18\x02 \x01(\bR\tcoalesced\")\n" +
+	"\tcoalesced\x18\x02 \x01(\bR\tcoalesced\"\xb6\x02\n" +
 	"\x0fListRunsRequest\x12\x16\n" +
-	"\x06parent\x18\x01 \x01(\tR\x06parent\"7\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x129\n" +
+	"\n" +
+	"start_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
+	"\bend_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12/\n" +
+	"\boutcomes\x18\x04 \x03(\x0e2\x13.fermata.v1.OutcomeR\boutcomes\x12\x14\n" +
+	"\x05queue\x18\x05 \x01(\tR\x05queue\x12\x16\n" +
+	"\x06filter\x18\x06 \x01(\tR\x06filter\x12\x1b\n" +
+	"\tpage_size\x18\a \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\b \x01(\tR\tpageToken\"\x7f\n" +
 	"\x10ListRunsResponse\x12#\n" +
-	"\x04runs\x18\x01 \x03(\v2\x0f.fermata.v1.RunR\x04runs\"#\n" +
+	"\x04runs\x18\x01 \x03(\v2\x0f.fermata.v1.RunR\x04runs\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x03 \x01(\bR\n" +
+	"incomplete\"#\n" +
 	"\rGetRunRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"&\n" +
 	"\x10CancelRunRequest\x12\x12\n" +
@@ -4431,154 +4533,158 @@ var file_fermata_v1_job_service_proto_goTypes = []any{
 	(DelaySource)(0),                       // 72: fermata.v1.DelaySource
 	(*Hold)(nil),                           // 73: fermata.v1.Hold
 	(*fieldmaskpb.FieldMask)(nil),          // 74: google.protobuf.FieldMask
-	(*Schedule)(nil),                       // 75: fermata.v1.Schedule
-	(*anypb.Any)(nil),                      // 76: google.protobuf.Any
-	(*ListJobRevisionsRequest)(nil),        // 77: fermata.v1.ListJobRevisionsRequest
-	(*GetJobRevisionRequest)(nil),          // 78: fermata.v1.GetJobRevisionRequest
-	(*DiffJobRevisionsRequest)(nil),        // 79: fermata.v1.DiffJobRevisionsRequest
-	(*RestoreJobRevisionRequest)(nil),      // 80: fermata.v1.RestoreJobRevisionRequest
-	(*emptypb.Empty)(nil),                  // 81: google.protobuf.Empty
-	(*ListJobRevisionsResponse)(nil),       // 82: fermata.v1.ListJobRevisionsResponse
-	(*JobRevision)(nil),                    // 83: fermata.v1.JobRevision
-	(*DiffJobRevisionsResponse)(nil),       // 84: fermata.v1.DiffJobRevisionsResponse
+	(Outcome)(0),                           // 75: fermata.v1.Outcome
+	(*Schedule)(nil),                       // 76: fermata.v1.Schedule
+	(*anypb.Any)(nil),                      // 77: google.protobuf.Any
+	(*ListJobRevisionsRequest)(nil),        // 78: fermata.v1.ListJobRevisionsRequest
+	(*GetJobRevisionRequest)(nil),          // 79: fermata.v1.GetJobRevisionRequest
+	(*DiffJobRevisionsRequest)(nil),        // 80: fermata.v1.DiffJobRevisionsRequest
+	(*RestoreJobRevisionRequest)(nil),      // 81: fermata.v1.RestoreJobRevisionRequest
+	(*emptypb.Empty)(nil),                  // 82: google.protobuf.Empty
+	(*ListJobRevisionsResponse)(nil),       // 83: fermata.v1.ListJobRevisionsResponse
+	(*JobRevision)(nil),                    // 84: fermata.v1.JobRevision
+	(*DiffJobRevisionsResponse)(nil),       // 85: fermata.v1.DiffJobRevisionsResponse
 }
 var file_fermata_v1_job_service_proto_depIdxs = []int32{
-	6,  // 0: fermata.v1.ListPresetsResponse.presets:type_name -> fermata.v1.Preset
-	62, // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
-	63, // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	64, // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
-	65, // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
-	0,  // 5: fermata.v1.TopJobsRequest.kind:type_name -> fermata.v1.TopJobsRequest.Kind
-	10, // 6: fermata.v1.TopJobsResponse.jobs:type_name -> fermata.v1.TopJob
-	66, // 7: fermata.v1.TopJob.job:type_name -> fermata.v1.Job
-	64, // 8: fermata.v1.TopJob.lag:type_name -> google.protobuf.Duration
-	13, // 9: fermata.v1.ExplainJobResponse.reasons:type_name -> fermata.v1.Reason
-	66, // 10: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
-	67, // 11: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
-	1,  // 12: fermata.v1.Reason.kind:type_name -> fermata.v1.Reason.Kind
-	68, // 13: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
-	68, // 14: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
-	68, // 15: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
-	68, // 16: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
-	69, // 17: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
-	56, // 18: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
-	18, // 19: fermata.v1.ListDeadLettersResponse.dead_letters:type_name -> fermata.v1.DeadLetter
-	67, // 20: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
-	68, // 21: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
-	57, // 22: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
-	58, // 23: fermata.v1.PauseJobsRequest.labels:type_name -> fermata.v1.PauseJobsRequest.LabelsEntry
-	59, // 24: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
-	25, // 25: fermata.v1.UpdateQueueSettingsRequest.settings:type_name -> fermata.v1.QueueSettings
-	25, // 26: fermata.v1.UpdateQueueSettingsRequest.expected:type_name -> fermata.v1.QueueSettings
-	66, // 27: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
-	28, // 28: fermata.v1.BatchCreateJobsRequest.requests:type_name -> fermata.v1.CreateJobRequest
-	60, // 29: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
-	70, // 30: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
-	61, // 31: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
-	66, // 32: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
-	36, // 33: fermata.v1.ListUpcomingJobsResponse.runs:type_name -> fermata.v1.UpcomingRun
-	68, // 34: fermata.v1.UpcomingRun.due_time:type_name -> google.protobuf.Timestamp
-	68, // 35: fermata.v1.UpcomingRun.nominal_time:type_name -> google.protobuf.Timestamp
-	71, // 36: fermata.v1.UpcomingRun.trigger:type_name -> fermata.v1.Run.Trigger
-	72, // 37: fermata.v1.UpcomingRun.delay_source:type_name -> fermata.v1.DelaySource
-	73, // 38: fermata.v1.UpcomingRun.hold:type_name -> fermata.v1.Hold
-	66, // 39: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
-	74, // 40: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	2,  // 41: fermata.v1.RunJobRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
-	67, // 42: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
-	67, // 43: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
-	75, // 44: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
-	68, // 45: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
-	63, // 46: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	62, // 47: fermata.v1.PreviewScheduleRequest.retry_policy:type_name -> fermata.v1.RetryPolicy
-	68, // 48: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
-	68, // 49: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
-	68, // 50: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
-	68, // 51: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
-	48, // 52: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
-	68, // 53: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
-	64, // 54: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
-	64, // 55: fermata.v1.PreviewScheduleResponse.retry_delays:type_name -> google.protobuf.Duration
-	66, // 56: fermata.v1.DesiredJob.job:type_name -> fermata.v1.Job
-	3,  // 57: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
-	66, // 58: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
-	66, // 59: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
-	76, // 60: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
-	50, // 61: fermata.v1.PlanJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
-	51, // 62: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
-	50, // 63: fermata.v1.ApplyJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
-	51, // 64: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
-	66, // 65: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
-	76, // 66: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
-	28, // 67: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
-	29, // 68: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
-	31, // 69: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
-	32, // 70: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
-	34, // 71: fermata.v1.JobService.ListUpcomingJobs:input_type -> fermata.v1.ListUpcomingJobsRequest
-	37, // 72: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
-	38, // 73: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
-	39, // 74: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
-	40, // 75: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
-	41, // 76: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
-	43, // 77: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
-	45, // 78: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
-	46, // 79: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
-	47, // 80: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
-	4,  // 81: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
-	7,  // 82: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
-	8,  // 83: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
-	11, // 84: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
-	14, // 85: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
-	15, // 86: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
-	16, // 87: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
-	19, // 88: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
-	21, // 89: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
-	23, // 90: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
-	52, // 91: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
-	54, // 92: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
-	77, // 93: fermata.v1.JobService.ListJobRevisions:input_type -> fermata.v1.ListJobRevisionsRequest
-	78, // 94: fermata.v1.JobService.GetJobRevision:input_type -> fermata.v1.GetJobRevisionRequest
-	79, // 95: fermata.v1.JobService.DiffJobRevisions:input_type -> fermata.v1.DiffJobRevisionsRequest
-	80, // 96: fermata.v1.JobService.RestoreJobRevision:input_type -> fermata.v1.RestoreJobRevisionRequest
-	26, // 97: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
-	27, // 98: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
-	66, // 99: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
-	30, // 100: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
-	66, // 101: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
-	33, // 102: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
-	35, // 103: fermata.v1.JobService.ListUpcomingJobs:output_type -> fermata.v1.ListUpcomingJobsResponse
-	66, // 104: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
-	81, // 105: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	66, // 106: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
-	66, // 107: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
-	42, // 108: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
-	44, // 109: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
-	67, // 110: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
-	67, // 111: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
-	49, // 112: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
-	5,  // 113: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
-	66, // 114: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
-	9,  // 115: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
-	12, // 116: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
-	66, // 117: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
-	66, // 118: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
-	17, // 119: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
-	20, // 120: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
-	22, // 121: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
-	24, // 122: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
-	53, // 123: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
-	55, // 124: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
-	82, // 125: fermata.v1.JobService.ListJobRevisions:output_type -> fermata.v1.ListJobRevisionsResponse
-	83, // 126: fermata.v1.JobService.GetJobRevision:output_type -> fermata.v1.JobRevision
-	84, // 127: fermata.v1.JobService.DiffJobRevisions:output_type -> fermata.v1.DiffJobRevisionsResponse
-	66, // 128: fermata.v1.JobService.RestoreJobRevision:output_type -> fermata.v1.Job
-	25, // 129: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
-	25, // 130: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
-	99, // [99:131] is the sub-list for method output_type
-	67, // [67:99] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	6,   // 0: fermata.v1.ListPresetsResponse.presets:type_name -> fermata.v1.Preset
+	62,  // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
+	63,  // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	64,  // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
+	65,  // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
+	0,   // 5: fermata.v1.TopJobsRequest.kind:type_name -> fermata.v1.TopJobsRequest.Kind
+	10,  // 6: fermata.v1.TopJobsResponse.jobs:type_name -> fermata.v1.TopJob
+	66,  // 7: fermata.v1.TopJob.job:type_name -> fermata.v1.Job
+	64,  // 8: fermata.v1.TopJob.lag:type_name -> google.protobuf.Duration
+	13,  // 9: fermata.v1.ExplainJobResponse.reasons:type_name -> fermata.v1.Reason
+	66,  // 10: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
+	67,  // 11: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
+	1,   // 12: fermata.v1.Reason.kind:type_name -> fermata.v1.Reason.Kind
+	68,  // 13: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
+	68,  // 14: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
+	68,  // 15: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
+	68,  // 16: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
+	69,  // 17: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
+	56,  // 18: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
+	18,  // 19: fermata.v1.ListDeadLettersResponse.dead_letters:type_name -> fermata.v1.DeadLetter
+	67,  // 20: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
+	68,  // 21: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
+	57,  // 22: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	58,  // 23: fermata.v1.PauseJobsRequest.labels:type_name -> fermata.v1.PauseJobsRequest.LabelsEntry
+	59,  // 24: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
+	25,  // 25: fermata.v1.UpdateQueueSettingsRequest.settings:type_name -> fermata.v1.QueueSettings
+	25,  // 26: fermata.v1.UpdateQueueSettingsRequest.expected:type_name -> fermata.v1.QueueSettings
+	66,  // 27: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
+	28,  // 28: fermata.v1.BatchCreateJobsRequest.requests:type_name -> fermata.v1.CreateJobRequest
+	60,  // 29: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
+	70,  // 30: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
+	61,  // 31: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
+	66,  // 32: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
+	36,  // 33: fermata.v1.ListUpcomingJobsResponse.runs:type_name -> fermata.v1.UpcomingRun
+	68,  // 34: fermata.v1.UpcomingRun.due_time:type_name -> google.protobuf.Timestamp
+	68,  // 35: fermata.v1.UpcomingRun.nominal_time:type_name -> google.protobuf.Timestamp
+	71,  // 36: fermata.v1.UpcomingRun.trigger:type_name -> fermata.v1.Run.Trigger
+	72,  // 37: fermata.v1.UpcomingRun.delay_source:type_name -> fermata.v1.DelaySource
+	73,  // 38: fermata.v1.UpcomingRun.hold:type_name -> fermata.v1.Hold
+	66,  // 39: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
+	74,  // 40: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	2,   // 41: fermata.v1.RunJobRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
+	67,  // 42: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
+	68,  // 43: fermata.v1.ListRunsRequest.start_time:type_name -> google.protobuf.Timestamp
+	68,  // 44: fermata.v1.ListRunsRequest.end_time:type_name -> google.protobuf.Timestamp
+	75,  // 45: fermata.v1.ListRunsRequest.outcomes:type_name -> fermata.v1.Outcome
+	67,  // 46: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
+	76,  // 47: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
+	68,  // 48: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
+	63,  // 49: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	62,  // 50: fermata.v1.PreviewScheduleRequest.retry_policy:type_name -> fermata.v1.RetryPolicy
+	68,  // 51: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
+	68,  // 52: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
+	68,  // 53: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
+	68,  // 54: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
+	48,  // 55: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
+	68,  // 56: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
+	64,  // 57: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
+	64,  // 58: fermata.v1.PreviewScheduleResponse.retry_delays:type_name -> google.protobuf.Duration
+	66,  // 59: fermata.v1.DesiredJob.job:type_name -> fermata.v1.Job
+	3,   // 60: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
+	66,  // 61: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
+	66,  // 62: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
+	77,  // 63: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
+	50,  // 64: fermata.v1.PlanJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
+	51,  // 65: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
+	50,  // 66: fermata.v1.ApplyJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
+	51,  // 67: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
+	66,  // 68: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
+	77,  // 69: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
+	28,  // 70: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
+	29,  // 71: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
+	31,  // 72: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
+	32,  // 73: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
+	34,  // 74: fermata.v1.JobService.ListUpcomingJobs:input_type -> fermata.v1.ListUpcomingJobsRequest
+	37,  // 75: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
+	38,  // 76: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
+	39,  // 77: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
+	40,  // 78: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
+	41,  // 79: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
+	43,  // 80: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
+	45,  // 81: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
+	46,  // 82: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
+	47,  // 83: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
+	4,   // 84: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
+	7,   // 85: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
+	8,   // 86: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
+	11,  // 87: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
+	14,  // 88: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
+	15,  // 89: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
+	16,  // 90: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
+	19,  // 91: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
+	21,  // 92: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
+	23,  // 93: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
+	52,  // 94: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
+	54,  // 95: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
+	78,  // 96: fermata.v1.JobService.ListJobRevisions:input_type -> fermata.v1.ListJobRevisionsRequest
+	79,  // 97: fermata.v1.JobService.GetJobRevision:input_type -> fermata.v1.GetJobRevisionRequest
+	80,  // 98: fermata.v1.JobService.DiffJobRevisions:input_type -> fermata.v1.DiffJobRevisionsRequest
+	81,  // 99: fermata.v1.JobService.RestoreJobRevision:input_type -> fermata.v1.RestoreJobRevisionRequest
+	26,  // 100: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
+	27,  // 101: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
+	66,  // 102: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
+	30,  // 103: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
+	66,  // 104: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
+	33,  // 105: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
+	35,  // 106: fermata.v1.JobService.ListUpcomingJobs:output_type -> fermata.v1.ListUpcomingJobsResponse
+	66,  // 107: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
+	82,  // 108: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	66,  // 109: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
+	66,  // 110: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
+	42,  // 111: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
+	44,  // 112: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
+	67,  // 113: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
+	67,  // 114: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
+	49,  // 115: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
+	5,   // 116: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
+	66,  // 117: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
+	9,   // 118: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
+	12,  // 119: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
+	66,  // 120: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
+	66,  // 121: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
+	17,  // 122: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
+	20,  // 123: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
+	22,  // 124: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
+	24,  // 125: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
+	53,  // 126: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
+	55,  // 127: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
+	83,  // 128: fermata.v1.JobService.ListJobRevisions:output_type -> fermata.v1.ListJobRevisionsResponse
+	84,  // 129: fermata.v1.JobService.GetJobRevision:output_type -> fermata.v1.JobRevision
+	85,  // 130: fermata.v1.JobService.DiffJobRevisions:output_type -> fermata.v1.DiffJobRevisionsResponse
+	66,  // 131: fermata.v1.JobService.RestoreJobRevision:output_type -> fermata.v1.Job
+	25,  // 132: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
+	25,  // 133: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
+	102, // [102:134] is the sub-list for method output_type
+	70,  // [70:102] is the sub-list for method input_type
+	70,  // [70:70] is the sub-list for extension type_name
+	70,  // [70:70] is the sub-list for extension extendee
+	0,   // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_service_proto_init() }

@@ -97,6 +97,8 @@ type JobServiceClient interface {
 	// Reasons: TOO_MANY_RUNS (the job already has 64 runs), EXCLUDED_TIME (see ignore_exclusions).
 	RunJob(ctx context.Context, in *RunJobRequest, opts ...grpc.CallOption) (*RunJobResponse, error)
 	// Lists the runs of a job: the current run, then finished runs, newest first, then dead letters.
+	// With `-` in place of the job, lists the runs of all jobs that ended without success, newest
+	// first, also those that their jobs no longer keep; see docs/how-to/what-failed.md.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
 	// Returns a run.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*Run, error)
@@ -533,6 +535,8 @@ type JobServiceServer interface {
 	// Reasons: TOO_MANY_RUNS (the job already has 64 runs), EXCLUDED_TIME (see ignore_exclusions).
 	RunJob(context.Context, *RunJobRequest) (*RunJobResponse, error)
 	// Lists the runs of a job: the current run, then finished runs, newest first, then dead letters.
+	// With `-` in place of the job, lists the runs of all jobs that ended without success, newest
+	// first, also those that their jobs no longer keep; see docs/how-to/what-failed.md.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
 	// Returns a run.
 	GetRun(context.Context, *GetRunRequest) (*Run, error)

@@ -4,8 +4,9 @@
 -- file; the loader replaces each by a letter, a literal or a number, so that they cost nothing.
 -- KEYS  1 meta  2 states  3 definitions  4 history  5 lanes  6 lock  7.. lanes of the records.
 --       Among these are the rankings, failing and late jobs one after the other, if a record has
---       STEP_RANK, the index of objectives, if one has STEP_WATCH or STEP_WATCH_SPAWNED, and the
---       revisions, if one has STEP_REVISE or STEP_FORGET
+--       STEP_RANK; the index of objectives, if one has STEP_WATCH or STEP_WATCH_SPAWNED; the
+--       revisions, if one has STEP_REVISE or STEP_FORGET; and if one has STEP_UNSUCCESSFUL, the
+--       indexes of unsuccessful runs and the set of their queues
 -- ARGV  1-3 common  4.. groups of records, each record at most once. A group is: its steps as
 --       one text, place of the lane, number of records, and for each record its id, its guard
 --       (a pattern: how a header with this token and revision begins), and the arguments of
@@ -36,6 +37,8 @@
 --       STEP_REVISE      place, revision, most, room: add the definition that is replaced to the revisions there,
 --                        of which the newest are kept: so many, in so many bytes
 --       STEP_FORGET      place: delete the revisions
+--       STEP_UNSUCCESSFUL   place, place of queues, entries, age, end, run, other run or "": add to the index of
+--                        unsuccessful runs there, which keeps so many entries, and for so many milliseconds
 -- Reply {code, clock, one digit per record, {states of conflicts}, {place, due ... of lanes that became earlier}, lock value}
 --       0 written  1 conflict  2 not found  3 lease has not ended  4 corrupt  5 written by an earlier copy of this call
 -- Guards: token and revision are as stored. A record to be spawned does not exist, or is the one
@@ -103,6 +106,7 @@ local places, scores, set_aside, lane_removals = {}, {}, nil, nil -- ZADD, ZADD 
 local ranking_place, rank_updates, rank_removals = 0, nil, nil       -- place, and of each ranking ZADD, ZREM
 local objectives_place, watch_updates, watch_removals = 0, nil, nil -- the same of the index of objectives
 local revisions_place, revisions, revision_deletes = 0, nil, nil    -- place, HSET, HDEL
+local unsuccessful                                      -- {first item, other items ...}
 local spawned_in                                        -- places of spawned records: one may have the id of one that is deleted
 
 local function add_conflict(text)
@@ -312,6 +316,10 @@ if items then
 		end
 		if item.STEP_WATCH then watch_objective(item.STEP_WATCH, id) end
 		if item.STEP_WATCH_SPAWNED then watch_objective(item.STEP_WATCH_SPAWNED, ARGV[item.STEP_SPAWN]) end
+		if item.STEP_UNSUCCESSFUL then
+			unsuccessful = unsuccessful or {}
+			unsuccessful[#unsuccessful + 1] = item.STEP_UNSUCCESSFUL
+		end
 		if item.STEP_TRIM then
 			for slot = tonumber(ARGV[item.STEP_TRIM]), tonumber(ARGV[item.STEP_TRIM + 1]) do
 				run_deletes[#run_deletes + 1] = id .. '.' .. slot
@@ -381,6 +389,39 @@ end
 if watch_updates then
 	wide('zadd', KEYS[objectives_place], watch_updates)
 	wide('zrem', KEYS[objectives_place], watch_removals)
+end
+
+-- Add entries to the indexes of unsuccessful runs. In each, remove the oldest ones beyond its bounds, at most 1,000
+-- beyond that of age. An index that is no longer written expires.
+if unsuccessful then
+	local indexes, entries, last_end = {}, {}, clock_ms
+	for _, at in ipairs(unsuccessful) do
+		local k = tonumber(ARGV[at])
+		local list = entries[k]
+		if not list then
+			list = {}
+			indexes[#indexes + 1], entries[k] = k, list
+		end
+		for i = at + 5, ARGV[at + 6] == '' and at + 5 or at + 6 do
+			list[#list + 1] = ARGV[at + 4]
+			list[#list + 1] = ARGV[i]
+		end
+		last_end = math.max(last_end, tonumber(ARGV[at + 4]))
+	end
+	local at = unsuccessful[1]
+	local queues, most, age = KEYS[tonumber(ARGV[at + 1])], tonumber(ARGV[at + 2]), ARGV[at + 3]
+	local oldest = '(' .. int(clock_ms - tonumber(age))
+	for _, k in ipairs(indexes) do
+		local key = KEYS[k]
+		wide('zadd', key, entries[k])
+		wide('zrem', key, call('zrange', key, '-inf', oldest, 'byscore', 'limit', '0', '1000'))
+		local surplus = call('zcard', key) - most
+		if surplus > 0 then wide('zrem', key, call('zrange', key, '0', int(surplus - 1))) end
+		call('pexpire', key, age)
+		call('zadd', queues, int(last_end), sub(key, #queues + 2))
+	end
+	wide('zrem', queues, call('zrange', queues, '-inf', oldest, 'byscore', 'limit', '0', '1000'))
+	call('pexpire', queues, age)
 end
 local changed, holder = update_lanes(KEYS[5], KEYS[6], places)
 return {0, clock_seen, table.concat(codes, '', 1, records), conflicts, changed, holder}

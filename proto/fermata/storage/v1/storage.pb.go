@@ -1591,6 +1591,135 @@ func (x *Run) GetCallerTrace() []byte {
 	return nil
 }
 
+// EndedRun is an entry of the index of runs that ended without success. The key has its namespace
+// and queue, the score its end.
+type EndedRun struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	JobId   string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	RunId   string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	Outcome uint32                 `protobuf:"varint,3,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// How the last attempt ended. Unset: the run has had none, or it was cancelled.
+	LastAttempt uint32 `protobuf:"varint,4,opt,name=last_attempt,json=lastAttempt,proto3" json:"last_attempt,omitempty"`
+	Trigger     uint32 `protobuf:"varint,5,opt,name=trigger,proto3" json:"trigger,omitempty"`
+	// Scheduled time, due time and start, in milliseconds before the end. Unset: unknown.
+	NominalBeforeMs *int64 `protobuf:"zigzag64,6,opt,name=nominal_before_ms,json=nominalBeforeMs,proto3,oneof" json:"nominal_before_ms,omitempty"`
+	DueBeforeMs     *int64 `protobuf:"zigzag64,7,opt,name=due_before_ms,json=dueBeforeMs,proto3,oneof" json:"due_before_ms,omitempty"`
+	StartedBeforeMs *int64 `protobuf:"zigzag64,8,opt,name=started_before_ms,json=startedBeforeMs,proto3,oneof" json:"started_before_ms,omitempty"`
+	Attempts        uint32 `protobuf:"varint,9,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	Losses          uint32 `protobuf:"varint,10,opt,name=losses,proto3" json:"losses,omitempty"`
+	// The first 128 bytes of the error.
+	Error         string `protobuf:"bytes,11,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndedRun) Reset() {
+	*x = EndedRun{}
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndedRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndedRun) ProtoMessage() {}
+
+func (x *EndedRun) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndedRun.ProtoReflect.Descriptor instead.
+func (*EndedRun) Descriptor() ([]byte, []int) {
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *EndedRun) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *EndedRun) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *EndedRun) GetOutcome() uint32 {
+	if x != nil {
+		return x.Outcome
+	}
+	return 0
+}
+
+func (x *EndedRun) GetLastAttempt() uint32 {
+	if x != nil {
+		return x.LastAttempt
+	}
+	return 0
+}
+
+func (x *EndedRun) GetTrigger() uint32 {
+	if x != nil {
+		return x.Trigger
+	}
+	return 0
+}
+
+func (x *EndedRun) GetNominalBeforeMs() int64 {
+	if x != nil && x.NominalBeforeMs != nil {
+		return *x.NominalBeforeMs
+	}
+	return 0
+}
+
+func (x *EndedRun) GetDueBeforeMs() int64 {
+	if x != nil && x.DueBeforeMs != nil {
+		return *x.DueBeforeMs
+	}
+	return 0
+}
+
+func (x *EndedRun) GetStartedBeforeMs() int64 {
+	if x != nil && x.StartedBeforeMs != nil {
+		return *x.StartedBeforeMs
+	}
+	return 0
+}
+
+func (x *EndedRun) GetAttempts() uint32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *EndedRun) GetLosses() uint32 {
+	if x != nil {
+		return x.Losses
+	}
+	return 0
+}
+
+func (x *EndedRun) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 var File_fermata_storage_v1_storage_proto protoreflect.FileDescriptor
 
 const file_fermata_storage_v1_storage_proto_rawDesc = "" +
@@ -1764,7 +1893,23 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	" \x01(\tR\x05error\x12\x16\n" +
 	"\x06output\x18\v \x01(\fR\x06output\x12\x16\n" +
 	"\x06worker\x18\f \x01(\tR\x06worker\x12!\n" +
-	"\fcaller_trace\x18< \x01(\fR\vcallerTraceBBZ@github.com/fermata-io/fermata/proto/fermata/storage/v1;storagev1b\x06proto3"
+	"\fcaller_trace\x18< \x01(\fR\vcallerTrace\"\xa2\x03\n" +
+	"\bEndedRun\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x15\n" +
+	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
+	"\aoutcome\x18\x03 \x01(\rR\aoutcome\x12!\n" +
+	"\flast_attempt\x18\x04 \x01(\rR\vlastAttempt\x12\x18\n" +
+	"\atrigger\x18\x05 \x01(\rR\atrigger\x12/\n" +
+	"\x11nominal_before_ms\x18\x06 \x01(\x12H\x00R\x0fnominalBeforeMs\x88\x01\x01\x12'\n" +
+	"\rdue_before_ms\x18\a \x01(\x12H\x01R\vdueBeforeMs\x88\x01\x01\x12/\n" +
+	"\x11started_before_ms\x18\b \x01(\x12H\x02R\x0fstartedBeforeMs\x88\x01\x01\x12\x1a\n" +
+	"\battempts\x18\t \x01(\rR\battempts\x12\x16\n" +
+	"\x06losses\x18\n" +
+	" \x01(\rR\x06losses\x12\x14\n" +
+	"\x05error\x18\v \x01(\tR\x05errorB\x14\n" +
+	"\x12_nominal_before_msB\x10\n" +
+	"\x0e_due_before_msB\x14\n" +
+	"\x12_started_before_msBBZ@github.com/fermata-io/fermata/proto/fermata/storage/v1;storagev1b\x06proto3"
 
 var (
 	file_fermata_storage_v1_storage_proto_rawDescOnce sync.Once
@@ -1778,7 +1923,7 @@ func file_fermata_storage_v1_storage_proto_rawDescGZIP() []byte {
 	return file_fermata_storage_v1_storage_proto_rawDescData
 }
 
-var file_fermata_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_fermata_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_fermata_storage_v1_storage_proto_goTypes = []any{
 	(*Definition)(nil),    // 0: fermata.storage.v1.Definition
 	(*Edit)(nil),          // 1: fermata.storage.v1.Edit
@@ -1796,10 +1941,11 @@ var file_fermata_storage_v1_storage_proto_goTypes = []any{
 	(*Retry)(nil),         // 13: fermata.storage.v1.Retry
 	(*Recurring)(nil),     // 14: fermata.storage.v1.Recurring
 	(*Run)(nil),           // 15: fermata.storage.v1.Run
-	nil,                   // 16: fermata.storage.v1.Definition.LabelsEntry
+	(*EndedRun)(nil),      // 16: fermata.storage.v1.EndedRun
+	nil,                   // 17: fermata.storage.v1.Definition.LabelsEntry
 }
 var file_fermata_storage_v1_storage_proto_depIdxs = []int32{
-	16, // 0: fermata.storage.v1.Definition.labels:type_name -> fermata.storage.v1.Definition.LabelsEntry
+	17, // 0: fermata.storage.v1.Definition.labels:type_name -> fermata.storage.v1.Definition.LabelsEntry
 	10, // 1: fermata.storage.v1.Definition.schedule:type_name -> fermata.storage.v1.Schedule
 	13, // 2: fermata.storage.v1.Definition.retry:type_name -> fermata.storage.v1.Retry
 	14, // 3: fermata.storage.v1.Definition.backoff:type_name -> fermata.storage.v1.Recurring
@@ -1825,13 +1971,14 @@ func file_fermata_storage_v1_storage_proto_init() {
 	if File_fermata_storage_v1_storage_proto != nil {
 		return
 	}
+	file_fermata_storage_v1_storage_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_storage_v1_storage_proto_rawDesc), len(file_fermata_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
