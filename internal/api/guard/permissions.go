@@ -46,6 +46,8 @@ var methodPermissions = map[string]methodPermission{
 	fermatav1.JobService_GetRun_FullMethodName:           {permission: authz.ReadJobs, namespaceOf: namespaceOfRun((*fermatav1.GetRunRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_ExplainJob_FullMethodName:       {permission: authz.ReadJobs, namespaceOf: namespaceOfJob((*fermatav1.ExplainJobRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_ListDeadLetters_FullMethodName:  {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_ListTargets_FullMethodName:      {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, spansNamespaces: true, queueRule: checkedQueues},
+	fermatav1.JobService_ListLocks_FullMethodName:        {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, spansNamespaces: true, queueRule: checkedQueues},
 	fermatav1.JobService_TopJobs_FullMethodName:          {permission: authz.ReadJobs, namespaceOf: namespaceOfOptionalParent, queueRule: checkedQueues},
 	fermatav1.JobService_GetQueueSettings_FullMethodName: {permission: authz.ReadJobs, namespaceOf: namespaceOfQueue((*fermatav1.GetQueueSettingsRequest).GetName), queueRule: namedQueues, queuesOf: queuesOfGetSettings},
 	fermatav1.JobService_PlanJobs_FullMethodName:         {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
@@ -64,6 +66,12 @@ var methodPermissions = map[string]methodPermission{
 	fermatav1.JobService_BackfillJob_FullMethodName:        {permission: authz.OperateJobs, namespaceOf: namespaceOfJob((*fermatav1.BackfillJobRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_CancelBackfill_FullMethodName:     {permission: authz.OperateJobs, namespaceOf: namespaceOfJob((*fermatav1.CancelBackfillRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_RedriveDeadLetters_FullMethodName: {permission: authz.OperateJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	// Jobs of all queues of a namespace may share a target.
+	fermatav1.JobService_ProbeTarget_FullMethodName: {permission: authz.OperateJobs, namespaceOf: namespaceOfParent, queueRule: allQueues},
+	fermatav1.JobService_ResetTarget_FullMethodName: {permission: authz.OperateJobs, namespaceOf: namespaceOfParent, queueRule: allQueues},
+
+	// What is discarded cannot be had back, as what is deleted.
+	fermatav1.JobService_DiscardDeadLetter_FullMethodName: {permission: authz.EditJobs, namespaceOf: namespaceOfDeadLetter, queueRule: checkedQueues},
 
 	fermatav1.JobService_CreateJob_FullMethodName:       {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
 	fermatav1.JobService_BatchCreateJobs_FullMethodName: {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
@@ -138,6 +146,11 @@ func namespaceOfRun[Q any](name func(Q) string) func(any) (string, error) {
 		key, _, err := convert.ParseRunName("name", name(q.(Q)))
 		return key.Namespace, err
 	}
+}
+
+func namespaceOfDeadLetter(q any) (string, error) {
+	record, err := convert.ParseDeadLetterName("name", q.(*fermatav1.DiscardDeadLetterRequest).GetName())
+	return record.Key().Namespace, err
 }
 
 func namespaceOfQueue[Q any](name func(Q) string) func(any) (string, error) {

@@ -14,6 +14,7 @@ type Jobs interface {
 	JobRuns
 	DeadLetters
 	QueueSettings
+	SharedGates
 	JobBackups
 }
 
@@ -62,10 +63,20 @@ type JobRuns interface {
 	CancelRun(ctx context.Context, key job.Key, runID string) (job.RunView, error)
 }
 
-// DeadLetters lists and redrives dead letters.
+// DeadLetters lists, redrives and discards dead letters.
 type DeadLetters interface {
 	ListDeadLetters(ctx context.Context, f job.Filter, pageSize int, token string) (job.DeadLetterPage, error)
 	RedriveDeadLetters(ctx context.Context, q job.RedriveRequest) (job.Bulk, error)
+	// DiscardDeadLetter deletes the dead letter of a run.
+	DiscardDeadLetter(ctx context.Context, record job.RecordID, runID string) error
+}
+
+// SharedGates shows what jobs share, and ends waits for it.
+type SharedGates interface {
+	ListTargets(ctx context.Context, f job.Filter, pageSize int, token string) (job.TargetPage, error)
+	ProbeTarget(ctx context.Context, namespace, target string) (job.ReleasedRuns, error)
+	ResetTarget(ctx context.Context, namespace, target, token string) (job.ReleasedRuns, error)
+	ListLocks(ctx context.Context, f job.Filter, pageSize int, token string) (job.LockPage, error)
 }
 
 // QueueSettings reads and changes the settings of queues.

@@ -60,9 +60,9 @@ func expected(role authz.Role, method string) bool {
 		return true
 	case has("Get", "List", "Forecast", "Explain", "Plan", "Top", "WatchEvents"):
 		return people
-	case has("Create", "BatchCreate", "Update", "Delete", "Apply"):
+	case has("Create", "BatchCreate", "Update", "Delete", "Apply", "Discard"):
 		return role == authz.Editor || role == authz.Admin
-	case has("Pause", "Resume", "Run", "Cancel", "Hint", "Backfill", "Redrive"):
+	case has("Pause", "Resume", "Run", "Cancel", "Hint", "Backfill", "Redrive", "ProbeTarget", "ResetTarget"):
 		return people && role != authz.Viewer
 	}
 	panic("no expectation for " + method)
@@ -76,7 +76,8 @@ func clusterWide(method string) bool {
 
 // spansNamespaces reports whether a method takes the namespace "-" for all that its caller may see.
 func spansNamespaces(method string) bool {
-	return strings.HasSuffix(method, "/ListJobs") || strings.HasSuffix(method, "/ListUpcomingJobs")
+	return strings.HasSuffix(method, "/ListJobs") || strings.HasSuffix(method, "/ListUpcomingJobs") ||
+		strings.HasSuffix(method, "/ListTargets") || strings.HasSuffix(method, "/ListLocks")
 }
 
 func forEverybody(method string) bool {
@@ -127,6 +128,8 @@ func place(m protoreflect.Message, method, namespace string) {
 		switch {
 		case strings.HasSuffix(method, "GetRun"), strings.HasSuffix(method, "CancelRun"):
 			path = "/jobs/x/runs/1-1"
+		case strings.HasSuffix(method, "DiscardDeadLetter"):
+			path = "/jobs/x/deadLetters/1"
 		case strings.HasSuffix(method, "QueueSettings"):
 			path = "/queues/q"
 		}

@@ -308,6 +308,40 @@ func (j queueScopedJobs) RedriveDeadLetters(ctx context.Context, q job.RedriveRe
 	return j.inner.RedriveDeadLetters(ctx, q)
 }
 
+func (j queueScopedJobs) DiscardDeadLetter(ctx context.Context, record job.RecordID, runID string) error {
+	key := record.Key()
+	if err := j.checkVisible(ctx, key); err != nil {
+		return err
+	}
+	return j.inner.DiscardDeadLetter(ctx, record, runID)
+}
+
+func (j queueScopedJobs) ListTargets(ctx context.Context, f job.Filter, pageSize int, token string) (job.TargetPage, error) {
+	f, err := restrictListing(ctx, f)
+	if err != nil {
+		return job.TargetPage{}, err
+	}
+	return j.inner.ListTargets(ctx, f, pageSize, token)
+}
+
+func (j queueScopedJobs) ListLocks(ctx context.Context, f job.Filter, pageSize int, token string) (job.LockPage, error) {
+	f, err := restrictListing(ctx, f)
+	if err != nil {
+		return job.LockPage{}, err
+	}
+	return j.inner.ListLocks(ctx, f, pageSize, token)
+}
+
+// ProbeTarget and ResetTarget need a role for all queues: jobs of all queues may share a target.
+
+func (j queueScopedJobs) ProbeTarget(ctx context.Context, namespace, target string) (job.ReleasedRuns, error) {
+	return j.inner.ProbeTarget(ctx, namespace, target)
+}
+
+func (j queueScopedJobs) ResetTarget(ctx context.Context, namespace, target, token string) (job.ReleasedRuns, error) {
+	return j.inner.ResetTarget(ctx, namespace, target, token)
+}
+
 func (j queueScopedJobs) PauseAll(ctx context.Context, f job.Filter, note, token string) (job.Bulk, error) {
 	if err := requireCoveredQueue(ctx, f); err != nil {
 		return job.Bulk{}, err

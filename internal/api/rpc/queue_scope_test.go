@@ -312,6 +312,15 @@ var queueCases = map[string]queueCase{
 	"JobService/ListUpcomingJobs": {
 		ok: []proto.Message{&fermatav1.ListUpcomingJobsRequest{Parent: nsA}}, holds: "jobs/mine", lacks: "jobs/theirs",
 	},
+	"JobService/ListTargets": {
+		ok: []proto.Message{&fermatav1.ListTargetsRequest{Parent: nsA}}, holds: "mine", lacks: "theirs",
+	},
+	"JobService/ListLocks": {
+		ok: []proto.Message{&fermatav1.ListLocksRequest{Parent: nsA}}, holds: "mine", lacks: "theirs",
+	},
+	"JobService/DiscardDeadLetter": byName(codes.NotFound, func(id string) *fermatav1.DiscardDeadLetterRequest {
+		return &fermatav1.DiscardDeadLetterRequest{Name: nsA + "/jobs/" + id + "/deadLetters/1", RunId: "1-1"}
+	}),
 	"JobService/ListDeadLetters": {
 		ok:      []proto.Message{&fermatav1.ListDeadLettersRequest{Parent: nsA}},
 		refused: []proto.Message{&fermatav1.ListDeadLettersRequest{Parent: nsA, Queue: "web"}}, holds: "jobs/mine", lacks: "jobs/theirs",
