@@ -81,6 +81,7 @@ var methodPermissions = map[string]methodPermission{
 
 	// Exports hold every payload, and a restore sets states that no edit could.
 	fermatav1.JobService_UpdateQueueSettings_FullMethodName: {permission: authz.AdministerJobs, namespaceOf: namespaceOfSettings, queueRule: namedQueues, queuesOf: queuesOfSettings},
+	fermatav1.JobService_PauseQueue_FullMethodName:          {permission: authz.AdministerJobs, namespaceOf: namespaceOfQueue((*fermatav1.PauseQueueRequest).GetName), queueRule: namedQueues, queuesOf: queuesOfPause},
 	fermatav1.BackupService_ExportJobs_FullMethodName:       {permission: authz.AdministerJobs, namespaceOf: namespaceOfParent, queueRule: allQueues},
 	fermatav1.BackupService_RestoreJobs_FullMethodName:      {permission: authz.AdministerJobs, namespaceOf: namespaceOfParent, queueRule: allQueues},
 
@@ -185,6 +186,11 @@ func namespaceOfSettings(q any) (string, error) {
 
 func queuesOfGetSettings(q any) ([]string, error) {
 	queue, err := convert.ParseQueueName("name", q.(*fermatav1.GetQueueSettingsRequest).GetName())
+	return []string{queue.Queue}, err
+}
+
+func queuesOfPause(q any) ([]string, error) {
+	queue, err := convert.ParseQueueName("name", q.(*fermatav1.PauseQueueRequest).GetName())
 	return []string{queue.Queue}, err
 }
 

@@ -97,6 +97,7 @@ var workBounds = map[string]workBound{
 
 	fermatav1.JobService_GetQueueSettings_FullMethodName:            wholeTable,
 	fermatav1.JobService_UpdateQueueSettings_FullMethodName:         wholeTable,
+	fermatav1.JobService_PauseQueue_FullMethodName:                  wholeTable,
 	fermatav1.EventService_ListWebhooks_FullMethodName:              wholeTable,
 	fermatav1.EventService_RedeliverEvents_FullMethodName:           wholeTable,
 	fermatav1.ClusterService_ListAuditExports_FullMethodName:        wholeTable,

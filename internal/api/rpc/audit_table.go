@@ -3,6 +3,7 @@ package rpc
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -83,6 +84,15 @@ var auditRules = map[string]auditRule{
 	})},
 	fermatav1.JobService_UpdateQueueSettings_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.UpdateQueueSettingsRequest, a *fermatav1.QueueSettings) {
 		r.Resource, r.Fields = q.GetSettings().GetName(), pauseChange(q)
+		if a != nil {
+			r.After = convert.MessageDigest(a)
+		}
+	})},
+	fermatav1.JobService_PauseQueue_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.PauseQueueRequest, a *fermatav1.QueueSettings) {
+		r.Resource, r.Fields = q.GetName(), []string{"paused=true"}
+		if t := q.GetUntilTime(); t.IsValid() {
+			r.Fields = append(r.Fields, "pause_until_time="+t.AsTime().Format(time.RFC3339Nano))
+		}
 		if a != nil {
 			r.After = convert.MessageDigest(a)
 		}

@@ -80,6 +80,7 @@ var sampleCalls = map[string]struct {
 	"ResumeJobs":          {&fermatav1.ResumeJobsRequest{Parent: "namespaces/n"}, &fermatav1.ResumeJobsResponse{Resumed: 2}, "namespaces/n"},
 	"RedriveDeadLetters":  {&fermatav1.RedriveDeadLettersRequest{Parent: "namespaces/n"}, &fermatav1.RedriveDeadLettersResponse{Redriven: 1}, "namespaces/n"},
 	"DiscardDeadLetter":   {&fermatav1.DiscardDeadLetterRequest{Name: "namespaces/n/jobs/j/deadLetters/1", RunId: "1-5"}, &emptypb.Empty{}, "namespaces/n/jobs/j/deadLetters/1"},
+	"PauseQueue":          {&fermatav1.PauseQueueRequest{Name: "namespaces/n/queues/q"}, &fermatav1.QueueSettings{}, "namespaces/n/queues/q"},
 	"ProbeTarget":         {&fermatav1.ProbeTargetRequest{Parent: "namespaces/n", Target: "api"}, &fermatav1.ProbeTargetResponse{Job: "namespaces/n/jobs/j"}, "namespaces/n/targets/api"},
 	"ResetTarget":         {&fermatav1.ResetTargetRequest{Parent: "namespaces/n", Target: "api"}, &fermatav1.ResetTargetResponse{Released: 2}, "namespaces/n/targets/api"},
 	"UpdateQueueSettings": {&fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: "namespaces/n/queues/q"}}, &fermatav1.QueueSettings{}, "namespaces/n/queues/q"},

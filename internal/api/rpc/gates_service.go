@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -87,4 +88,24 @@ func (s *jobService) DiscardDeadLetter(ctx context.Context,
 		return nil, err
 	}
 	return &emptypb.Empty{}, s.letters.DiscardDeadLetter(ctx, record, q.GetRunId())
+}
+
+func (s *jobService) PauseQueue(ctx context.Context, q *fermatav1.PauseQueueRequest) (*fermatav1.QueueSettings, error) {
+	queue, err := convert.ParseQueueName("name", q.GetName())
+	if err != nil {
+		return nil, err
+	}
+	var r convert.Reader
+	var until unixtime.Milli
+	if t := r.End("until_time", "", q.GetUntilTime()); !t.IsZero() {
+		until = unixtime.MilliOf(t)
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	settings, err := s.queues.PauseQueue(ctx, queue, until)
+	if err != nil {
+		return nil, err
+	}
+	return convert.QueueSettingsToPB(queue, settings), nil
 }

@@ -8,10 +8,12 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -52,6 +54,19 @@ func (f *fakeJobs) ListLocks(_ context.Context, filter job.Filter, _ int, _ stri
 func (f *fakeJobs) DiscardDeadLetter(_ context.Context, record job.RecordID, runID string) error {
 	f.note = string(record) + " " + runID
 	return f.err
+}
+
+func (f *fakeJobs) PauseQueue(_ context.Context, q job.QueueKey, until unixtime.Milli) (job.QueueSettings, error) {
+	return job.QueueSettings{Rate: 5, Paused: true, PauseUntilMS: until}, f.err
+}
+
+func (a anyJobs) PauseQueue(context.Context, job.QueueKey, unixtime.Milli) (job.QueueSettings, error) {
+	return job.QueueSettings{Paused: true}, nil
+}
+
+func (f *twoQueues) PauseQueue(_ context.Context, q job.QueueKey, _ unixtime.Milli) (job.QueueSettings, error) {
+	f.selects(job.Filter{Queue: q.Queue})
+	return job.QueueSettings{}, nil
 }
 
 func (a anyJobs) ListTargets(context.Context, job.Filter, int, string) (job.TargetPage, error) {
@@ -194,5 +209,24 @@ func TestTargetsOfOneNamespace(t *testing.T) {
 		if status.Code(err) != codes.PermissionDenied {
 			t.Errorf("probe in %s: %v", parent, err)
 		}
+	}
+}
+
+// TestPauseQueueUntil: the end of a pause goes to the engine and back, and only a valid time does.
+func TestPauseQueueUntil(t *testing.T) {
+	b := serve(t)
+	jobs := fermatav1.NewJobServiceClient(b.conn)
+	q := &fermatav1.PauseQueueRequest{Name: "namespaces/n/queues/q", UntilTime: &timestamppb.Timestamp{Seconds: 7, Nanos: 1_999_999}}
+	s, err := jobs.PauseQueue(t.Context(), q)
+	if err != nil || !s.GetPaused() || s.GetPauseUntilTime().AsTime().UnixMilli() != 7001 || s.GetRate() != 5 {
+		t.Errorf("%v, %v", s, err)
+	}
+	q.UntilTime = nil
+	if s, err = jobs.PauseQueue(t.Context(), q); err != nil || !s.GetPaused() || s.GetPauseUntilTime() != nil {
+		t.Errorf("%v, %v", s, err)
+	}
+	q.UntilTime = &timestamppb.Timestamp{Nanos: -1}
+	if _, err := jobs.PauseQueue(t.Context(), q); status.Code(err) != codes.InvalidArgument || !slices.Contains(fields(err), "until_time") {
+		t.Errorf("%v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Jobs is the engine that manages jobs. Each service sees only the part that it uses.
@@ -84,6 +85,8 @@ type QueueSettings interface {
 	QueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error)
 	// SetQueueSettings returns the new settings.
 	SetQueueSettings(ctx context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error)
+	// PauseQueue pauses a queue until an instant; 0: until it is resumed.
+	PauseQueue(ctx context.Context, q job.QueueKey, until unixtime.Milli) (job.QueueSettings, error)
 }
 
 // JobBackups exports jobs with their checkpoints and restores them.

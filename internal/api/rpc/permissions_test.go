@@ -48,7 +48,7 @@ func expected(role authz.Role, method string) bool {
 	switch {
 	case strings.HasPrefix(service, "grpc.health"):
 		return true
-	case strings.HasPrefix(service, "grpc.reflection"), service == "fermata.v1.BackupService", has("CheckShard", "ListAuditRecords", "ReadAuditRecords", "AcknowledgeAuditRecords", "ListAuditExports", "DeleteAuditExport", "UpdateQueueSettings", "ListUndelivered", "Redeliver"):
+	case strings.HasPrefix(service, "grpc.reflection"), service == "fermata.v1.BackupService", has("CheckShard", "ListAuditRecords", "ReadAuditRecords", "AcknowledgeAuditRecords", "ListAuditExports", "DeleteAuditExport", "UpdateQueueSettings", "PauseQueue", "ListUndelivered", "Redeliver"):
 		return role == authz.Admin
 	case service == "fermata.v1.PeerService":
 		return role == authz.Node
@@ -130,7 +130,7 @@ func place(m protoreflect.Message, method, namespace string) {
 			path = "/jobs/x/runs/1-1"
 		case strings.HasSuffix(method, "DiscardDeadLetter"):
 			path = "/jobs/x/deadLetters/1"
-		case strings.HasSuffix(method, "QueueSettings"):
+		case strings.HasSuffix(method, "QueueSettings"), strings.HasSuffix(method, "PauseQueue"):
 			path = "/queues/q"
 		}
 		m.Set(f, protoreflect.ValueOfString(namespace+path))

@@ -14,6 +14,7 @@ import (
 	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // queueScopedJobs limits callers whose roles name queues to the jobs of these queues. To such a caller a job of
@@ -372,6 +373,15 @@ func (j queueScopedJobs) SetQueueSettings(ctx context.Context, q job.QueueKey, c
 		}
 	}
 	return j.inner.SetQueueSettings(ctx, q, c)
+}
+
+func (j queueScopedJobs) PauseQueue(ctx context.Context, q job.QueueKey, until unixtime.Milli) (job.QueueSettings, error) {
+	if scope := guard.RoleScopeFrom(ctx, q.Namespace); scope != nil {
+		if err := scope.Check(ctx, q.Queue); err != nil {
+			return job.QueueSettings{}, err
+		}
+	}
+	return j.inner.PauseQueue(ctx, q, until)
 }
 
 func (j queueScopedJobs) PlanJobs(ctx context.Context, desired []job.DesiredJob, force bool) []job.ApplyResult {

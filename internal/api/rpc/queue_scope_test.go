@@ -349,6 +349,10 @@ var queueCases = map[string]queueCase{
 		ok:      []proto.Message{&fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: nsA + "/queues/mail"}}},
 		refused: []proto.Message{&fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: nsA + "/queues/web"}}},
 	},
+	"JobService/PauseQueue": {
+		ok:      []proto.Message{&fermatav1.PauseQueueRequest{Name: nsA + "/queues/mail"}},
+		refused: []proto.Message{&fermatav1.PauseQueueRequest{Name: nsA + "/queues/web"}},
+	},
 	"ClusterService/ListNamespaces": {
 		ok: []proto.Message{&fermatav1.ListNamespacesRequest{}}, holds: `"namespaces/team-a"`, lacks: `team-b`,
 	},

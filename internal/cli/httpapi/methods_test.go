@@ -104,6 +104,8 @@ var methodRequests = []struct {
 		request{"POST", ns + "/jobs:apply", `{"unknown":[]}`, 400}},
 	{"UpdateQueueSettings", request{"PUT", ns + "/queues/q", `{"maxConcurrency":3}`, 0}, request{"PUT", ns + "/queues/q", `{"rate":-1}`, 400}},
 	{"GetQueueSettings", request{"GET", ns + "/queues/q", "", 0}, request{"GET", ns + "/queues/a%20b", "", 400}},
+	{"PauseQueue", request{"POST", ns + "/queues/q:pause", `{"untilTime":"{later}"}`, 0},
+		request{"POST", ns + "/queues/q:pause", `{"untilTime":"{hourAgo}"}`, 400}},
 	{"DeleteJob", request{"DELETE", ns + "/jobs/d", "", 0}, request{"DELETE", ns + "/jobs/none", "", 404}},
 	{"ListNodes", request{"GET", "/v1/nodes", "", 0}, request{"POST", "/v1/nodes", "", 405}},
 	{"ListShards", request{"GET", "/v1/shards", "", 0}, request{"PUT", "/v1/shards", "", 405}},
@@ -136,6 +138,7 @@ func TestEveryMethodOverHTTP(t *testing.T) {
 	hasRow := map[string]bool{}
 	values := map[string]string{
 		"{now}":     time.Now().UTC().Format(time.RFC3339),
+		"{later}":   time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339),
 		"{hourAgo}": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339),
 	}
 	for _, m := range methodRequests {

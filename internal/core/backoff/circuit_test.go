@@ -125,11 +125,11 @@ func TestCircuitSteps(t *testing.T) {
 		"dropped by another":              {probed.ReleaseProbe("q"), probed},
 		"the wait is ended": {open.EndWait(400),
 			Circuit{Failures: 1, OpenUntilMS: 400, FailedJob: "job", Error: "boom"}},
-		"a wait that is over stays so":    {open.EndWait(2000), open},
-		"a probe is awaited":              {probed.EndWait(500), probed},
-		"a probe is awaited no more":      {probed.EndWait(11_000), probed},
-		"no wait to end":                  {Circuit{}.EndWait(500), Circuit{}},
-		"a nameless success":              {open.Succeeded(5, ""), open},
+		"a wait that is over stays so": {open.EndWait(2000), open},
+		"a probe is awaited":           {probed.EndWait(500), probed},
+		"a probe is awaited no more":   {probed.EndWait(11_000), probed},
+		"no wait to end":               {Circuit{}.EndWait(500), Circuit{}},
+		"a nameless success":           {open.Succeeded(5, ""), open},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, c.got, c.want)

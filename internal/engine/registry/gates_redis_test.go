@@ -411,3 +411,52 @@ func TestDiscardDeadLetter(t *testing.T) {
 		t.Errorf("the one-time job: %v", err)
 	}
 }
+
+// TestPauseQueueUntil: a pause keeps the limits, a change of limits keeps the end of a pause, and a resume removes it.
+func TestPauseQueueUntil(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ctx := t.Context()
+	q := job.QueueKey{Namespace: "a", Queue: "mail"}
+	now, err := r.store.Now(ctx, job.PauseClockShard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until := now + 3_600_000
+	step := func(what string, want job.QueueSettings, call func() (job.QueueSettings, error)) {
+		t.Helper()
+		got, err := call()
+		stored, readErr := r.QueueSettings(ctx, q)
+		if err != nil || readErr != nil || got != want || stored != want {
+			t.Errorf("%s: %+v, stored %+v, want %+v: %v %v", what, got, stored, want, err, readErr)
+		}
+	}
+	set := func(c job.QueueChange) func() (job.QueueSettings, error) {
+		return func() (job.QueueSettings, error) { return r.SetQueueSettings(ctx, q, c) }
+	}
+	paused := job.QueueSettings{Rate: 5, Paused: true, PauseUntilMS: until}
+	step("limits", job.QueueSettings{Rate: 5}, set(job.QueueChange{Settings: job.QueueSettings{Rate: 5}}))
+	pause := func() (job.QueueSettings, error) { return r.PauseQueue(ctx, q, until) }
+	step("pause", paused, pause)
+	step("again", paused, pause)
+	kept := paused
+	kept.Rate = 6
+	step("limits without a pause", kept, set(job.QueueChange{Settings: job.QueueSettings{Rate: 6}, KeepPaused: true}))
+	step("limits and a pause", kept, set(job.QueueChange{Settings: job.QueueSettings{Rate: 6, Paused: true}}))
+	expected := kept
+	kept.Rate = 7
+	step("limits of settings as read", kept, set(job.QueueChange{Settings: job.QueueSettings{Rate: 7}, KeepPaused: true, Expected: &expected}))
+	stale := kept
+	stale.PauseUntilMS++
+	if _, err := r.SetQueueSettings(ctx, q, job.QueueChange{Settings: kept, Expected: &stale}); !errors.Is(err, job.ErrSettingsChanged) {
+		t.Errorf("another end of the pause was expected: %v", err)
+	}
+	step("resume", job.QueueSettings{Rate: 7}, set(job.QueueChange{Settings: job.QueueSettings{Rate: 7}}))
+	step("pause without an end", job.QueueSettings{Rate: 7, Paused: true}, func() (job.QueueSettings, error) { return r.PauseQueue(ctx, q, 0) })
+	for _, bad := range []unixtime.Milli{-1, now, now + unixtime.Milli(job.MaxQueuePause.Milliseconds()) + 3_600_000} {
+		var invalid *job.InvalidError
+		if _, err := r.PauseQueue(ctx, q, bad); !errors.As(err, &invalid) {
+			t.Errorf("until %d: %v", bad, err)
+		}
+	}
+}

@@ -49,6 +49,7 @@ const (
 	JobService_ApplyJobs_FullMethodName           = "/fermata.v1.JobService/ApplyJobs"
 	JobService_GetQueueSettings_FullMethodName    = "/fermata.v1.JobService/GetQueueSettings"
 	JobService_UpdateQueueSettings_FullMethodName = "/fermata.v1.JobService/UpdateQueueSettings"
+	JobService_PauseQueue_FullMethodName          = "/fermata.v1.JobService/PauseQueue"
 	JobService_ListTargets_FullMethodName         = "/fermata.v1.JobService/ListTargets"
 	JobService_ProbeTarget_FullMethodName         = "/fermata.v1.JobService/ProbeTarget"
 	JobService_ResetTarget_FullMethodName         = "/fermata.v1.JobService/ResetTarget"
@@ -151,6 +152,9 @@ type JobServiceClient interface {
 	GetQueueSettings(ctx context.Context, in *GetQueueSettingsRequest, opts ...grpc.CallOption) (*QueueSettings, error)
 	// Replaces the limits of a queue, and pauses or resumes it. Nodes follow within two seconds.
 	UpdateQueueSettings(ctx context.Context, in *UpdateQueueSettingsRequest, opts ...grpc.CallOption) (*QueueSettings, error)
+	// Pauses a queue: until a time, or until it is resumed. Its limits stay as they are. A node of an earlier version
+	// does not have this method: it could not end the pause.
+	PauseQueue(ctx context.Context, in *PauseQueueRequest, opts ...grpc.CallOption) (*QueueSettings, error)
 	// Lists the targets that visible jobs name, with the state of their circuits.
 	ListTargets(ctx context.Context, in *ListTargetsRequest, opts ...grpc.CallOption) (*ListTargetsResponse, error)
 	// Ends the wait of a target, and makes one of the runs due that it holds back: that run probes the target. A probe
@@ -461,6 +465,16 @@ func (c *jobServiceClient) UpdateQueueSettings(ctx context.Context, in *UpdateQu
 	return out, nil
 }
 
+func (c *jobServiceClient) PauseQueue(ctx context.Context, in *PauseQueueRequest, opts ...grpc.CallOption) (*QueueSettings, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(QueueSettings)
+	err := c.cc.Invoke(ctx, JobService_PauseQueue_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobServiceClient) ListTargets(ctx context.Context, in *ListTargetsRequest, opts ...grpc.CallOption) (*ListTargetsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListTargetsResponse)
@@ -597,6 +611,9 @@ type JobServiceServer interface {
 	GetQueueSettings(context.Context, *GetQueueSettingsRequest) (*QueueSettings, error)
 	// Replaces the limits of a queue, and pauses or resumes it. Nodes follow within two seconds.
 	UpdateQueueSettings(context.Context, *UpdateQueueSettingsRequest) (*QueueSettings, error)
+	// Pauses a queue: until a time, or until it is resumed. Its limits stay as they are. A node of an earlier version
+	// does not have this method: it could not end the pause.
+	PauseQueue(context.Context, *PauseQueueRequest) (*QueueSettings, error)
 	// Lists the targets that visible jobs name, with the state of their circuits.
 	ListTargets(context.Context, *ListTargetsRequest) (*ListTargetsResponse, error)
 	// Ends the wait of a target, and makes one of the runs due that it holds back: that run probes the target. A probe
@@ -703,6 +720,9 @@ func (UnimplementedJobServiceServer) GetQueueSettings(context.Context, *GetQueue
 }
 func (UnimplementedJobServiceServer) UpdateQueueSettings(context.Context, *UpdateQueueSettingsRequest) (*QueueSettings, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateQueueSettings not implemented")
+}
+func (UnimplementedJobServiceServer) PauseQueue(context.Context, *PauseQueueRequest) (*QueueSettings, error) {
+	return nil, status.Error(codes.Unimplemented, "method PauseQueue not implemented")
 }
 func (UnimplementedJobServiceServer) ListTargets(context.Context, *ListTargetsRequest) (*ListTargetsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTargets not implemented")
@@ -1259,6 +1279,24 @@ func _JobService_UpdateQueueSettings_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_PauseQueue_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseQueueRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).PauseQueue(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_PauseQueue_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).PauseQueue(ctx, req.(*PauseQueueRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JobService_ListTargets_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListTargetsRequest)
 	if err := dec(in); err != nil {
@@ -1453,6 +1491,10 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UpdateQueueSettings",
 			Handler:    _JobService_UpdateQueueSettings_Handler,
+		},
+		{
+			MethodName: "PauseQueue",
+			Handler:    _JobService_PauseQueue_Handler,
 		},
 		{
 			MethodName: "ListTargets",
