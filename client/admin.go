@@ -2,8 +2,12 @@ package client
 
 import (
 	"context"
+	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -91,7 +95,23 @@ func (a Admin) SetQueueSettings(ctx context.Context, s *QueueSettings,
 // Nodes apply it within about two seconds. It returns the settings of the queue, whose limits are unchanged. The
 // call can be repeated.
 func (a Admin) PauseQueue(ctx context.Context, queue string) (*QueueSettings, error) {
-	return a.setPaused(ctx, queue, true)
+	s, err := a.pauseQueue(ctx, &fermatav1.PauseQueueRequest{Name: a.c.QueueName(queue)})
+	if status.Code(err) == codes.Unimplemented { // a node of an earlier version
+		return a.setPaused(ctx, queue, true)
+	}
+	return s, err
+}
+
+// PauseQueueUntil is PauseQueue, until the nodes resume the queue at a time, by the clock of Redis. Nodes of earlier
+// versions answer UNIMPLEMENTED.
+func (a Admin) PauseQueueUntil(ctx context.Context, queue string, until time.Time) (*QueueSettings, error) {
+	return a.pauseQueue(ctx, &fermatav1.PauseQueueRequest{
+		Name: a.c.QueueName(queue), UntilTime: timestamppb.New(until),
+	})
+}
+
+func (a Admin) pauseQueue(ctx context.Context, q *fermatav1.PauseQueueRequest) (*QueueSettings, error) {
+	return callWithRetry(ctx, a.c, a.c.jobs.PauseQueue, q)
 }
 
 // ResumeQueue ends a pause by [Admin.PauseQueue]: due runs start in order. The call can be repeated.

@@ -87,3 +87,17 @@ func (c *Client) redriveBatch(ctx context.Context, q *fermatav1.RedriveDeadLette
 		}
 	}
 }
+
+// DiscardDeadLetter deletes a dead letter for good, as it was read: if its slot has another run by now, the call fails
+// with [ErrNotFound]. The dead letter of a one-time job is the job itself, which is deleted.
+func (c *Client) DiscardDeadLetter(ctx context.Context, letter *DeadLetter) error {
+	return c.retryCall(ctx, func(attempt int) error {
+		_, err := c.jobs.DiscardDeadLetter(ctx, &fermatav1.DiscardDeadLetterRequest{
+			Name: letter.GetName(), RunId: RunID(letter.GetRun()),
+		})
+		if attempt > 1 && IsNotFound(err) {
+			return nil // the first attempt succeeded, and its response was lost
+		}
+		return err
+	})
+}

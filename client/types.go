@@ -11,6 +11,8 @@ type (
 	Hint          = fermatav1.Hint
 	Hold          = fermatav1.Hold
 	Lock          = fermatav1.Lock
+	LockStatus    = fermatav1.LockStatus
+	Target        = fermatav1.Target
 	RetryPolicy   = fermatav1.RetryPolicy
 	BackoffPolicy = fermatav1.BackoffPolicy
 	MisfirePolicy = fermatav1.MisfirePolicy

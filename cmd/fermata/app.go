@@ -114,7 +114,7 @@ func (a *app) rootCommand() *cobra.Command {
 	})
 	root.AddCommand(
 		a.jobsCommand(), a.topCommand(), a.lateCommand(), a.failingCommand(), a.deadLettersCommand(), a.queuesCommand(),
-		a.namespacesCommand(), a.endedRunsCommand(), a.forecastCommand(),
+		a.targetsCommand(), a.locksCommand(), a.namespacesCommand(), a.endedRunsCommand(), a.forecastCommand(),
 		a.previewCommand(), a.presetsCommand(), a.applyCommand(), a.diffCommand(), a.exportCommand(), a.importCommand(),
 		a.clusterCommand(), a.eventsCommand(), a.webhooksCommand(), a.auditCommand(), a.payloadsCommand(),
 		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.redisCommand(), a.logLevelCommand(),

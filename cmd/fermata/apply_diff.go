@@ -237,6 +237,10 @@ func withDefaults(s, before *client.QueueSettings) *client.QueueSettings {
 	if out.Paused == nil {
 		out.Paused = before.Paused
 	}
+	out.PauseUntilTime = nil // files do not set it
+	if out.GetPaused() {
+		out.PauseUntilTime = before.GetPauseUntilTime()
+	}
 	if out.RecoveryRate == 0 {
 		out.RecoveryRate = defaultRecoveryRate
 	}

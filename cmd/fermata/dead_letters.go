@@ -10,15 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/cli/suggest"
 )
 
 func (a *app) deadLettersCommand() *cobra.Command {
-	dead := &cobra.Command{Use: "dead-letters", Aliases: []string{"dead"}, Short: "Show dead runs, and start them again", Args: noArgs,
+	dead := &cobra.Command{Use: "dead-letters", Aliases: []string{"dead"}, Short: "Show dead runs, start them again, or discard them", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	dead.AddCommand(a.deadLettersListCommand(), a.redriveCommand())
-	suggest.AnswerUnknownCommand(dead, "dead letters end by themselves after dead_letter_ttl; there is no command to discard them",
-		"delete", "discard", "rm", "remove", "drop", "purge", "clear")
+	dead.AddCommand(a.deadLettersListCommand(), a.redriveCommand(), a.discardCommand())
 	return dead
 }
 
@@ -136,6 +133,52 @@ func (a *app) redriveCommand() *cobra.Command {
 		},
 	})
 	return cmd
+}
+
+func (a *app) discardCommand() *cobra.Command {
+	return a.forEachJob(&cobra.Command{
+		Use: "discard JOB[/SLOT]...", Short: "Delete dead runs for good", Aliases: []string{"delete", "rm"},
+		SuggestFor: []string{"remove", "drop", "purge", "clear"},
+		Long: "Delete dead runs for good. JOB means all dead runs of that job, JOB/SLOT the one that fermata " +
+			"dead-letters list\n" +
+			"shows by that name. The dead run of a one-time job is the job itself: it is deleted. Dead runs also end by\n" +
+			"themselves after dead_letter_ttl.",
+		Example: "  fermata dead-letters discard report/1",
+	}, func(ctx context.Context, c *client.Client, name string) error {
+		letters, err := resolveLetters(ctx, c, name)
+		if err != nil {
+			return err
+		}
+		for i, l := range letters {
+			if err := c.DiscardDeadLetter(ctx, l); err != nil {
+				return fmt.Errorf("after %d of %d: %w", i, len(letters), err)
+			}
+		}
+		return a.printResult("discarded "+countText(len(letters), "dead run", "dead runs")+" of "+printableText(name),
+			resultFact{"name", name}, resultFact{"discarded", len(letters)})
+	})
+}
+
+// resolveLetters returns the dead letters that an argument names, at least one.
+func resolveLetters(ctx context.Context, c *client.Client, arg string) ([]*client.DeadLetter, error) {
+	names, err := resolveLetterNames(ctx, c, []string{arg})
+	if err != nil {
+		return nil, err
+	}
+	namespace, rest, _ := strings.Cut(strings.TrimPrefix(names[0], "namespaces/"), "/jobs/")
+	job, _, _ := strings.Cut(rest, "/")
+	all, err := collectLetters(ctx, c.InNamespace(namespace), client.Selection{IDPrefix: job})
+	if err != nil {
+		return nil, err
+	}
+	letters := slices.DeleteFunc(all, func(l *client.DeadLetter) bool { return !slices.Contains(names, l.GetName()) })
+	if len(letters) == 0 {
+		return nil, &codedError{
+			err: fmt.Errorf("no dead run %s", printableText(arg)), code: exitNotFound,
+			hint: "list dead runs with: fermata dead-letters list",
+		}
+	}
+	return letters, nil
 }
 
 // resolveLetterNames returns the full names for the arguments.

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/cli/config"
 )
 
 func (a *app) queuesCommand() *cobra.Command {
@@ -32,20 +34,76 @@ func (a *app) queuesCommand() *cobra.Command {
 }
 
 func (a *app) pauseQueueCommand() *cobra.Command {
-	return a.forEachJob(&cobra.Command{
+	var until string
+	var life time.Duration
+	var end time.Time
+	cmd := a.forEachJob(&cobra.Command{
 		SuggestFor: []string{"stop", "disable"},
-		Use:        "pause QUEUE...", Short: "Stop runs of a queue from starting until it is resumed",
-		Long: "Stop all runs of a queue from starting, on all nodes, until it is resumed. Manual runs wait, too.\n" +
+		Use:        "pause QUEUE...", Short: "Stop runs of a queue from starting until it is resumed, or until a time",
+		Long: "Stop all runs of a queue from starting, on all nodes, until it is resumed. Manual runs wait, too. With\n" +
+			"--until or --for the nodes resume it by themselves.\n" +
 			"Live runs continue, and due runs wait in order. Nodes apply it within about two seconds; attempts " +
 			"that workers\n" +
 			"have received by then still run.",
+		Example: "  fermata queues pause mail\n  fermata queues pause mail --for 2h\n" +
+			"  fermata queues pause mail --until '2030-01-31 06:00'",
 	}, func(ctx context.Context, c *client.Client, queue string) error {
-		s, err := c.Admin().PauseQueue(ctx, queue)
+		s, err := pauseQueue(ctx, c.Admin(), queue, end)
 		if err != nil {
 			return err
 		}
-		return printMessage(a, s, func(*client.QueueSettings) error { return a.println("paused queue " + printableText(queue)) })
+		return printMessage(a, s, func(s *client.QueueSettings) error {
+			return a.println("paused queue " + printableText(queue) + pauseEndText(s))
+		})
 	})
+	cmd.Flags().StringVar(&until, "until", "", "time at which the nodes resume it, such as 2030-01-31T12:00:00Z")
+	config.DurationVar(cmd.Flags(), &life, "for", 0, "how long it stays paused, such as 90m")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		end, err = a.readPauseEnd(cmd, until, life)
+		if err != nil {
+			return err
+		}
+		return run(cmd, args)
+	}
+	return cmd
+}
+
+// readPauseEnd reads the flags of the end of a pause; zero: the pause has none.
+func (a *app) readPauseEnd(cmd *cobra.Command, until string, life time.Duration) (end time.Time, err error) {
+	switch {
+	case cmd.Flags().Changed("for") && cmd.Flags().Changed("until"):
+		return end, usageErrorf("give --for or --until, not both")
+	case cmd.Flags().Changed("for"):
+		if life <= 0 {
+			return end, usageErrorf("--for %v: want a time above zero", life)
+		}
+		return a.now().Add(life), nil
+	case cmd.Flags().Changed("until"):
+		times := &timeReader{location: time.Local}
+		t, err := times.parseRequired("--until", until)
+		if err != nil {
+			return end, err
+		}
+		times.writeRemarks(a.err)
+		return t.AsTime(), nil
+	}
+	return end, nil
+}
+
+func pauseQueue(ctx context.Context, admin client.Admin, queue string, end time.Time) (*client.QueueSettings, error) {
+	if end.IsZero() {
+		return admin.PauseQueue(ctx, queue)
+	}
+	return admin.PauseQueueUntil(ctx, queue, end)
+}
+
+// pauseEndText is when a paused queue goes on by itself.
+func pauseEndText(s *client.QueueSettings) string {
+	if s.GetPauseUntilTime() == nil {
+		return ""
+	}
+	return " until " + s.GetPauseUntilTime().AsTime().UTC().Format(time.RFC3339)
 }
 
 func (a *app) resumeQueueCommand() *cobra.Command {
@@ -117,7 +175,7 @@ func (a *app) describeQueue(s *client.QueueSettings) error {
 	var t outputTable
 	t.addRow("Name:", s.GetName())
 	if s.GetPaused() {
-		t.addRow("Paused:", "yes, nothing of it starts")
+		t.addRow("Paused:", "yes, nothing of it starts"+pauseEndText(s))
 	}
 	t.addRow("Live runs:", limitText(float64(s.GetMaxConcurrency()), "at most %g"))
 	t.addRow("Starts:", limitText(s.GetRate(), "at most %g a second"))

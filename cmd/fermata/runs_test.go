@@ -84,8 +84,11 @@ func TestDeadLettersAsTables(t *testing.T) {
 		"dead-letters list --queue mail",
 		"dead-letters list --prefix later",
 		"dead-letters redrive --all --dry-run",
-		"dead-letters redrive "+slot,
-		"dead-letters redrive "+slot,
+		"dead-letters discard "+slot,
+		"dead-letters discard "+slot,
+		"dead-letters discard later",
+		"dead-letters redrive report/1",
+		"dead-letters redrive report/1",
 		"dead-letters redrive report",
 		"dead-letters redrive once later",
 		"dead-letters redrive --all --queue mail",
@@ -95,6 +98,25 @@ func TestDeadLettersAsTables(t *testing.T) {
 		"jobs runs report",
 		"jobs get once",
 		"dead-letters list",
+	))
+}
+
+func TestTargetsAndLocksAsTables(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "close", "--every", "1m", "--handler", "h", "--jitter", "none", "--lock", "ledger",
+		"--target", "api.example.com")
+	c.must("jobs", "create", "post", "--every", "1m", "--handler", "h", "--jitter", "none", "--lock", "ledger=3")
+	golden(t, "targets", c.script(
+		"targets list",
+		"targets list --open",
+		"targets probe api.example.com",
+		"targets reset api.example.com other",
+		"targets reset api.example.com -o json",
+		"targets probe",
+		"locks list",
+		"locks list --held",
+		"locks list -A --columns namespace,lock,held",
+		"locks list -o yaml",
 	))
 }
 
@@ -125,6 +147,17 @@ func TestPausedQueue(t *testing.T) {
 		"jobs explain due",
 		"jobs run due",
 		"jobs explain due",
+		"queues pause mail --for 2h",
+		"queues get mail",
+		"queues set mail --rate 6",
+		"jobs explain due",
+		"queues pause mail --until 2026-03-02T06:00:00Z -o yaml",
+		"queues pause mail --until 2026-02-01T06:00:00Z",
+		"queues pause mail --until noon",
+		"queues pause mail --for 0s",
+		"queues pause mail --for 1h --until 2026-03-02T06:00:00Z",
+		"queues pause mail",
+		"queues get mail",
 		"queues resume mail -o yaml",
 		"queues resume news",
 		"queues get news",

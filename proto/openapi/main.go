@@ -124,7 +124,7 @@ func mergePath(paths object, path string, item object) error {
 // collections are the names of path parameters, by the collection before them.
 var collections = map[string]string{
 	"namespaces": "namespace", "jobs": "job", "runs": "run", "queues": "queue", "shards": "shard", "webhooks": "webhook",
-	"auditExports": "export", "revisions": "revision",
+	"auditExports": "export", "revisions": "revision", "deadLetters": "deadLetter",
 }
 
 var parameter = regexp.MustCompile(`([A-Za-z]+)/\{([^}]+)\}`)

@@ -123,6 +123,15 @@ func DeadLetterName(record job.RecordID) string {
 
 // ParseDeadLetter returns the record of a dead letter, which must be of a namespace.
 func ParseDeadLetter(field, name, namespace string) (job.RecordID, error) {
+	record, err := ParseDeadLetterName(field, name)
+	if err == nil && record.Key().Namespace != namespace {
+		return "", job.Invalid(field, "%q is of another namespace than parent", job.Clip(name, 80))
+	}
+	return record, err
+}
+
+// ParseDeadLetterName returns the record of a dead letter.
+func ParseDeadLetterName(field, name string) (job.RecordID, error) {
 	ids, err := parseName(field, name, "namespaces", "jobs", "deadLetters")
 	if err != nil {
 		return "", err
@@ -130,9 +139,6 @@ func ParseDeadLetter(field, name, namespace string) (job.RecordID, error) {
 	key := job.Key{Namespace: ids[0], ID: ids[1]}
 	if err := ValidateKey(field, key); err != nil {
 		return "", err
-	}
-	if key.Namespace != namespace {
-		return "", job.Invalid(field, "%q is of another namespace than parent", job.Clip(name, 80))
 	}
 	if ids[2] == letterOfJob {
 		return key.Record(), nil

@@ -49,6 +49,8 @@ var methodPermissions = map[string]methodPermission{
 	fermatav1.JobService_GetJobRevision_FullMethodName:   {permission: authz.ReadJobs, namespaceOf: namespaceOfRevision((*fermatav1.GetJobRevisionRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_DiffJobRevisions_FullMethodName: {permission: authz.ReadJobs, namespaceOf: namespaceOfJob((*fermatav1.DiffJobRevisionsRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_ListDeadLetters_FullMethodName:  {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_ListTargets_FullMethodName:      {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, spansNamespaces: true, queueRule: checkedQueues},
+	fermatav1.JobService_ListLocks_FullMethodName:        {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, spansNamespaces: true, queueRule: checkedQueues},
 	fermatav1.JobService_TopJobs_FullMethodName:          {permission: authz.ReadJobs, namespaceOf: namespaceOfOptionalParent, queueRule: checkedQueues},
 	fermatav1.JobService_GetQueueSettings_FullMethodName: {permission: authz.ReadJobs, namespaceOf: namespaceOfQueue((*fermatav1.GetQueueSettingsRequest).GetName), queueRule: namedQueues, queuesOf: queuesOfGetSettings},
 	fermatav1.JobService_PlanJobs_FullMethodName:         {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
@@ -67,6 +69,12 @@ var methodPermissions = map[string]methodPermission{
 	fermatav1.JobService_BackfillJob_FullMethodName:        {permission: authz.OperateJobs, namespaceOf: namespaceOfJob((*fermatav1.BackfillJobRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_CancelBackfill_FullMethodName:     {permission: authz.OperateJobs, namespaceOf: namespaceOfJob((*fermatav1.CancelBackfillRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_RedriveDeadLetters_FullMethodName: {permission: authz.OperateJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	// Jobs of all queues of a namespace may share a target.
+	fermatav1.JobService_ProbeTarget_FullMethodName: {permission: authz.OperateJobs, namespaceOf: namespaceOfParent, queueRule: allQueues},
+	fermatav1.JobService_ResetTarget_FullMethodName: {permission: authz.OperateJobs, namespaceOf: namespaceOfParent, queueRule: allQueues},
+
+	// What is discarded cannot be had back, as what is deleted.
+	fermatav1.JobService_DiscardDeadLetter_FullMethodName: {permission: authz.EditJobs, namespaceOf: namespaceOfDeadLetter, queueRule: checkedQueues},
 
 	fermatav1.JobService_CreateJob_FullMethodName:          {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
 	fermatav1.JobService_BatchCreateJobs_FullMethodName:    {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
@@ -77,6 +85,7 @@ var methodPermissions = map[string]methodPermission{
 
 	// Exports hold every payload, and a restore sets states that no edit could.
 	fermatav1.JobService_UpdateQueueSettings_FullMethodName: {permission: authz.AdministerJobs, namespaceOf: namespaceOfSettings, queueRule: namedQueues, queuesOf: queuesOfSettings},
+	fermatav1.JobService_PauseQueue_FullMethodName:          {permission: authz.AdministerJobs, namespaceOf: namespaceOfQueue((*fermatav1.PauseQueueRequest).GetName), queueRule: namedQueues, queuesOf: queuesOfPause},
 	fermatav1.BackupService_ExportJobs_FullMethodName:       {permission: authz.AdministerJobs, namespaceOf: namespaceOfParent, queueRule: allQueues},
 	fermatav1.BackupService_RestoreJobs_FullMethodName:      {permission: authz.AdministerJobs, namespaceOf: namespaceOfParent, queueRule: allQueues},
 
@@ -157,6 +166,11 @@ func namespaceOfRevision[Q any](name func(Q) string) func(any) (string, error) {
 	}
 }
 
+func namespaceOfDeadLetter(q any) (string, error) {
+	record, err := convert.ParseDeadLetterName("name", q.(*fermatav1.DiscardDeadLetterRequest).GetName())
+	return record.Key().Namespace, err
+}
+
 func namespaceOfQueue[Q any](name func(Q) string) func(any) (string, error) {
 	return func(q any) (string, error) {
 		queue, err := convert.ParseQueueName("name", name(q.(Q)))
@@ -189,6 +203,11 @@ func namespaceOfSettings(q any) (string, error) {
 
 func queuesOfGetSettings(q any) ([]string, error) {
 	queue, err := convert.ParseQueueName("name", q.(*fermatav1.GetQueueSettingsRequest).GetName())
+	return []string{queue.Queue}, err
+}
+
+func queuesOfPause(q any) ([]string, error) {
+	queue, err := convert.ParseQueueName("name", q.(*fermatav1.PauseQueueRequest).GetName())
 	return []string{queue.Queue}, err
 }
 

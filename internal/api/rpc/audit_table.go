@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -78,8 +80,29 @@ var auditRules = map[string]auditRule{
 			r.Changed, r.Refused = int64(a.GetRedriven()), int64(a.GetRefused())
 		}),
 	},
+	fermatav1.JobService_DiscardDeadLetter_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.DiscardDeadLetterRequest, _ *emptypb.Empty) {
+		r.Resource, r.Fields = q.GetName(), []string{"run_id=" + q.GetRunId()}
+	})},
+	fermatav1.JobService_ProbeTarget_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.ProbeTargetRequest, a *fermatav1.ProbeTargetResponse) {
+		r.Resource = q.GetParent() + "/targets/" + q.GetTarget()
+		if a.GetJob() != "" {
+			r.Names, r.Changed = []string{a.GetJob()}, 1
+		}
+	})},
+	fermatav1.JobService_ResetTarget_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.ResetTargetRequest, a *fermatav1.ResetTargetResponse) {
+		r.Resource, r.Changed = q.GetParent()+"/targets/"+q.GetTarget(), int64(a.GetReleased())
+	})},
 	fermatav1.JobService_UpdateQueueSettings_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.UpdateQueueSettingsRequest, a *fermatav1.QueueSettings) {
 		r.Resource, r.Fields = q.GetSettings().GetName(), pauseChange(q)
+		if a != nil {
+			r.After = convert.MessageDigest(a)
+		}
+	})},
+	fermatav1.JobService_PauseQueue_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.PauseQueueRequest, a *fermatav1.QueueSettings) {
+		r.Resource, r.Fields = q.GetName(), []string{"paused=true"}
+		if t := q.GetUntilTime(); t.IsValid() {
+			r.Fields = append(r.Fields, "pause_until_time="+t.AsTime().Format(time.RFC3339Nano))
+		}
 		if a != nil {
 			r.After = convert.MessageDigest(a)
 		}
@@ -130,6 +153,7 @@ var readOnlyMethods = []string{
 	fermatav1.JobService_PlanJobs_FullMethodName, fermatav1.JobService_ListJobRevisions_FullMethodName,
 	fermatav1.JobService_GetJobRevision_FullMethodName, fermatav1.JobService_DiffJobRevisions_FullMethodName,
 	fermatav1.JobService_ExplainJob_FullMethodName, fermatav1.JobService_TopJobs_FullMethodName, fermatav1.JobService_ListDeadLetters_FullMethodName,
+	fermatav1.JobService_ListTargets_FullMethodName, fermatav1.JobService_ListLocks_FullMethodName,
 	fermatav1.JobService_GetQueueSettings_FullMethodName, fermatav1.BackupService_ExportJobs_FullMethodName,
 	fermatav1.ClusterService_ListNodes_FullMethodName, fermatav1.ClusterService_ListShards_FullMethodName,
 	fermatav1.ClusterService_ListQueues_FullMethodName, fermatav1.ClusterService_ListWorkers_FullMethodName,

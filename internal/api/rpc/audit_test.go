@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/fermata-io/fermata/internal/api/apierror"
@@ -79,6 +80,10 @@ var sampleCalls = map[string]struct {
 	"PauseJobs":           {&fermatav1.PauseJobsRequest{Parent: "namespaces/n"}, &fermatav1.PauseJobsResponse{Paused: 2}, "namespaces/n"},
 	"ResumeJobs":          {&fermatav1.ResumeJobsRequest{Parent: "namespaces/n"}, &fermatav1.ResumeJobsResponse{Resumed: 2}, "namespaces/n"},
 	"RedriveDeadLetters":  {&fermatav1.RedriveDeadLettersRequest{Parent: "namespaces/n"}, &fermatav1.RedriveDeadLettersResponse{Redriven: 1}, "namespaces/n"},
+	"DiscardDeadLetter":   {&fermatav1.DiscardDeadLetterRequest{Name: "namespaces/n/jobs/j/deadLetters/1", RunId: "1-5"}, &emptypb.Empty{}, "namespaces/n/jobs/j/deadLetters/1"},
+	"PauseQueue":          {&fermatav1.PauseQueueRequest{Name: "namespaces/n/queues/q"}, &fermatav1.QueueSettings{}, "namespaces/n/queues/q"},
+	"ProbeTarget":         {&fermatav1.ProbeTargetRequest{Parent: "namespaces/n", Target: "api"}, &fermatav1.ProbeTargetResponse{Job: "namespaces/n/jobs/j"}, "namespaces/n/targets/api"},
+	"ResetTarget":         {&fermatav1.ResetTargetRequest{Parent: "namespaces/n", Target: "api"}, &fermatav1.ResetTargetResponse{Released: 2}, "namespaces/n/targets/api"},
 	"UpdateQueueSettings": {&fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: "namespaces/n/queues/q"}}, &fermatav1.QueueSettings{}, "namespaces/n/queues/q"},
 	"RestoreJobs": {&fermatav1.RestoreJobsRequest{Parent: "namespaces/n", Jobs: []*fermatav1.JobBackup{{Job: sampleJob()}}},
 		&fermatav1.RestoreJobsResponse{Results: []*fermatav1.RestoreJobsResponse_Result{{Outcome: fermatav1.RestoreJobsResponse_Result_OUTCOME_CREATED}}}, "namespaces/n"},

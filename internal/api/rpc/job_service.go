@@ -28,6 +28,7 @@ type jobService struct {
 	runs        JobRuns
 	letters     DeadLetters
 	queues      QueueSettings
+	gates       SharedGates
 	now         func() time.Time
 	defaults    *backoff.Defaults // nil: the operator has set none
 }
@@ -36,7 +37,7 @@ type jobService struct {
 func newJobService(jobs Jobs, now func() time.Time, defaults *backoff.Defaults) *jobService {
 	return &jobService{
 		definitions: jobs, revisions: jobs, operations: jobs, queries: jobs, runs: jobs, letters: jobs, queues: jobs,
-		now: now, defaults: defaults,
+		gates: jobs, now: now, defaults: defaults,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // Jobs is the engine that manages jobs. Each service sees only the part that it uses.
@@ -14,6 +15,7 @@ type Jobs interface {
 	JobRuns
 	DeadLetters
 	QueueSettings
+	SharedGates
 	JobBackups
 	JobRevisions
 }
@@ -65,10 +67,20 @@ type JobRuns interface {
 	CancelRun(ctx context.Context, key job.Key, runID string) (job.RunView, error)
 }
 
-// DeadLetters lists and redrives dead letters.
+// DeadLetters lists, redrives and discards dead letters.
 type DeadLetters interface {
 	ListDeadLetters(ctx context.Context, f job.Filter, pageSize int, token string) (job.DeadLetterPage, error)
 	RedriveDeadLetters(ctx context.Context, q job.RedriveRequest) (job.Bulk, error)
+	// DiscardDeadLetter deletes the dead letter of a run.
+	DiscardDeadLetter(ctx context.Context, record job.RecordID, runID string) error
+}
+
+// SharedGates shows what jobs share, and ends waits for it.
+type SharedGates interface {
+	ListTargets(ctx context.Context, f job.Filter, pageSize int, token string) (job.TargetPage, error)
+	ProbeTarget(ctx context.Context, namespace, target string) (job.ReleasedRuns, error)
+	ResetTarget(ctx context.Context, namespace, target, token string) (job.ReleasedRuns, error)
+	ListLocks(ctx context.Context, f job.Filter, pageSize int, token string) (job.LockPage, error)
 }
 
 // QueueSettings reads and changes the settings of queues.
@@ -76,6 +88,8 @@ type QueueSettings interface {
 	QueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error)
 	// SetQueueSettings returns the new settings.
 	SetQueueSettings(ctx context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error)
+	// PauseQueue pauses a queue until an instant; 0: until it is resumed.
+	PauseQueue(ctx context.Context, q job.QueueKey, until unixtime.Milli) (job.QueueSettings, error)
 }
 
 // JobBackups exports jobs with their checkpoints and restores them.

@@ -48,7 +48,7 @@ func expected(role authz.Role, method string) bool {
 	switch {
 	case strings.HasPrefix(service, "grpc.health"):
 		return true
-	case strings.HasPrefix(service, "grpc.reflection"), service == "fermata.v1.BackupService", has("CheckShard", "ListAuditRecords", "ReadAuditRecords", "AcknowledgeAuditRecords", "ListAuditExports", "DeleteAuditExport", "UpdateQueueSettings", "ListUndelivered", "Redeliver"):
+	case strings.HasPrefix(service, "grpc.reflection"), service == "fermata.v1.BackupService", has("CheckShard", "ListAuditRecords", "ReadAuditRecords", "AcknowledgeAuditRecords", "ListAuditExports", "DeleteAuditExport", "UpdateQueueSettings", "PauseQueue", "ListUndelivered", "Redeliver"):
 		return role == authz.Admin
 	case service == "fermata.v1.PeerService":
 		return role == authz.Node
@@ -60,9 +60,9 @@ func expected(role authz.Role, method string) bool {
 		return true
 	case has("Get", "List", "Diff", "Forecast", "Explain", "Plan", "Top", "WatchEvents"):
 		return people
-	case has("Create", "BatchCreate", "Update", "Delete", "Apply", "RestoreJobRevision"):
+	case has("Create", "BatchCreate", "Update", "Delete", "Apply", "RestoreJobRevision", "Discard"):
 		return role == authz.Editor || role == authz.Admin
-	case has("Pause", "Resume", "Run", "Cancel", "Hint", "Backfill", "Redrive"):
+	case has("Pause", "Resume", "Run", "Cancel", "Hint", "Backfill", "Redrive", "ProbeTarget", "ResetTarget"):
 		return people && role != authz.Viewer
 	}
 	panic("no expectation for " + method)
@@ -76,7 +76,8 @@ func clusterWide(method string) bool {
 
 // spansNamespaces reports whether a method takes the namespace "-" for all that its caller may see.
 func spansNamespaces(method string) bool {
-	return strings.HasSuffix(method, "/ListJobs") || strings.HasSuffix(method, "/ListUpcomingJobs")
+	return strings.HasSuffix(method, "/ListJobs") || strings.HasSuffix(method, "/ListUpcomingJobs") ||
+		strings.HasSuffix(method, "/ListTargets") || strings.HasSuffix(method, "/ListLocks")
 }
 
 func forEverybody(method string) bool {
@@ -129,7 +130,9 @@ func place(m protoreflect.Message, method, namespace string) {
 			path = "/jobs/x/runs/1-1"
 		case strings.HasSuffix(method, "JobRevision"):
 			path = "/jobs/x/revisions/1"
-		case strings.HasSuffix(method, "QueueSettings"):
+		case strings.HasSuffix(method, "DiscardDeadLetter"):
+			path = "/jobs/x/deadLetters/1"
+		case strings.HasSuffix(method, "QueueSettings"), strings.HasSuffix(method, "PauseQueue"):
 			path = "/queues/q"
 		}
 		m.Set(f, protoreflect.ValueOfString(namespace+path))

@@ -14,6 +14,7 @@ import (
 	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // queueScopedJobs limits callers whose roles name queues to the jobs of these queues. To such a caller a job of
@@ -317,6 +318,40 @@ func (j queueScopedJobs) RedriveDeadLetters(ctx context.Context, q job.RedriveRe
 	return j.inner.RedriveDeadLetters(ctx, q)
 }
 
+func (j queueScopedJobs) DiscardDeadLetter(ctx context.Context, record job.RecordID, runID string) error {
+	key := record.Key()
+	if err := j.checkVisible(ctx, key); err != nil {
+		return err
+	}
+	return j.inner.DiscardDeadLetter(ctx, record, runID)
+}
+
+func (j queueScopedJobs) ListTargets(ctx context.Context, f job.Filter, pageSize int, token string) (job.TargetPage, error) {
+	f, err := restrictListing(ctx, f)
+	if err != nil {
+		return job.TargetPage{}, err
+	}
+	return j.inner.ListTargets(ctx, f, pageSize, token)
+}
+
+func (j queueScopedJobs) ListLocks(ctx context.Context, f job.Filter, pageSize int, token string) (job.LockPage, error) {
+	f, err := restrictListing(ctx, f)
+	if err != nil {
+		return job.LockPage{}, err
+	}
+	return j.inner.ListLocks(ctx, f, pageSize, token)
+}
+
+// ProbeTarget and ResetTarget need a role for all queues: jobs of all queues may share a target.
+
+func (j queueScopedJobs) ProbeTarget(ctx context.Context, namespace, target string) (job.ReleasedRuns, error) {
+	return j.inner.ProbeTarget(ctx, namespace, target)
+}
+
+func (j queueScopedJobs) ResetTarget(ctx context.Context, namespace, target, token string) (job.ReleasedRuns, error) {
+	return j.inner.ResetTarget(ctx, namespace, target, token)
+}
+
 func (j queueScopedJobs) PauseAll(ctx context.Context, f job.Filter, note, token string) (job.Bulk, error) {
 	if err := requireCoveredQueue(ctx, f); err != nil {
 		return job.Bulk{}, err
@@ -347,6 +382,15 @@ func (j queueScopedJobs) SetQueueSettings(ctx context.Context, q job.QueueKey, c
 		}
 	}
 	return j.inner.SetQueueSettings(ctx, q, c)
+}
+
+func (j queueScopedJobs) PauseQueue(ctx context.Context, q job.QueueKey, until unixtime.Milli) (job.QueueSettings, error) {
+	if scope := guard.RoleScopeFrom(ctx, q.Namespace); scope != nil {
+		if err := scope.Check(ctx, q.Queue); err != nil {
+			return job.QueueSettings{}, err
+		}
+	}
+	return j.inner.PauseQueue(ctx, q, until)
 }
 
 func (j queueScopedJobs) PlanJobs(ctx context.Context, desired []job.DesiredJob, force bool) []job.ApplyResult {

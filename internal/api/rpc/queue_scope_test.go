@@ -340,6 +340,15 @@ var queueCases = map[string]queueCase{
 	"JobService/ListUpcomingJobs": {
 		ok: []proto.Message{&fermatav1.ListUpcomingJobsRequest{Parent: nsA}}, holds: "jobs/mine", lacks: "jobs/theirs",
 	},
+	"JobService/ListTargets": {
+		ok: []proto.Message{&fermatav1.ListTargetsRequest{Parent: nsA}}, holds: "mine", lacks: "theirs",
+	},
+	"JobService/ListLocks": {
+		ok: []proto.Message{&fermatav1.ListLocksRequest{Parent: nsA}}, holds: "mine", lacks: "theirs",
+	},
+	"JobService/DiscardDeadLetter": byName(codes.NotFound, func(id string) *fermatav1.DiscardDeadLetterRequest {
+		return &fermatav1.DiscardDeadLetterRequest{Name: nsA + "/jobs/" + id + "/deadLetters/1", RunId: "1-1"}
+	}),
 	"JobService/ListDeadLetters": {
 		ok:      []proto.Message{&fermatav1.ListDeadLettersRequest{Parent: nsA}},
 		refused: []proto.Message{&fermatav1.ListDeadLettersRequest{Parent: nsA, Queue: "web"}}, holds: "jobs/mine", lacks: "jobs/theirs",
@@ -367,6 +376,10 @@ var queueCases = map[string]queueCase{
 	"JobService/UpdateQueueSettings": {
 		ok:      []proto.Message{&fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: nsA + "/queues/mail"}}},
 		refused: []proto.Message{&fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: nsA + "/queues/web"}}},
+	},
+	"JobService/PauseQueue": {
+		ok:      []proto.Message{&fermatav1.PauseQueueRequest{Name: nsA + "/queues/mail"}},
+		refused: []proto.Message{&fermatav1.PauseQueueRequest{Name: nsA + "/queues/web"}},
 	},
 	"ClusterService/ListNamespaces": {
 		ok: []proto.Message{&fermatav1.ListNamespacesRequest{}}, holds: `"namespaces/team-a"`, lacks: `team-b`,

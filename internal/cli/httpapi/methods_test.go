@@ -94,6 +94,14 @@ var methodRequests = []struct {
 	{"ListDeadLetters", request{"GET", ns + "/deadLetters", "", 0}, request{"GET", ns + "/deadLetters?pageToken=%25", "", 400}},
 	{"RedriveDeadLetters", request{"POST", ns + "/deadLetters:redrive", `{"dryRun":true}`, 0},
 		request{"POST", ns + "/deadLetters:redrive", `{"names":["x"],"queue":"q"}`, 400}},
+	{"DiscardDeadLetter", request{"DELETE", ns + "/jobs/c/deadLetters/0?runId=1-1", "", 404},
+		request{"DELETE", ns + "/jobs/c/deadLetters/x?runId=1-1", "", 400}},
+	{"ListTargets", request{"GET", ns + "/targets", "", 0}, request{"GET", ns + "/targets?pageSize=-1", "", 400}},
+	{"ProbeTarget", request{"POST", ns + "/targets:probe", `{"target":"api:443"}`, 0},
+		request{"POST", ns + "/targets:probe", `{}`, 400}},
+	{"ResetTarget", request{"POST", ns + "/targets:reset", `{"target":"api:443"}`, 0},
+		request{"POST", ns + "/targets:reset", `{"target":"x","pageToken":"%"}`, 400}},
+	{"ListLocks", request{"GET", ns + "/locks", "", 0}, request{"GET", ns + "/locks?pageSize=251", "", 400}},
 	{"PauseJobs", request{"POST", ns + "/jobs:pause", `{"queue":"q"}`, 0}, request{"POST", ns + "/jobs:pause", `{"pageToken":"%"}`, 400}},
 	{"ResumeJobs", request{"POST", ns + "/jobs:resume", `{"queue":"q"}`, 0}, request{"POST", ns + "/jobs:resume", `{"pageToken":"%"}`, 400}},
 	{"PlanJobs", request{"POST", ns + "/jobs:plan", `{"desiredJobs":[{"jobId":"d","job":{"handler":"h","payloadJson":1}}]}`, 0},
@@ -102,6 +110,8 @@ var methodRequests = []struct {
 		request{"POST", ns + "/jobs:apply", `{"unknown":[]}`, 400}},
 	{"UpdateQueueSettings", request{"PUT", ns + "/queues/q", `{"maxConcurrency":3}`, 0}, request{"PUT", ns + "/queues/q", `{"rate":-1}`, 400}},
 	{"GetQueueSettings", request{"GET", ns + "/queues/q", "", 0}, request{"GET", ns + "/queues/a%20b", "", 400}},
+	{"PauseQueue", request{"POST", ns + "/queues/q:pause", `{"untilTime":"{later}"}`, 0},
+		request{"POST", ns + "/queues/q:pause", `{"untilTime":"{hourAgo}"}`, 400}},
 	{"DeleteJob", request{"DELETE", ns + "/jobs/d", "", 0}, request{"DELETE", ns + "/jobs/none", "", 404}},
 	{"ListNodes", request{"GET", "/v1/nodes", "", 0}, request{"POST", "/v1/nodes", "", 405}},
 	{"ListShards", request{"GET", "/v1/shards", "", 0}, request{"PUT", "/v1/shards", "", 405}},
@@ -134,6 +144,7 @@ func TestEveryMethodOverHTTP(t *testing.T) {
 	hasRow := map[string]bool{}
 	values := map[string]string{
 		"{now}":     time.Now().UTC().Format(time.RFC3339),
+		"{later}":   time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339),
 		"{hourAgo}": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339),
 	}
 	for _, m := range methodRequests {

@@ -115,6 +115,11 @@ func (r *reader) addQueue(name string, value any, node *yaml.Node) {
 		return
 	}
 	before := len(r.faults)
+	if _, set := fields["pause_until_time"]; set {
+		r.faults = append(r.faults, at.faultAt("pause_until_time", "cannot be set in a file: fermata queues pause "+
+			"QUEUE --until TIME sets it"))
+		return
+	}
 	q := Queue{Name: name, Settings: &fermatav1.QueueSettings{}, at: at}
 	r.decodeFields(fields, q.Settings, before,
 		func(path, text string) { r.faults = append(r.faults, at.faultAt(path, text)) })

@@ -20,8 +20,8 @@ import (
 //
 //  1. There is at most one probe at a time: from Admit until ProbeUntilMS, or until its
 //     result, all other runs are held back.
-//  2. An open circuit closes only by the success of its probe.
-//  3. OpenUntilMS never decreases while the circuit is open.
+//  2. An open circuit closes only by the success of its probe, or when a person resets it.
+//  3. OpenUntilMS never decreases while the circuit is open, except by EndWait.
 //  4. All failures of runs that began before the circuit opened count as one failure.
 type Circuit struct {
 	// Failures is the number of failures in a row; each made the wait longer. 0: closed.
@@ -134,6 +134,14 @@ func (c Circuit) Failed(nowMS unixtime.Milli, holder, by, reason string, retryAf
 func (c Circuit) ReleaseProbe(holder string) Circuit {
 	if c.isProbedBy(holder) {
 		c.Probe, c.ProbeUntilMS = "", 0
+	}
+	return c
+}
+
+// EndWait has the next run that asks probe the target. A probe that is awaited stays the only one.
+func (c Circuit) EndWait(nowMS unixtime.Milli) Circuit {
+	if c.Open() && (c.Probe == "" || nowMS >= c.ProbeUntilMS) {
+		c.OpenUntilMS = min(c.OpenUntilMS, addDelay(nowMS, 0))
 	}
 	return c
 }

@@ -123,7 +123,13 @@ func TestCircuitSteps(t *testing.T) {
 		"kept at a closed one":            {Circuit{}.RenewProbe("p", 5, ttl), Circuit{}},
 		"dropped":                         {probed.ReleaseProbe("p"), open},
 		"dropped by another":              {probed.ReleaseProbe("q"), probed},
-		"a nameless success":              {open.Succeeded(5, ""), open},
+		"the wait is ended": {open.EndWait(400),
+			Circuit{Failures: 1, OpenUntilMS: 400, FailedJob: "job", Error: "boom"}},
+		"a wait that is over stays so": {open.EndWait(2000), open},
+		"a probe is awaited":           {probed.EndWait(500), probed},
+		"a probe is awaited no more":   {probed.EndWait(11_000), probed},
+		"no wait to end":               {Circuit{}.EndWait(500), Circuit{}},
+		"a nameless success":           {open.Succeeded(5, ""), open},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, c.got, c.want)

@@ -106,7 +106,7 @@ func replaceRun(s, run State) State {
 	return s
 }
 
-// DecideChild moves a child record and its parent. Redrive is decided on a dead
+// DecideChild moves a child record and its parent. Redrive and Discard are decided on a dead
 // letter, every other event on the record of a run.
 func DecideChild(c *Compiled, parent, child State, ev Input, now unixtime.Milli) ParentChildPair {
 	return DecideChildBy(c, parent, child, ev, At(now))
@@ -117,6 +117,9 @@ func DecideChildBy(c *Compiled, parent, child State, ev Input, clock Reading) Pa
 	now := clock.NowMS
 	if ev, ok := ev.(Redrive); ok {
 		return redriveLetter(c, parent, child, ev, now)
+	}
+	if ev, ok := ev.(Discard); ok {
+		return discardLetter(c, parent, child, ev, now)
 	}
 	d := Decision{State: replaceRun(parent, child)}
 	t := d.beginTransition(c, clock)

@@ -109,6 +109,8 @@ func (t *transition) applyEvent(ev Input) Answer {
 		return t.stopBackfill(ev)
 	case Redrive:
 		return t.redriveRun()
+	case Discard:
+		return t.discardJob()
 	case Terminate:
 		return t.terminateRun()
 	case RequestManualRun:

@@ -62,10 +62,14 @@ func (e *explainer) explainPaused(remark string) {
 // explainQueuePaused adds that a paused queue would hold the run back if nothing else did.
 func (e *explainer) explainQueuePaused(sinceMS unixtime.Milli) {
 	if e.facts.Queue.Paused {
-		queue := e.s.Lane.Queue
+		queue, until := e.s.Lane.Queue, e.facts.Queue.PauseUntilMS
+		end := "until it is resumed"
+		if until > 0 {
+			end = "until " + e.formatInstant(until)
+		}
 		e.addReason(Reason{
-			Kind: ReasonQueuePaused, SinceMS: sinceMS, Key: queue,
-			Message: fmt.Sprintf("queue %s is paused: nothing of it starts until it is resumed", queue),
+			Kind: ReasonQueuePaused, SinceMS: sinceMS, UntilMS: until, Key: queue,
+			Message: fmt.Sprintf("queue %s is paused: nothing of it starts %s", queue, end),
 		})
 	}
 }

@@ -38,12 +38,34 @@ type QueueSettings struct {
 	// Paused: no run of the queue is leased, manual runs included. Leased runs continue, and due ones wait in
 	// order.
 	Paused bool
+	// PauseUntilMS is when nodes resume the queue, by the clock of shard [PauseClockShard]; 0: when a person does. It is
+	// 0 if the queue is not paused.
+	PauseUntilMS unixtime.Milli
+}
+
+// PauseClockShard is the shard whose clock ends the pauses of all queues. A shard's clock never goes back, and does not
+// leap ahead with a wrong clock of a node.
+const PauseClockShard = 0
+
+// MaxQueuePause is how far ahead the end of a pause may lie.
+const MaxQueuePause = 366 * 24 * time.Hour
+
+// PauseEnded reports whether a queue is still stored as paused although its pause has ended.
+func (s QueueSettings) PauseEnded(now unixtime.Milli) bool {
+	return s.Paused && s.PauseUntilMS > 0 && s.PauseUntilMS <= now
+}
+
+// Resumed returns the settings without a pause.
+func (s QueueSettings) Resumed() QueueSettings {
+	s.Paused, s.PauseUntilMS = false, 0
+	return s
 }
 
 // QueueChange replaces the settings of a queue.
 type QueueChange struct {
 	Settings QueueSettings
-	// KeepPaused leaves the queue paused or not, whatever Settings has.
+	// KeepPaused leaves the queue paused or not, whatever Settings has. The end of a pause stays as it is while the queue
+	// stays paused.
 	KeepPaused bool
 	// Expected, if not nil, are the settings that the caller has read: if the stored ones differ, the call fails
 	// with ErrSettingsChanged.

@@ -580,3 +580,37 @@ func TestLostAttemptReleasesItsUnits(t *testing.T) {
 		b.wantGot("ns/b")
 	})
 }
+
+// TestPauseEndsByItself: a node resumes a queue within about a second after the end of its pause, keeps its limits, and
+// stores that. While it cannot be stored the pause goes on; another pause meanwhile is not ended.
+func TestPauseEndsByItself(t *testing.T) {
+	run(t, func(b *bed) {
+		until := unixtime.MilliOf(time.Now().Add(time.Minute))
+		b.settings(job.QueueSettings{Paused: true, PauseUntilMS: until, Rate: 10})
+		after(58 * time.Second)
+		if !b.a.Paused(queueQ) {
+			t.Fatal("the pause ended early")
+		}
+		b.limits.set(func() { b.limits.down["swap settings"] = true })
+		after(5 * time.Second)
+		if !b.a.Paused(queueQ) {
+			t.Error("the queue goes on although it is stored as paused")
+		}
+		b.limits.set(func() { b.limits.down["swap settings"] = false })
+		after(2 * time.Second)
+		b.limits.set(func() {
+			if s := b.limits.settings[queueQ]; s != (job.QueueSettings{Rate: 10}) {
+				t.Errorf("stored are %+v", s)
+			}
+		})
+		if b.a.Paused(queueQ) || !slices.Equal(b.pauses, []string{"ns/q true", "ns/q false"}) {
+			t.Errorf("paused %v, observed %q", b.a.Paused(queueQ), b.pauses)
+		}
+		// A person pauses it again, without an end.
+		b.settings(job.QueueSettings{Paused: true, Rate: 10})
+		after(time.Hour)
+		if !b.a.Paused(queueQ) {
+			t.Error("a pause without an end has ended")
+		}
+	})
+}

@@ -285,6 +285,19 @@ func (f *fakeLimits) QueueSettings(ctx context.Context) (map[job.QueueKey]job.Qu
 	return maps.Clone(f.settings), err
 }
 
+func (f *fakeLimits) SwapQueueSettings(ctx context.Context, q job.QueueKey, old, s job.QueueSettings) error {
+	err := f.enter(ctx, "swap settings")
+	defer f.mu.Unlock()
+	switch {
+	case err != nil:
+		return err
+	case f.settings[q] != old:
+		return job.ErrSettingsChanged
+	}
+	f.settings[q] = s
+	return nil
+}
+
 // fakeStore has the records; its ledger decides on them as the real one does.
 type fakeStore struct {
 	mu      sync.Mutex

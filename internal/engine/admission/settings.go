@@ -2,10 +2,12 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // queueSettings has the settings of all queues that have any. The map is not changed.
@@ -77,6 +79,7 @@ func (a *Admission) readSettings() error {
 	if err != nil {
 		return err
 	}
+	a.endPauses(ctx, read)
 	before := a.settings.Load()
 	now := queueSettings(read)
 	a.settings.Store(&now)
@@ -100,4 +103,39 @@ func (a *Admission) readSettings() error {
 		}
 	}
 	return nil
+}
+
+// maxPauseEnds bounds how many queues a node resumes after one read: the rest follow a period later.
+const maxPauseEnds = 100
+
+// endPauses resumes the queues whose pause has ended, in what was read and in Redis. Every node does it, and the first
+// one has an effect. Until Redis has stored it, the next read begins with the pause again; nodes of earlier versions
+// know no end of a pause, and follow what is stored.
+func (a *Admission) endPauses(ctx context.Context, read map[job.QueueKey]job.QueueSettings) {
+	var now unixtime.Milli
+	ended := 0
+	for q, s := range read {
+		if !s.Paused || s.PauseUntilMS == 0 || ended == maxPauseEnds {
+			continue
+		}
+		if now == 0 {
+			clock, err := a.o.Store.Now(ctx, job.PauseClockShard)
+			if err != nil {
+				a.logFailure("clock of pauses", err)
+				return
+			}
+			now = clock
+		}
+		if !s.PauseEnded(now) {
+			continue
+		}
+		ended++
+		switch err := a.o.Limits.SwapQueueSettings(ctx, q, s, s.Resumed()); {
+		case err == nil:
+			a.o.Logger.Info("queue resumed at the end of its pause", "namespace", q.Namespace, "queue", q.Queue)
+			read[q] = s.Resumed()
+		case !errors.Is(err, job.ErrSettingsChanged):
+			a.logFailure("end pause", err)
+		}
+	}
 }

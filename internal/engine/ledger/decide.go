@@ -6,13 +6,9 @@ import (
 )
 
 // needsParent reports whether a change is decided on a record and its parent: a change of a run with a record of
-// its own, and the redrive of a dead letter.
+// its own, and what is done with a dead letter.
 func needsParent(record job.RecordID, ev job.Input) bool {
-	if record.IsRun() {
-		return true
-	}
-	_, redrive := ev.(job.Redrive)
-	return redrive && !record.IsJob()
+	return record.IsRun() || job.DecidesOnLetter(ev) && !record.IsJob()
 }
 
 // isCovered reports whether the change is within the queues that it is limited to.
@@ -27,8 +23,7 @@ func (e *changeEntry) isCovered() bool {
 	if !e.Covers.Holds(definition) {
 		return false
 	}
-	_, redrive := e.Input.(job.Redrive)
-	return !redrive || e.Covers(job.QueueKey{Namespace: definition.Namespace, Queue: e.Known.State.Lane.Queue})
+	return !job.DecidesOnLetter(e.Input) || e.Covers(job.QueueKey{Namespace: definition.Namespace, Queue: e.Known.State.Lane.Queue})
 }
 
 // decidedChange is a change with its decision.

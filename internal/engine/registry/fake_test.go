@@ -345,6 +345,22 @@ func (f *fake) ReadCells(_ context.Context, names []string) []job.CellReply {
 	return out
 }
 
+func (f *fake) SwapCells(_ context.Context, swaps []job.CellSwap) []job.CellReply {
+	out := make([]job.CellReply, len(swaps))
+	for i, s := range swaps {
+		swapped := f.cells[s.Name] == s.Old
+		if swapped {
+			f.cells[s.Name] = s.New
+		}
+		out[i] = job.CellReply{Text: f.cells[s.Name], Swapped: swapped, NowMS: f.now, Err: f.err}
+	}
+	return out
+}
+
+func (f *fake) ViewUnits(_ context.Context, names []string, _ int) []job.UnitsView {
+	return make([]job.UnitsView, len(names))
+}
+
 func (f *fake) FreeUnits(_ context.Context, _ string, limit int) (int, error) {
 	return limit - 2, f.err
 }

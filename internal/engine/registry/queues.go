@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // QueueSettings are the settings of a queue; zero where it has none.
@@ -34,27 +35,68 @@ const keepTries = 8
 
 func (r *Registry) putQueueSettings(ctx context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error) {
 	s := c.Settings
+	s.PauseUntilMS = 0
+	keepPause := func(present job.QueueSettings) job.QueueSettings {
+		kept := s
+		if c.KeepPaused {
+			kept.Paused = present.Paused
+		}
+		if kept.Paused && present.Paused {
+			kept.PauseUntilMS = present.PauseUntilMS
+		}
+		return kept
+	}
 	switch {
 	case c.Expected != nil:
-		if c.KeepPaused {
-			s.Paused = c.Expected.Paused
-		}
+		s = keepPause(*c.Expected)
 		r.beginWrite(ctx) // the call waits for it
 		return s, r.o.SharedLimits.SwapQueueSettings(ctx, q, *c.Expected, s)
-	case !c.KeepPaused:
+	case !c.KeepPaused && !s.Paused:
 		r.beginWrite(ctx)
 		return s, r.o.SharedLimits.PutQueueSettings(ctx, q, s)
 	}
+	return r.editQueueSettings(ctx, q, keepPause)
+}
+
+// editQueueSettings replaces the settings of a queue by what edit makes of them. It fails if others keep changing them.
+func (r *Registry) editQueueSettings(ctx context.Context, q job.QueueKey,
+	edit func(job.QueueSettings) job.QueueSettings) (job.QueueSettings, error) {
 	for try := 1; ; try++ {
 		present, err := r.o.SharedLimits.ReadQueueSettings(ctx, q)
 		if err != nil {
-			return s, err
+			return present, err
 		}
-		s.Paused = present.Paused
+		s := edit(present)
 		r.beginWrite(ctx)
 		err = r.o.SharedLimits.SwapQueueSettings(ctx, q, present, s)
 		if !errors.Is(err, job.ErrSettingsChanged) || try == keepTries {
 			return s, err
 		}
 	}
+}
+
+// PauseQueue pauses a queue: until an instant or, if that is 0, until it is resumed. Its limits stay as they are.
+func (r *Registry) PauseQueue(ctx context.Context, q job.QueueKey, until unixtime.Milli) (job.QueueSettings, error) {
+	if v := job.ValidateQueue(q); len(v) > 0 {
+		return job.QueueSettings{}, &job.InvalidError{Violations: v}
+	}
+	if until != 0 {
+		now, err := r.o.Store.Now(ctx, job.PauseClockShard)
+		switch {
+		case err != nil:
+			return job.QueueSettings{}, err
+		case until <= now:
+			return job.QueueSettings{}, job.Invalid("until_time", "has passed")
+		case until.Sub(now) > job.MaxQueuePause:
+			return job.QueueSettings{}, job.Invalid("until_time", "is more than 366 days ahead")
+		}
+	}
+	settings, err := r.editQueueSettings(ctx, q, func(present job.QueueSettings) job.QueueSettings {
+		present.Paused, present.PauseUntilMS = true, until
+		return present
+	})
+	if err == nil && r.o.SettingsChanged != nil {
+		r.o.SettingsChanged()
+	}
+	return settings, err
 }

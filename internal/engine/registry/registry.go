@@ -58,6 +58,9 @@ type Lanes interface {
 // Limits is the state that shards share: settings of queues, circuits of targets, and units of limits.
 type Limits interface {
 	ReadCells(ctx context.Context, names []string) []job.CellReply
+	SwapCells(ctx context.Context, swaps []job.CellSwap) []job.CellReply
+	// ViewUnits reads the holders and waiters of limits, at most so many of each.
+	ViewUnits(ctx context.Context, names []string, most int) []job.UnitsView
 	// FreeUnits returns how many units of a limit are free.
 	FreeUnits(ctx context.Context, name string, limit int) (int, error)
 	// ReadQueueSettings reads the settings of one queue; zero where it has none.
@@ -257,6 +260,9 @@ func (r *Registry) shardNow(ctx context.Context, key job.Key) (unixtime.Milli, e
 }
 
 func isDelete(ev job.Input) bool {
-	_, ok := ev.(job.Delete)
-	return ok
+	switch ev.(type) {
+	case job.Delete, job.Discard:
+		return true
+	}
+	return false
 }

@@ -12,7 +12,7 @@ var sources embed.FS
 // Scripts are the scripts of limits. Except for a census, all pass at maxmemory: what is live has to be given
 // back, what is due to be started, and a limit to be changed. What they store is bounded.
 type Scripts struct {
-	units, count, rate, swap, read, queues, jobs, census, measure *runner.Script
+	units, count, view, rate, swap, read, queues, jobs, census, measure *runner.Script
 }
 
 // LoadScripts composes the scripts. Only what others rely on is confirmed to the
@@ -26,6 +26,7 @@ func LoadScripts(l *runner.Loader) Scripts {
 	s := Scripts{
 		units:   load("limit_units", "allow-oom", runner.WithClock),
 		count:   load("limit_units", "allow-oom", runner.WithClock),
+		view:    load("limit_view", "allow-oom", runner.WithClock),
 		rate:    load("limit_rate", "allow-oom", runner.WithClock),
 		swap:    load("limit_cells", "allow-oom", runner.WithClock),
 		read:    load("limit_cells", "allow-oom", runner.WithClock),

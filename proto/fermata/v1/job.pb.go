@@ -403,7 +403,7 @@ func (x MisfirePolicy_Policy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MisfirePolicy_Policy.Descriptor instead.
 func (MisfirePolicy_Policy) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{1, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{2, 0}
 }
 
 type Hint_Source int32
@@ -456,7 +456,7 @@ func (x Hint_Source) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Hint_Source.Descriptor instead.
 func (Hint_Source) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{3, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{4, 0}
 }
 
 type Hold_Reason int32
@@ -524,7 +524,7 @@ func (x Hold_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Hold_Reason.Descriptor instead.
 func (Hold_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{4, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{5, 0}
 }
 
 type JobStatus_State int32
@@ -588,7 +588,7 @@ func (x JobStatus_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobStatus_State.Descriptor instead.
 func (JobStatus_State) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{6, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{7, 0}
 }
 
 type CalendarSchedule_Unit int32
@@ -642,7 +642,7 @@ func (x CalendarSchedule_Unit) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CalendarSchedule_Unit.Descriptor instead.
 func (CalendarSchedule_Unit) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{11, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{12, 0}
 }
 
 // ShortMonth is what happens to a day that a month does not have.
@@ -695,7 +695,7 @@ func (x CalendarSchedule_ShortMonth) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CalendarSchedule_ShortMonth.Descriptor instead.
 func (CalendarSchedule_ShortMonth) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{11, 1}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{12, 1}
 }
 
 type RetryPolicy_Strategy int32
@@ -755,7 +755,7 @@ func (x RetryPolicy_Strategy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RetryPolicy_Strategy.Descriptor instead.
 func (RetryPolicy_Strategy) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{12, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{13, 0}
 }
 
 type Jitter_Kind int32
@@ -822,7 +822,7 @@ func (x Jitter_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Jitter_Kind.Descriptor instead.
 func (Jitter_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{14, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{15, 0}
 }
 
 type Run_State int32
@@ -875,7 +875,7 @@ func (x Run_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Run_State.Descriptor instead.
 func (Run_State) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{15, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{16, 0}
 }
 
 type Run_Trigger int32
@@ -927,7 +927,7 @@ func (x Run_Trigger) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Run_Trigger.Descriptor instead.
 func (Run_Trigger) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{15, 1}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{16, 1}
 }
 
 // Job is a durable definition of work: what runs, when it is due, and what happens when it fails,
@@ -1009,7 +1009,10 @@ type Job struct {
 	// Input only: the payload as a JSON value, for clients that write JSON by hand. The server stores
 	// it as `payload`: compact JSON with sorted keys. Numbers have the precision of a double. Only
 	// one of `payload` and `payload_json` may be set.
-	PayloadJson   *structpb.Value `protobuf:"bytes,66,opt,name=payload_json,json=payloadJson,proto3" json:"payload_json,omitempty"`
+	PayloadJson *structpb.Value `protobuf:"bytes,66,opt,name=payload_json,json=payloadJson,proto3" json:"payload_json,omitempty"`
+	// Output only: what is valid but probably not meant. Set in responses to CreateJob, BatchCreateJobs, UpdateJob,
+	// PlanJobs and ApplyJobs; not stored. Nodes of earlier versions return none.
+	Warnings      []*Warning `protobuf:"bytes,90,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1254,6 +1257,68 @@ func (x *Job) GetPayloadJson() *structpb.Value {
 	return nil
 }
 
+func (x *Job) GetWarnings() []*Warning {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+// Warning is a remark about a job that is valid.
+type Warning struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Field of Job that it is about, such as `schedule` or `retry_policy.preset`.
+	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
+	// For people.
+	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Warning) Reset() {
+	*x = Warning{}
+	mi := &file_fermata_v1_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Warning) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Warning) ProtoMessage() {}
+
+func (x *Warning) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Warning.ProtoReflect.Descriptor instead.
+func (*Warning) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Warning) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *Warning) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // MisfirePolicy is what happens to scheduled times that passed without a run although no earlier
 // run was live.
 type MisfirePolicy struct {
@@ -1271,7 +1336,7 @@ type MisfirePolicy struct {
 
 func (x *MisfirePolicy) Reset() {
 	*x = MisfirePolicy{}
-	mi := &file_fermata_v1_job_proto_msgTypes[1]
+	mi := &file_fermata_v1_job_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1348,7 @@ func (x *MisfirePolicy) String() string {
 func (*MisfirePolicy) ProtoMessage() {}
 
 func (x *MisfirePolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[1]
+	mi := &file_fermata_v1_job_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1361,7 @@ func (x *MisfirePolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MisfirePolicy.ProtoReflect.Descriptor instead.
 func (*MisfirePolicy) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *MisfirePolicy) GetPolicy() MisfirePolicy_Policy {
@@ -1333,7 +1398,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_fermata_v1_job_proto_msgTypes[2]
+	mi := &file_fermata_v1_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1410,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[2]
+	mi := &file_fermata_v1_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1423,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Lock) GetKey() string {
@@ -1398,7 +1463,7 @@ type Hint struct {
 
 func (x *Hint) Reset() {
 	*x = Hint{}
-	mi := &file_fermata_v1_job_proto_msgTypes[3]
+	mi := &file_fermata_v1_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1410,7 +1475,7 @@ func (x *Hint) String() string {
 func (*Hint) ProtoMessage() {}
 
 func (x *Hint) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[3]
+	mi := &file_fermata_v1_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1423,7 +1488,7 @@ func (x *Hint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hint.ProtoReflect.Descriptor instead.
 func (*Hint) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Hint) GetSource() Hint_Source {
@@ -1480,7 +1545,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_fermata_v1_job_proto_msgTypes[4]
+	mi := &file_fermata_v1_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1557,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[4]
+	mi := &file_fermata_v1_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1570,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Hold) GetReason() Hold_Reason {
@@ -1560,7 +1625,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_fermata_v1_job_proto_msgTypes[5]
+	mi := &file_fermata_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +1637,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[5]
+	mi := &file_fermata_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +1650,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Backfill) GetId() string {
@@ -1686,7 +1751,7 @@ type JobStatus struct {
 
 func (x *JobStatus) Reset() {
 	*x = JobStatus{}
-	mi := &file_fermata_v1_job_proto_msgTypes[6]
+	mi := &file_fermata_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1698,7 +1763,7 @@ func (x *JobStatus) String() string {
 func (*JobStatus) ProtoMessage() {}
 
 func (x *JobStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[6]
+	mi := &file_fermata_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1711,7 +1776,7 @@ func (x *JobStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobStatus.ProtoReflect.Descriptor instead.
 func (*JobStatus) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *JobStatus) GetState() JobStatus_State {
@@ -1945,7 +2010,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_fermata_v1_job_proto_msgTypes[7]
+	mi := &file_fermata_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1957,7 +2022,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[7]
+	mi := &file_fermata_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1970,7 +2035,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Schedule) GetRule() isSchedule_Rule {
@@ -2104,7 +2169,7 @@ type Exclusions struct {
 
 func (x *Exclusions) Reset() {
 	*x = Exclusions{}
-	mi := &file_fermata_v1_job_proto_msgTypes[8]
+	mi := &file_fermata_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2116,7 +2181,7 @@ func (x *Exclusions) String() string {
 func (*Exclusions) ProtoMessage() {}
 
 func (x *Exclusions) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[8]
+	mi := &file_fermata_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2129,7 +2194,7 @@ func (x *Exclusions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exclusions.ProtoReflect.Descriptor instead.
 func (*Exclusions) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Exclusions) GetCron() []string {
@@ -2180,7 +2245,7 @@ type IntervalSchedule struct {
 
 func (x *IntervalSchedule) Reset() {
 	*x = IntervalSchedule{}
-	mi := &file_fermata_v1_job_proto_msgTypes[9]
+	mi := &file_fermata_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2257,7 @@ func (x *IntervalSchedule) String() string {
 func (*IntervalSchedule) ProtoMessage() {}
 
 func (x *IntervalSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[9]
+	mi := &file_fermata_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2270,7 @@ func (x *IntervalSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntervalSchedule.ProtoReflect.Descriptor instead.
 func (*IntervalSchedule) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *IntervalSchedule) GetEvery() *durationpb.Duration {
@@ -2244,7 +2309,7 @@ type CronSchedule struct {
 
 func (x *CronSchedule) Reset() {
 	*x = CronSchedule{}
-	mi := &file_fermata_v1_job_proto_msgTypes[10]
+	mi := &file_fermata_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2321,7 @@ func (x *CronSchedule) String() string {
 func (*CronSchedule) ProtoMessage() {}
 
 func (x *CronSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[10]
+	mi := &file_fermata_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2334,7 @@ func (x *CronSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronSchedule.ProtoReflect.Descriptor instead.
 func (*CronSchedule) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CronSchedule) GetExpressions() []string {
@@ -2340,7 +2405,7 @@ type CalendarSchedule struct {
 
 func (x *CalendarSchedule) Reset() {
 	*x = CalendarSchedule{}
-	mi := &file_fermata_v1_job_proto_msgTypes[11]
+	mi := &file_fermata_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2352,7 +2417,7 @@ func (x *CalendarSchedule) String() string {
 func (*CalendarSchedule) ProtoMessage() {}
 
 func (x *CalendarSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[11]
+	mi := &file_fermata_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2365,7 +2430,7 @@ func (x *CalendarSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CalendarSchedule.ProtoReflect.Descriptor instead.
 func (*CalendarSchedule) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CalendarSchedule) GetEvery() int32 {
@@ -2480,7 +2545,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_fermata_v1_job_proto_msgTypes[12]
+	mi := &file_fermata_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2492,7 +2557,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[12]
+	mi := &file_fermata_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2505,7 +2570,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RetryPolicy) GetStrategy() RetryPolicy_Strategy {
@@ -2624,7 +2689,7 @@ type BackoffPolicy struct {
 
 func (x *BackoffPolicy) Reset() {
 	*x = BackoffPolicy{}
-	mi := &file_fermata_v1_job_proto_msgTypes[13]
+	mi := &file_fermata_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +2701,7 @@ func (x *BackoffPolicy) String() string {
 func (*BackoffPolicy) ProtoMessage() {}
 
 func (x *BackoffPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[13]
+	mi := &file_fermata_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +2714,7 @@ func (x *BackoffPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackoffPolicy.ProtoReflect.Descriptor instead.
 func (*BackoffPolicy) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *BackoffPolicy) GetDisabled() bool {
@@ -2757,7 +2822,7 @@ type Jitter struct {
 
 func (x *Jitter) Reset() {
 	*x = Jitter{}
-	mi := &file_fermata_v1_job_proto_msgTypes[14]
+	mi := &file_fermata_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2769,7 +2834,7 @@ func (x *Jitter) String() string {
 func (*Jitter) ProtoMessage() {}
 
 func (x *Jitter) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[14]
+	mi := &file_fermata_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2782,7 +2847,7 @@ func (x *Jitter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Jitter.ProtoReflect.Descriptor instead.
 func (*Jitter) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Jitter) GetKind() Jitter_Kind {
@@ -2850,7 +2915,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_fermata_v1_job_proto_msgTypes[15]
+	mi := &file_fermata_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +2927,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[15]
+	mi := &file_fermata_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2875,7 +2940,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Run) GetName() string {
@@ -3032,7 +3097,7 @@ type Exclusions_Period struct {
 
 func (x *Exclusions_Period) Reset() {
 	*x = Exclusions_Period{}
-	mi := &file_fermata_v1_job_proto_msgTypes[17]
+	mi := &file_fermata_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3044,7 +3109,7 @@ func (x *Exclusions_Period) String() string {
 func (*Exclusions_Period) ProtoMessage() {}
 
 func (x *Exclusions_Period) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[17]
+	mi := &file_fermata_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3057,7 +3122,7 @@ func (x *Exclusions_Period) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exclusions_Period.ProtoReflect.Descriptor instead.
 func (*Exclusions_Period) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{8, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{9, 0}
 }
 
 func (x *Exclusions_Period) GetStartTime() *timestamppb.Timestamp {
@@ -3079,7 +3144,7 @@ var File_fermata_v1_job_proto protoreflect.FileDescriptor
 const file_fermata_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\x14fermata/v1/job.proto\x12\n" +
-	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb5\v\n" +
+	"fermata.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe6\v\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1f\n" +
@@ -3115,12 +3180,16 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x0epayload_key_id\x18\x1b \x01(\tR\fpayloadKeyId\x12!\n" +
 	"\fpayload_size\x18\x1c \x01(\x03R\vpayloadSize\x122\n" +
 	"\amax_lag\x18A \x01(\v2\x19.google.protobuf.DurationR\x06maxLag\x129\n" +
-	"\fpayload_json\x18B \x01(\v2\x16.google.protobuf.ValueR\vpayloadJson\x1a9\n" +
+	"\fpayload_json\x18B \x01(\v2\x16.google.protobuf.ValueR\vpayloadJson\x12/\n" +
+	"\bwarnings\x18Z \x03(\v2\x13.fermata.v1.WarningR\bwarnings\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
 	"\t_priorityB\x10\n" +
-	"\x0e_history_limit\"\x8a\x02\n" +
+	"\x0e_history_limit\"3\n" +
+	"\aWarning\x12\x14\n" +
+	"\x05field\x18\x01 \x01(\tR\x05field\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\x8a\x02\n" +
 	"\rMisfirePolicy\x128\n" +
 	"\x06policy\x18\x01 \x01(\x0e2 .fermata.v1.MisfirePolicy.PolicyR\x06policy\x12A\n" +
 	"\x0fcatch_up_window\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\rcatchUpWindow\x12 \n" +
@@ -3430,7 +3499,7 @@ func file_fermata_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 15)
-var file_fermata_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_fermata_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_fermata_v1_job_proto_goTypes = []any{
 	(OverlapPolicy)(0),               // 0: fermata.v1.OverlapPolicy
 	(DelaySource)(0),                 // 1: fermata.v1.DelaySource
@@ -3448,115 +3517,117 @@ var file_fermata_v1_job_proto_goTypes = []any{
 	(Run_State)(0),                   // 13: fermata.v1.Run.State
 	(Run_Trigger)(0),                 // 14: fermata.v1.Run.Trigger
 	(*Job)(nil),                      // 15: fermata.v1.Job
-	(*MisfirePolicy)(nil),            // 16: fermata.v1.MisfirePolicy
-	(*Lock)(nil),                     // 17: fermata.v1.Lock
-	(*Hint)(nil),                     // 18: fermata.v1.Hint
-	(*Hold)(nil),                     // 19: fermata.v1.Hold
-	(*Backfill)(nil),                 // 20: fermata.v1.Backfill
-	(*JobStatus)(nil),                // 21: fermata.v1.JobStatus
-	(*Schedule)(nil),                 // 22: fermata.v1.Schedule
-	(*Exclusions)(nil),               // 23: fermata.v1.Exclusions
-	(*IntervalSchedule)(nil),         // 24: fermata.v1.IntervalSchedule
-	(*CronSchedule)(nil),             // 25: fermata.v1.CronSchedule
-	(*CalendarSchedule)(nil),         // 26: fermata.v1.CalendarSchedule
-	(*RetryPolicy)(nil),              // 27: fermata.v1.RetryPolicy
-	(*BackoffPolicy)(nil),            // 28: fermata.v1.BackoffPolicy
-	(*Jitter)(nil),                   // 29: fermata.v1.Jitter
-	(*Run)(nil),                      // 30: fermata.v1.Run
-	nil,                              // 31: fermata.v1.Job.LabelsEntry
-	(*Exclusions_Period)(nil),        // 32: fermata.v1.Exclusions.Period
-	nil,                              // 33: fermata.v1.RetryPolicy.SourcesEntry
-	nil,                              // 34: fermata.v1.BackoffPolicy.SourcesEntry
-	(*durationpb.Duration)(nil),      // 35: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 36: google.protobuf.Timestamp
-	(*structpb.Value)(nil),           // 37: google.protobuf.Value
+	(*Warning)(nil),                  // 16: fermata.v1.Warning
+	(*MisfirePolicy)(nil),            // 17: fermata.v1.MisfirePolicy
+	(*Lock)(nil),                     // 18: fermata.v1.Lock
+	(*Hint)(nil),                     // 19: fermata.v1.Hint
+	(*Hold)(nil),                     // 20: fermata.v1.Hold
+	(*Backfill)(nil),                 // 21: fermata.v1.Backfill
+	(*JobStatus)(nil),                // 22: fermata.v1.JobStatus
+	(*Schedule)(nil),                 // 23: fermata.v1.Schedule
+	(*Exclusions)(nil),               // 24: fermata.v1.Exclusions
+	(*IntervalSchedule)(nil),         // 25: fermata.v1.IntervalSchedule
+	(*CronSchedule)(nil),             // 26: fermata.v1.CronSchedule
+	(*CalendarSchedule)(nil),         // 27: fermata.v1.CalendarSchedule
+	(*RetryPolicy)(nil),              // 28: fermata.v1.RetryPolicy
+	(*BackoffPolicy)(nil),            // 29: fermata.v1.BackoffPolicy
+	(*Jitter)(nil),                   // 30: fermata.v1.Jitter
+	(*Run)(nil),                      // 31: fermata.v1.Run
+	nil,                              // 32: fermata.v1.Job.LabelsEntry
+	(*Exclusions_Period)(nil),        // 33: fermata.v1.Exclusions.Period
+	nil,                              // 34: fermata.v1.RetryPolicy.SourcesEntry
+	nil,                              // 35: fermata.v1.BackoffPolicy.SourcesEntry
+	(*durationpb.Duration)(nil),      // 36: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 37: google.protobuf.Timestamp
+	(*structpb.Value)(nil),           // 38: google.protobuf.Value
 }
 var file_fermata_v1_job_proto_depIdxs = []int32{
-	31, // 0: fermata.v1.Job.labels:type_name -> fermata.v1.Job.LabelsEntry
-	22, // 1: fermata.v1.Job.schedule:type_name -> fermata.v1.Schedule
-	27, // 2: fermata.v1.Job.retry_policy:type_name -> fermata.v1.RetryPolicy
-	28, // 3: fermata.v1.Job.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	35, // 4: fermata.v1.Job.timeout:type_name -> google.protobuf.Duration
-	35, // 5: fermata.v1.Job.timeout_grace:type_name -> google.protobuf.Duration
-	35, // 6: fermata.v1.Job.retention:type_name -> google.protobuf.Duration
-	35, // 7: fermata.v1.Job.dead_letter_ttl:type_name -> google.protobuf.Duration
-	36, // 8: fermata.v1.Job.create_time:type_name -> google.protobuf.Timestamp
-	36, // 9: fermata.v1.Job.update_time:type_name -> google.protobuf.Timestamp
-	21, // 10: fermata.v1.Job.status:type_name -> fermata.v1.JobStatus
+	32, // 0: fermata.v1.Job.labels:type_name -> fermata.v1.Job.LabelsEntry
+	23, // 1: fermata.v1.Job.schedule:type_name -> fermata.v1.Schedule
+	28, // 2: fermata.v1.Job.retry_policy:type_name -> fermata.v1.RetryPolicy
+	29, // 3: fermata.v1.Job.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	36, // 4: fermata.v1.Job.timeout:type_name -> google.protobuf.Duration
+	36, // 5: fermata.v1.Job.timeout_grace:type_name -> google.protobuf.Duration
+	36, // 6: fermata.v1.Job.retention:type_name -> google.protobuf.Duration
+	36, // 7: fermata.v1.Job.dead_letter_ttl:type_name -> google.protobuf.Duration
+	37, // 8: fermata.v1.Job.create_time:type_name -> google.protobuf.Timestamp
+	37, // 9: fermata.v1.Job.update_time:type_name -> google.protobuf.Timestamp
+	22, // 10: fermata.v1.Job.status:type_name -> fermata.v1.JobStatus
 	0,  // 11: fermata.v1.Job.overlap_policy:type_name -> fermata.v1.OverlapPolicy
-	16, // 12: fermata.v1.Job.misfire_policy:type_name -> fermata.v1.MisfirePolicy
-	17, // 13: fermata.v1.Job.locks:type_name -> fermata.v1.Lock
-	35, // 14: fermata.v1.Job.max_lag:type_name -> google.protobuf.Duration
-	37, // 15: fermata.v1.Job.payload_json:type_name -> google.protobuf.Value
-	5,  // 16: fermata.v1.MisfirePolicy.policy:type_name -> fermata.v1.MisfirePolicy.Policy
-	35, // 17: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
-	6,  // 18: fermata.v1.Hint.source:type_name -> fermata.v1.Hint.Source
-	36, // 19: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
-	35, // 20: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
-	36, // 21: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
-	7,  // 22: fermata.v1.Hold.reason:type_name -> fermata.v1.Hold.Reason
-	36, // 23: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
-	36, // 24: fermata.v1.Hold.due_time:type_name -> google.protobuf.Timestamp
-	36, // 25: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
-	36, // 26: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
-	8,  // 27: fermata.v1.JobStatus.state:type_name -> fermata.v1.JobStatus.State
-	36, // 28: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
-	36, // 29: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
-	35, // 30: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
-	4,  // 31: fermata.v1.JobStatus.last_outcome:type_name -> fermata.v1.Outcome
-	36, // 32: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
-	36, // 33: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
-	36, // 34: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
-	1,  // 35: fermata.v1.JobStatus.delay_source:type_name -> fermata.v1.DelaySource
-	18, // 36: fermata.v1.JobStatus.hint:type_name -> fermata.v1.Hint
-	19, // 37: fermata.v1.JobStatus.hold:type_name -> fermata.v1.Hold
-	20, // 38: fermata.v1.JobStatus.backfills:type_name -> fermata.v1.Backfill
-	35, // 39: fermata.v1.JobStatus.breached_lag:type_name -> google.protobuf.Duration
-	24, // 40: fermata.v1.Schedule.interval:type_name -> fermata.v1.IntervalSchedule
-	25, // 41: fermata.v1.Schedule.cron:type_name -> fermata.v1.CronSchedule
-	36, // 42: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
-	26, // 43: fermata.v1.Schedule.calendar:type_name -> fermata.v1.CalendarSchedule
-	36, // 44: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
-	36, // 45: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
-	23, // 46: fermata.v1.Schedule.exclusions:type_name -> fermata.v1.Exclusions
-	35, // 47: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	32, // 48: fermata.v1.Exclusions.periods:type_name -> fermata.v1.Exclusions.Period
-	35, // 49: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
-	2,  // 50: fermata.v1.CronSchedule.dst_gap:type_name -> fermata.v1.DstGap
-	3,  // 51: fermata.v1.CronSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
-	9,  // 52: fermata.v1.CalendarSchedule.unit:type_name -> fermata.v1.CalendarSchedule.Unit
-	10, // 53: fermata.v1.CalendarSchedule.short_month:type_name -> fermata.v1.CalendarSchedule.ShortMonth
-	2,  // 54: fermata.v1.CalendarSchedule.dst_gap:type_name -> fermata.v1.DstGap
-	3,  // 55: fermata.v1.CalendarSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
-	11, // 56: fermata.v1.RetryPolicy.strategy:type_name -> fermata.v1.RetryPolicy.Strategy
-	35, // 57: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
-	35, // 58: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	35, // 59: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
-	29, // 60: fermata.v1.RetryPolicy.jitter:type_name -> fermata.v1.Jitter
-	33, // 61: fermata.v1.RetryPolicy.sources:type_name -> fermata.v1.RetryPolicy.SourcesEntry
-	35, // 62: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
-	29, // 63: fermata.v1.BackoffPolicy.jitter:type_name -> fermata.v1.Jitter
-	35, // 64: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
-	35, // 65: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
-	35, // 66: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
-	34, // 67: fermata.v1.BackoffPolicy.sources:type_name -> fermata.v1.BackoffPolicy.SourcesEntry
-	12, // 68: fermata.v1.Jitter.kind:type_name -> fermata.v1.Jitter.Kind
-	13, // 69: fermata.v1.Run.state:type_name -> fermata.v1.Run.State
-	14, // 70: fermata.v1.Run.trigger:type_name -> fermata.v1.Run.Trigger
-	36, // 71: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
-	36, // 72: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
-	36, // 73: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	36, // 74: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
-	4,  // 75: fermata.v1.Run.outcome:type_name -> fermata.v1.Outcome
-	19, // 76: fermata.v1.Run.hold:type_name -> fermata.v1.Hold
-	4,  // 77: fermata.v1.Run.last_attempt_outcome:type_name -> fermata.v1.Outcome
-	36, // 78: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
-	36, // 79: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
-	80, // [80:80] is the sub-list for method output_type
-	80, // [80:80] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	17, // 12: fermata.v1.Job.misfire_policy:type_name -> fermata.v1.MisfirePolicy
+	18, // 13: fermata.v1.Job.locks:type_name -> fermata.v1.Lock
+	36, // 14: fermata.v1.Job.max_lag:type_name -> google.protobuf.Duration
+	38, // 15: fermata.v1.Job.payload_json:type_name -> google.protobuf.Value
+	16, // 16: fermata.v1.Job.warnings:type_name -> fermata.v1.Warning
+	5,  // 17: fermata.v1.MisfirePolicy.policy:type_name -> fermata.v1.MisfirePolicy.Policy
+	36, // 18: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
+	6,  // 19: fermata.v1.Hint.source:type_name -> fermata.v1.Hint.Source
+	37, // 20: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
+	36, // 21: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
+	37, // 22: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
+	7,  // 23: fermata.v1.Hold.reason:type_name -> fermata.v1.Hold.Reason
+	37, // 24: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
+	37, // 25: fermata.v1.Hold.due_time:type_name -> google.protobuf.Timestamp
+	37, // 26: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
+	37, // 27: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
+	8,  // 28: fermata.v1.JobStatus.state:type_name -> fermata.v1.JobStatus.State
+	37, // 29: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
+	37, // 30: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
+	36, // 31: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
+	4,  // 32: fermata.v1.JobStatus.last_outcome:type_name -> fermata.v1.Outcome
+	37, // 33: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
+	37, // 34: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
+	37, // 35: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
+	1,  // 36: fermata.v1.JobStatus.delay_source:type_name -> fermata.v1.DelaySource
+	19, // 37: fermata.v1.JobStatus.hint:type_name -> fermata.v1.Hint
+	20, // 38: fermata.v1.JobStatus.hold:type_name -> fermata.v1.Hold
+	21, // 39: fermata.v1.JobStatus.backfills:type_name -> fermata.v1.Backfill
+	36, // 40: fermata.v1.JobStatus.breached_lag:type_name -> google.protobuf.Duration
+	25, // 41: fermata.v1.Schedule.interval:type_name -> fermata.v1.IntervalSchedule
+	26, // 42: fermata.v1.Schedule.cron:type_name -> fermata.v1.CronSchedule
+	37, // 43: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
+	27, // 44: fermata.v1.Schedule.calendar:type_name -> fermata.v1.CalendarSchedule
+	37, // 45: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
+	37, // 46: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
+	24, // 47: fermata.v1.Schedule.exclusions:type_name -> fermata.v1.Exclusions
+	36, // 48: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	33, // 49: fermata.v1.Exclusions.periods:type_name -> fermata.v1.Exclusions.Period
+	36, // 50: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
+	2,  // 51: fermata.v1.CronSchedule.dst_gap:type_name -> fermata.v1.DstGap
+	3,  // 52: fermata.v1.CronSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
+	9,  // 53: fermata.v1.CalendarSchedule.unit:type_name -> fermata.v1.CalendarSchedule.Unit
+	10, // 54: fermata.v1.CalendarSchedule.short_month:type_name -> fermata.v1.CalendarSchedule.ShortMonth
+	2,  // 55: fermata.v1.CalendarSchedule.dst_gap:type_name -> fermata.v1.DstGap
+	3,  // 56: fermata.v1.CalendarSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
+	11, // 57: fermata.v1.RetryPolicy.strategy:type_name -> fermata.v1.RetryPolicy.Strategy
+	36, // 58: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
+	36, // 59: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	36, // 60: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
+	30, // 61: fermata.v1.RetryPolicy.jitter:type_name -> fermata.v1.Jitter
+	34, // 62: fermata.v1.RetryPolicy.sources:type_name -> fermata.v1.RetryPolicy.SourcesEntry
+	36, // 63: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
+	30, // 64: fermata.v1.BackoffPolicy.jitter:type_name -> fermata.v1.Jitter
+	36, // 65: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
+	36, // 66: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
+	36, // 67: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
+	35, // 68: fermata.v1.BackoffPolicy.sources:type_name -> fermata.v1.BackoffPolicy.SourcesEntry
+	12, // 69: fermata.v1.Jitter.kind:type_name -> fermata.v1.Jitter.Kind
+	13, // 70: fermata.v1.Run.state:type_name -> fermata.v1.Run.State
+	14, // 71: fermata.v1.Run.trigger:type_name -> fermata.v1.Run.Trigger
+	37, // 72: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
+	37, // 73: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
+	37, // 74: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	37, // 75: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
+	4,  // 76: fermata.v1.Run.outcome:type_name -> fermata.v1.Outcome
+	20, // 77: fermata.v1.Run.hold:type_name -> fermata.v1.Hold
+	4,  // 78: fermata.v1.Run.last_attempt_outcome:type_name -> fermata.v1.Outcome
+	37, // 79: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
+	37, // 80: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
+	81, // [81:81] is the sub-list for method output_type
+	81, // [81:81] is the sub-list for method input_type
+	81, // [81:81] is the sub-list for extension type_name
+	81, // [81:81] is the sub-list for extension extendee
+	0,  // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_proto_init() }
@@ -3565,22 +3636,22 @@ func file_fermata_v1_job_proto_init() {
 		return
 	}
 	file_fermata_v1_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_fermata_v1_job_proto_msgTypes[6].OneofWrappers = []any{}
-	file_fermata_v1_job_proto_msgTypes[7].OneofWrappers = []any{
+	file_fermata_v1_job_proto_msgTypes[7].OneofWrappers = []any{}
+	file_fermata_v1_job_proto_msgTypes[8].OneofWrappers = []any{
 		(*Schedule_Interval)(nil),
 		(*Schedule_Cron)(nil),
 		(*Schedule_Once)(nil),
 		(*Schedule_Calendar)(nil),
 	}
-	file_fermata_v1_job_proto_msgTypes[13].OneofWrappers = []any{}
 	file_fermata_v1_job_proto_msgTypes[14].OneofWrappers = []any{}
+	file_fermata_v1_job_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_job_proto_rawDesc), len(file_fermata_v1_job_proto_rawDesc)),
 			NumEnums:      15,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

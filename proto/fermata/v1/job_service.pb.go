@@ -268,7 +268,7 @@ func (x RunJobRequest_Backoff) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunJobRequest_Backoff.Descriptor instead.
 func (RunJobRequest_Backoff) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{37, 0}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{39, 0}
 }
 
 type JobChange_Action int32
@@ -329,7 +329,7 @@ func (x JobChange_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobChange_Action.Descriptor instead.
 func (JobChange_Action) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{47, 0}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{49, 0}
 }
 
 type ListPresetsRequest struct {
@@ -1479,6 +1479,61 @@ func (x *RedriveDeadLettersResponse) GetNextPageToken() string {
 	return ""
 }
 
+type DiscardDeadLetterRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{n}/jobs/{j}/deadLetters/{slot}`, from DeadLetter.name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Id of the run of the dead letter, as the caller has read it. Required: the slot may have another run by now, and
+	// then the call fails with NOT_FOUND.
+	RunId         string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiscardDeadLetterRequest) Reset() {
+	*x = DiscardDeadLetterRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiscardDeadLetterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiscardDeadLetterRequest) ProtoMessage() {}
+
+func (x *DiscardDeadLetterRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiscardDeadLetterRequest.ProtoReflect.Descriptor instead.
+func (*DiscardDeadLetterRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *DiscardDeadLetterRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DiscardDeadLetterRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
 type PauseJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{namespace}`.
@@ -1499,7 +1554,7 @@ type PauseJobsRequest struct {
 
 func (x *PauseJobsRequest) Reset() {
 	*x = PauseJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[17]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1511,7 +1566,7 @@ func (x *PauseJobsRequest) String() string {
 func (*PauseJobsRequest) ProtoMessage() {}
 
 func (x *PauseJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[17]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1524,7 +1579,7 @@ func (x *PauseJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobsRequest.ProtoReflect.Descriptor instead.
 func (*PauseJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{17}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PauseJobsRequest) GetParent() string {
@@ -1581,7 +1636,7 @@ type PauseJobsResponse struct {
 
 func (x *PauseJobsResponse) Reset() {
 	*x = PauseJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[18]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1648,7 @@ func (x *PauseJobsResponse) String() string {
 func (*PauseJobsResponse) ProtoMessage() {}
 
 func (x *PauseJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[18]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1661,7 @@ func (x *PauseJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobsResponse.ProtoReflect.Descriptor instead.
 func (*PauseJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{18}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PauseJobsResponse) GetPaused() int32 {
@@ -1645,7 +1700,7 @@ type ResumeJobsRequest struct {
 
 func (x *ResumeJobsRequest) Reset() {
 	*x = ResumeJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[19]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +1712,7 @@ func (x *ResumeJobsRequest) String() string {
 func (*ResumeJobsRequest) ProtoMessage() {}
 
 func (x *ResumeJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[19]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +1725,7 @@ func (x *ResumeJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobsRequest.ProtoReflect.Descriptor instead.
 func (*ResumeJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{19}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResumeJobsRequest) GetParent() string {
@@ -1734,7 +1789,7 @@ type ResumeJobsResponse struct {
 
 func (x *ResumeJobsResponse) Reset() {
 	*x = ResumeJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[20]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +1801,7 @@ func (x *ResumeJobsResponse) String() string {
 func (*ResumeJobsResponse) ProtoMessage() {}
 
 func (x *ResumeJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[20]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +1814,7 @@ func (x *ResumeJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobsResponse.ProtoReflect.Descriptor instead.
 func (*ResumeJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{20}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ResumeJobsResponse) GetResumed() int32 {
@@ -1791,14 +1846,17 @@ type QueueSettings struct {
 	RecoveryRate float64 `protobuf:"fixed64,5,opt,name=recovery_rate,json=recoveryRate,proto3" json:"recovery_rate,omitempty"`
 	// True: no run of the queue starts, not even a manual one. Live runs go on, and due runs wait in
 	// order. Always set in responses. Unset in UpdateQueueSettings: unchanged.
-	Paused        *bool `protobuf:"varint,6,opt,name=paused,proto3,oneof" json:"paused,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Paused *bool `protobuf:"varint,6,opt,name=paused,proto3,oneof" json:"paused,omitempty"`
+	// When the nodes resume the queue, by the clock of Redis. Unset: it is not paused, or until it is resumed. Output
+	// only: set by PauseQueue. UpdateQueueSettings keeps it while the queue stays paused.
+	PauseUntilTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=pause_until_time,json=pauseUntilTime,proto3" json:"pause_until_time,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *QueueSettings) Reset() {
 	*x = QueueSettings{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[21]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +1868,7 @@ func (x *QueueSettings) String() string {
 func (*QueueSettings) ProtoMessage() {}
 
 func (x *QueueSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[21]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +1881,7 @@ func (x *QueueSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueSettings.ProtoReflect.Descriptor instead.
 func (*QueueSettings) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{21}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *QueueSettings) GetName() string {
@@ -1868,6 +1926,68 @@ func (x *QueueSettings) GetPaused() bool {
 	return false
 }
 
+func (x *QueueSettings) GetPauseUntilTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PauseUntilTime
+	}
+	return nil
+}
+
+type PauseQueueRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{n}/queues/{q}`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Nodes resume the queue at this time, within about two seconds. At most 366 days ahead. Unset: the queue is paused
+	// until it is resumed. A time of an earlier call is replaced.
+	UntilTime     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until_time,json=untilTime,proto3" json:"until_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseQueueRequest) Reset() {
+	*x = PauseQueueRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseQueueRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseQueueRequest) ProtoMessage() {}
+
+func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
+func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *PauseQueueRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PauseQueueRequest) GetUntilTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UntilTime
+	}
+	return nil
+}
+
 type GetQueueSettingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{n}/queues/{q}`.
@@ -1878,7 +1998,7 @@ type GetQueueSettingsRequest struct {
 
 func (x *GetQueueSettingsRequest) Reset() {
 	*x = GetQueueSettingsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[22]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +2010,7 @@ func (x *GetQueueSettingsRequest) String() string {
 func (*GetQueueSettingsRequest) ProtoMessage() {}
 
 func (x *GetQueueSettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[22]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +2023,7 @@ func (x *GetQueueSettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueSettingsRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueSettingsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{22}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetQueueSettingsRequest) GetName() string {
@@ -1926,7 +2046,7 @@ type UpdateQueueSettingsRequest struct {
 
 func (x *UpdateQueueSettingsRequest) Reset() {
 	*x = UpdateQueueSettingsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[23]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1938,7 +2058,7 @@ func (x *UpdateQueueSettingsRequest) String() string {
 func (*UpdateQueueSettingsRequest) ProtoMessage() {}
 
 func (x *UpdateQueueSettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[23]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1951,7 +2071,7 @@ func (x *UpdateQueueSettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateQueueSettingsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateQueueSettingsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{23}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UpdateQueueSettingsRequest) GetSettings() *QueueSettings {
@@ -1984,7 +2104,7 @@ type CreateJobRequest struct {
 
 func (x *CreateJobRequest) Reset() {
 	*x = CreateJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[24]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1996,7 +2116,7 @@ func (x *CreateJobRequest) String() string {
 func (*CreateJobRequest) ProtoMessage() {}
 
 func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[24]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +2129,7 @@ func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJobRequest.ProtoReflect.Descriptor instead.
 func (*CreateJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{24}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CreateJobRequest) GetParent() string {
@@ -2054,7 +2174,7 @@ type BatchCreateJobsRequest struct {
 
 func (x *BatchCreateJobsRequest) Reset() {
 	*x = BatchCreateJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[25]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2066,7 +2186,7 @@ func (x *BatchCreateJobsRequest) String() string {
 func (*BatchCreateJobsRequest) ProtoMessage() {}
 
 func (x *BatchCreateJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[25]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2079,7 +2199,7 @@ func (x *BatchCreateJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateJobsRequest.ProtoReflect.Descriptor instead.
 func (*BatchCreateJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{25}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *BatchCreateJobsRequest) GetParent() string {
@@ -2113,7 +2233,7 @@ type BatchCreateJobsResponse struct {
 
 func (x *BatchCreateJobsResponse) Reset() {
 	*x = BatchCreateJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[26]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2125,7 +2245,7 @@ func (x *BatchCreateJobsResponse) String() string {
 func (*BatchCreateJobsResponse) ProtoMessage() {}
 
 func (x *BatchCreateJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[26]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2138,7 +2258,7 @@ func (x *BatchCreateJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateJobsResponse.ProtoReflect.Descriptor instead.
 func (*BatchCreateJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{26}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *BatchCreateJobsResponse) GetResults() []*BatchCreateJobsResponse_Result {
@@ -2158,7 +2278,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[27]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2170,7 +2290,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[27]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2183,7 +2303,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{27}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetJobRequest) GetName() string {
@@ -2228,7 +2348,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[28]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2240,7 +2360,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[28]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2253,7 +2373,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{28}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListJobsRequest) GetParent() string {
@@ -2340,7 +2460,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[29]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2352,7 +2472,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[29]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2365,7 +2485,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{29}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2407,7 +2527,7 @@ type ListUpcomingJobsRequest struct {
 
 func (x *ListUpcomingJobsRequest) Reset() {
 	*x = ListUpcomingJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[30]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2419,7 +2539,7 @@ func (x *ListUpcomingJobsRequest) String() string {
 func (*ListUpcomingJobsRequest) ProtoMessage() {}
 
 func (x *ListUpcomingJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[30]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2432,7 +2552,7 @@ func (x *ListUpcomingJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpcomingJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListUpcomingJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{30}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListUpcomingJobsRequest) GetParent() string {
@@ -2484,7 +2604,7 @@ type ListUpcomingJobsResponse struct {
 
 func (x *ListUpcomingJobsResponse) Reset() {
 	*x = ListUpcomingJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[31]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2496,7 +2616,7 @@ func (x *ListUpcomingJobsResponse) String() string {
 func (*ListUpcomingJobsResponse) ProtoMessage() {}
 
 func (x *ListUpcomingJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[31]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2509,7 +2629,7 @@ func (x *ListUpcomingJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpcomingJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListUpcomingJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{31}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListUpcomingJobsResponse) GetRuns() []*UpcomingRun {
@@ -2564,7 +2684,7 @@ type UpcomingRun struct {
 
 func (x *UpcomingRun) Reset() {
 	*x = UpcomingRun{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[32]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2576,7 +2696,7 @@ func (x *UpcomingRun) String() string {
 func (*UpcomingRun) ProtoMessage() {}
 
 func (x *UpcomingRun) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[32]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2589,7 +2709,7 @@ func (x *UpcomingRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpcomingRun.ProtoReflect.Descriptor instead.
 func (*UpcomingRun) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{32}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UpcomingRun) GetName() string {
@@ -2685,7 +2805,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[33]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2697,7 +2817,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[33]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2710,7 +2830,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{33}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *UpdateJobRequest) GetJob() *Job {
@@ -2748,7 +2868,7 @@ type DeleteJobRequest struct {
 
 func (x *DeleteJobRequest) Reset() {
 	*x = DeleteJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[34]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2760,7 +2880,7 @@ func (x *DeleteJobRequest) String() string {
 func (*DeleteJobRequest) ProtoMessage() {}
 
 func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[34]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2773,7 +2893,7 @@ func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobRequest.ProtoReflect.Descriptor instead.
 func (*DeleteJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{34}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DeleteJobRequest) GetName() string {
@@ -2809,7 +2929,7 @@ type PauseJobRequest struct {
 
 func (x *PauseJobRequest) Reset() {
 	*x = PauseJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[35]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2821,7 +2941,7 @@ func (x *PauseJobRequest) String() string {
 func (*PauseJobRequest) ProtoMessage() {}
 
 func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[35]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2834,7 +2954,7 @@ func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{35}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PauseJobRequest) GetName() string {
@@ -2863,7 +2983,7 @@ type ResumeJobRequest struct {
 
 func (x *ResumeJobRequest) Reset() {
 	*x = ResumeJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[36]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2875,7 +2995,7 @@ func (x *ResumeJobRequest) String() string {
 func (*ResumeJobRequest) ProtoMessage() {}
 
 func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[36]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2888,7 +3008,7 @@ func (x *ResumeJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeJobRequest.ProtoReflect.Descriptor instead.
 func (*ResumeJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{36}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ResumeJobRequest) GetName() string {
@@ -2924,7 +3044,7 @@ type RunJobRequest struct {
 
 func (x *RunJobRequest) Reset() {
 	*x = RunJobRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[37]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2936,7 +3056,7 @@ func (x *RunJobRequest) String() string {
 func (*RunJobRequest) ProtoMessage() {}
 
 func (x *RunJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[37]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2949,7 +3069,7 @@ func (x *RunJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunJobRequest.ProtoReflect.Descriptor instead.
 func (*RunJobRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{37}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RunJobRequest) GetName() string {
@@ -2992,7 +3112,7 @@ type RunJobResponse struct {
 
 func (x *RunJobResponse) Reset() {
 	*x = RunJobResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[38]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3004,7 +3124,7 @@ func (x *RunJobResponse) String() string {
 func (*RunJobResponse) ProtoMessage() {}
 
 func (x *RunJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[38]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3017,7 +3137,7 @@ func (x *RunJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunJobResponse.ProtoReflect.Descriptor instead.
 func (*RunJobResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{38}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RunJobResponse) GetRun() *Run {
@@ -3064,7 +3184,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[39]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3076,7 +3196,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[39]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3089,7 +3209,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{39}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListRunsRequest) GetParent() string {
@@ -3164,7 +3284,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[40]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3176,7 +3296,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[40]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3189,7 +3309,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{40}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -3223,7 +3343,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3235,7 +3355,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3248,7 +3368,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{41}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GetRunRequest) GetName() string {
@@ -3268,7 +3388,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3280,7 +3400,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3293,7 +3413,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{42}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CancelRunRequest) GetName() string {
@@ -3330,7 +3450,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3342,7 +3462,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3355,7 +3475,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{43}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PreviewScheduleRequest) GetSchedule() *Schedule {
@@ -3424,7 +3544,7 @@ type ScheduledTime struct {
 
 func (x *ScheduledTime) Reset() {
 	*x = ScheduledTime{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3436,7 +3556,7 @@ func (x *ScheduledTime) String() string {
 func (*ScheduledTime) ProtoMessage() {}
 
 func (x *ScheduledTime) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3449,7 +3569,7 @@ func (x *ScheduledTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduledTime.ProtoReflect.Descriptor instead.
 func (*ScheduledTime) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{44}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ScheduledTime) GetNominalTime() *timestamppb.Timestamp {
@@ -3503,7 +3623,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3515,7 +3635,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3528,7 +3648,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{45}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PreviewScheduleResponse) GetDueTimes() []*timestamppb.Timestamp {
@@ -3601,7 +3721,7 @@ type DesiredJob struct {
 
 func (x *DesiredJob) Reset() {
 	*x = DesiredJob{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3613,7 +3733,7 @@ func (x *DesiredJob) String() string {
 func (*DesiredJob) ProtoMessage() {}
 
 func (x *DesiredJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3626,7 +3746,7 @@ func (x *DesiredJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredJob.ProtoReflect.Descriptor instead.
 func (*DesiredJob) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{46}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DesiredJob) GetJobId() string {
@@ -3695,7 +3815,7 @@ type JobChange struct {
 
 func (x *JobChange) Reset() {
 	*x = JobChange{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3707,7 +3827,7 @@ func (x *JobChange) String() string {
 func (*JobChange) ProtoMessage() {}
 
 func (x *JobChange) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3720,7 +3840,7 @@ func (x *JobChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobChange.ProtoReflect.Descriptor instead.
 func (*JobChange) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{47}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *JobChange) GetAction() JobChange_Action {
@@ -3786,7 +3906,7 @@ type PlanJobsRequest struct {
 
 func (x *PlanJobsRequest) Reset() {
 	*x = PlanJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3798,7 +3918,7 @@ func (x *PlanJobsRequest) String() string {
 func (*PlanJobsRequest) ProtoMessage() {}
 
 func (x *PlanJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3811,7 +3931,7 @@ func (x *PlanJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobsRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{48}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PlanJobsRequest) GetParent() string {
@@ -3845,7 +3965,7 @@ type PlanJobsResponse struct {
 
 func (x *PlanJobsResponse) Reset() {
 	*x = PlanJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3857,7 +3977,7 @@ func (x *PlanJobsResponse) String() string {
 func (*PlanJobsResponse) ProtoMessage() {}
 
 func (x *PlanJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3870,7 +3990,7 @@ func (x *PlanJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobsResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{49}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PlanJobsResponse) GetChanges() []*JobChange {
@@ -3894,7 +4014,7 @@ type ApplyJobsRequest struct {
 
 func (x *ApplyJobsRequest) Reset() {
 	*x = ApplyJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3906,7 +4026,7 @@ func (x *ApplyJobsRequest) String() string {
 func (*ApplyJobsRequest) ProtoMessage() {}
 
 func (x *ApplyJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +4039,7 @@ func (x *ApplyJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyJobsRequest.ProtoReflect.Descriptor instead.
 func (*ApplyJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{50}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ApplyJobsRequest) GetParent() string {
@@ -3953,7 +4073,7 @@ type ApplyJobsResponse struct {
 
 func (x *ApplyJobsResponse) Reset() {
 	*x = ApplyJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3965,7 +4085,7 @@ func (x *ApplyJobsResponse) String() string {
 func (*ApplyJobsResponse) ProtoMessage() {}
 
 func (x *ApplyJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3978,7 +4098,7 @@ func (x *ApplyJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyJobsResponse.ProtoReflect.Descriptor instead.
 func (*ApplyJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{51}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ApplyJobsResponse) GetChanges() []*JobChange {
@@ -4004,7 +4124,7 @@ type BatchCreateJobsResponse_Result struct {
 
 func (x *BatchCreateJobsResponse_Result) Reset() {
 	*x = BatchCreateJobsResponse_Result{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[56]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4016,7 +4136,7 @@ func (x *BatchCreateJobsResponse_Result) String() string {
 func (*BatchCreateJobsResponse_Result) ProtoMessage() {}
 
 func (x *BatchCreateJobsResponse_Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[56]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4029,7 +4149,7 @@ func (x *BatchCreateJobsResponse_Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateJobsResponse_Result.ProtoReflect.Descriptor instead.
 func (*BatchCreateJobsResponse_Result) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{26, 0}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{28, 0}
 }
 
 func (x *BatchCreateJobsResponse_Result) GetJob() *Job {
@@ -4065,7 +4185,7 @@ var File_fermata_v1_job_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1cfermata/v1/job_service.proto\x12\n" +
-	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x1dfermata/v1/job_revision.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
+	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x1dfermata/v1/job_revision.proto\x1a\x17fermata/v1/limits.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
 	"\x12ListPresetsRequest\"C\n" +
 	"\x13ListPresetsResponse\x12,\n" +
 	"\apresets\x18\x01 \x03(\v2\x12.fermata.v1.PresetR\apresets\"\x85\x02\n" +
@@ -4188,7 +4308,10 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x1aRedriveDeadLettersResponse\x12\x1a\n" +
 	"\bredriven\x18\x01 \x01(\x05R\bredriven\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\x05R\arefused\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\x8d\x02\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"E\n" +
+	"\x18DiscardDeadLetterRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x15\n" +
+	"\x06run_id\x18\x02 \x01(\tR\x05runId\"\x8d\x02\n" +
 	"\x10PauseJobsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1b\n" +
@@ -4217,15 +4340,20 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"V\n" +
 	"\x12ResumeJobsResponse\x12\x18\n" +
 	"\aresumed\x18\x01 \x01(\x05R\aresumed\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc3\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x89\x02\n" +
 	"\rQueueSettings\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x0fmax_concurrency\x18\x02 \x01(\x05R\x0emaxConcurrency\x12\x12\n" +
 	"\x04rate\x18\x03 \x01(\x01R\x04rate\x12\x14\n" +
 	"\x05burst\x18\x04 \x01(\x05R\x05burst\x12#\n" +
 	"\rrecovery_rate\x18\x05 \x01(\x01R\frecoveryRate\x12\x1b\n" +
-	"\x06paused\x18\x06 \x01(\bH\x00R\x06paused\x88\x01\x01B\t\n" +
-	"\a_paused\"-\n" +
+	"\x06paused\x18\x06 \x01(\bH\x00R\x06paused\x88\x01\x01\x12D\n" +
+	"\x10pause_until_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x0epauseUntilTimeB\t\n" +
+	"\a_paused\"b\n" +
+	"\x11PauseQueueRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
+	"\n" +
+	"until_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\"-\n" +
 	"\x17GetQueueSettingsRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x8a\x01\n" +
 	"\x1aUpdateQueueSettingsRequest\x125\n" +
@@ -4405,7 +4533,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\fdesired_jobs\x18\x02 \x03(\v2\x16.fermata.v1.DesiredJobR\vdesiredJobs\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\"D\n" +
 	"\x11ApplyJobsResponse\x12/\n" +
-	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xfd\x1e\n" +
+	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xfa$\n" +
 	"\n" +
 	"JobService\x12g\n" +
 	"\tCreateJob\x12\x1c.fermata.v1.CreateJobRequest\x1a\x0f.fermata.v1.Job\"+\x82\xd3\xe4\x93\x02%:\x03job\"\x1e/v1/{parent=namespaces/*}/jobs\x12\x91\x01\n" +
@@ -4430,7 +4558,8 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\vBackfillJob\x12\x1e.fermata.v1.BackfillJobRequest\x1a\x0f.fermata.v1.Job\"2\x82\xd3\xe4\x93\x02,:\x01*\"'/v1/{name=namespaces/*/jobs/*}:backfill\x12~\n" +
 	"\x0eCancelBackfill\x12!.fermata.v1.CancelBackfillRequest\x1a\x0f.fermata.v1.Job\"8\x82\xd3\xe4\x93\x022:\x01*\"-/v1/{name=namespaces/*/jobs/*}:cancelBackfill\x12\x89\x01\n" +
 	"\x0fListDeadLetters\x12\".fermata.v1.ListDeadLettersRequest\x1a#.fermata.v1.ListDeadLettersResponse\"-\x82\xd3\xe4\x93\x02'\x12%/v1/{parent=namespaces/*}/deadLetters\x12\x9d\x01\n" +
-	"\x12RedriveDeadLetters\x12%.fermata.v1.RedriveDeadLettersRequest\x1a&.fermata.v1.RedriveDeadLettersResponse\"8\x82\xd3\xe4\x93\x022:\x01*\"-/v1/{parent=namespaces/*}/deadLetters:redrive\x12y\n" +
+	"\x12RedriveDeadLetters\x12%.fermata.v1.RedriveDeadLettersRequest\x1a&.fermata.v1.RedriveDeadLettersResponse\"8\x82\xd3\xe4\x93\x022:\x01*\"-/v1/{parent=namespaces/*}/deadLetters:redrive\x12\x87\x01\n" +
+	"\x11DiscardDeadLetter\x12$.fermata.v1.DiscardDeadLetterRequest\x1a\x16.google.protobuf.Empty\"4\x82\xd3\xe4\x93\x02.*,/v1/{name=namespaces/*/jobs/*/deadLetters/*}\x12y\n" +
 	"\tPauseJobs\x12\x1c.fermata.v1.PauseJobsRequest\x1a\x1d.fermata.v1.PauseJobsResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/{parent=namespaces/*}/jobs:pause\x12}\n" +
 	"\n" +
 	"ResumeJobs\x12\x1d.fermata.v1.ResumeJobsRequest\x1a\x1e.fermata.v1.ResumeJobsResponse\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/v1/{parent=namespaces/*}/jobs:resume\x12u\n" +
@@ -4441,7 +4570,13 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x10DiffJobRevisions\x12#.fermata.v1.DiffJobRevisionsRequest\x1a$.fermata.v1.DiffJobRevisionsResponse\"3\x82\xd3\xe4\x93\x02-\x12+/v1/{name=namespaces/*/jobs/*}/revisionDiff\x12\x8b\x01\n" +
 	"\x12RestoreJobRevision\x12%.fermata.v1.RestoreJobRevisionRequest\x1a\x0f.fermata.v1.Job\"=\x82\xd3\xe4\x93\x027:\x01*\"2/v1/{name=namespaces/*/jobs/*/revisions/*}:restore\x12|\n" +
 	"\x10GetQueueSettings\x12#.fermata.v1.GetQueueSettingsRequest\x1a\x19.fermata.v1.QueueSettings\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/{name=namespaces/*/queues/*}\x12\x95\x01\n" +
-	"\x13UpdateQueueSettings\x12&.fermata.v1.UpdateQueueSettingsRequest\x1a\x19.fermata.v1.QueueSettings\";\x82\xd3\xe4\x93\x025:\bsettings\x1a)/v1/{settings.name=namespaces/*/queues/*}B:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
+	"\x13UpdateQueueSettings\x12&.fermata.v1.UpdateQueueSettingsRequest\x1a\x19.fermata.v1.QueueSettings\";\x82\xd3\xe4\x93\x025:\bsettings\x1a)/v1/{settings.name=namespaces/*/queues/*}\x12y\n" +
+	"\n" +
+	"PauseQueue\x12\x1d.fermata.v1.PauseQueueRequest\x1a\x19.fermata.v1.QueueSettings\"1\x82\xd3\xe4\x93\x02+:\x01*\"&/v1/{name=namespaces/*/queues/*}:pause\x12y\n" +
+	"\vListTargets\x12\x1e.fermata.v1.ListTargetsRequest\x1a\x1f.fermata.v1.ListTargetsResponse\")\x82\xd3\xe4\x93\x02#\x12!/v1/{parent=namespaces/*}/targets\x12\x82\x01\n" +
+	"\vProbeTarget\x12\x1e.fermata.v1.ProbeTargetRequest\x1a\x1f.fermata.v1.ProbeTargetResponse\"2\x82\xd3\xe4\x93\x02,:\x01*\"'/v1/{parent=namespaces/*}/targets:probe\x12\x82\x01\n" +
+	"\vResetTarget\x12\x1e.fermata.v1.ResetTargetRequest\x1a\x1f.fermata.v1.ResetTargetResponse\"2\x82\xd3\xe4\x93\x02,:\x01*\"'/v1/{parent=namespaces/*}/targets:reset\x12q\n" +
+	"\tListLocks\x12\x1c.fermata.v1.ListLocksRequest\x1a\x1d.fermata.v1.ListLocksResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/{parent=namespaces/*}/locksB:Z8github.com/fermata-io/fermata/proto/fermata/v1;fermatav1b\x06proto3"
 
 var (
 	file_fermata_v1_job_service_proto_rawDescOnce sync.Once
@@ -4456,7 +4591,7 @@ func file_fermata_v1_job_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_job_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_fermata_v1_job_service_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_fermata_v1_job_service_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_fermata_v1_job_service_proto_goTypes = []any{
 	(TopJobsRequest_Kind)(0),               // 0: fermata.v1.TopJobsRequest.Kind
 	(Reason_Kind)(0),                       // 1: fermata.v1.Reason.Kind
@@ -4479,212 +4614,236 @@ var file_fermata_v1_job_service_proto_goTypes = []any{
 	(*DeadLetter)(nil),                     // 18: fermata.v1.DeadLetter
 	(*RedriveDeadLettersRequest)(nil),      // 19: fermata.v1.RedriveDeadLettersRequest
 	(*RedriveDeadLettersResponse)(nil),     // 20: fermata.v1.RedriveDeadLettersResponse
-	(*PauseJobsRequest)(nil),               // 21: fermata.v1.PauseJobsRequest
-	(*PauseJobsResponse)(nil),              // 22: fermata.v1.PauseJobsResponse
-	(*ResumeJobsRequest)(nil),              // 23: fermata.v1.ResumeJobsRequest
-	(*ResumeJobsResponse)(nil),             // 24: fermata.v1.ResumeJobsResponse
-	(*QueueSettings)(nil),                  // 25: fermata.v1.QueueSettings
-	(*GetQueueSettingsRequest)(nil),        // 26: fermata.v1.GetQueueSettingsRequest
-	(*UpdateQueueSettingsRequest)(nil),     // 27: fermata.v1.UpdateQueueSettingsRequest
-	(*CreateJobRequest)(nil),               // 28: fermata.v1.CreateJobRequest
-	(*BatchCreateJobsRequest)(nil),         // 29: fermata.v1.BatchCreateJobsRequest
-	(*BatchCreateJobsResponse)(nil),        // 30: fermata.v1.BatchCreateJobsResponse
-	(*GetJobRequest)(nil),                  // 31: fermata.v1.GetJobRequest
-	(*ListJobsRequest)(nil),                // 32: fermata.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),               // 33: fermata.v1.ListJobsResponse
-	(*ListUpcomingJobsRequest)(nil),        // 34: fermata.v1.ListUpcomingJobsRequest
-	(*ListUpcomingJobsResponse)(nil),       // 35: fermata.v1.ListUpcomingJobsResponse
-	(*UpcomingRun)(nil),                    // 36: fermata.v1.UpcomingRun
-	(*UpdateJobRequest)(nil),               // 37: fermata.v1.UpdateJobRequest
-	(*DeleteJobRequest)(nil),               // 38: fermata.v1.DeleteJobRequest
-	(*PauseJobRequest)(nil),                // 39: fermata.v1.PauseJobRequest
-	(*ResumeJobRequest)(nil),               // 40: fermata.v1.ResumeJobRequest
-	(*RunJobRequest)(nil),                  // 41: fermata.v1.RunJobRequest
-	(*RunJobResponse)(nil),                 // 42: fermata.v1.RunJobResponse
-	(*ListRunsRequest)(nil),                // 43: fermata.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),               // 44: fermata.v1.ListRunsResponse
-	(*GetRunRequest)(nil),                  // 45: fermata.v1.GetRunRequest
-	(*CancelRunRequest)(nil),               // 46: fermata.v1.CancelRunRequest
-	(*PreviewScheduleRequest)(nil),         // 47: fermata.v1.PreviewScheduleRequest
-	(*ScheduledTime)(nil),                  // 48: fermata.v1.ScheduledTime
-	(*PreviewScheduleResponse)(nil),        // 49: fermata.v1.PreviewScheduleResponse
-	(*DesiredJob)(nil),                     // 50: fermata.v1.DesiredJob
-	(*JobChange)(nil),                      // 51: fermata.v1.JobChange
-	(*PlanJobsRequest)(nil),                // 52: fermata.v1.PlanJobsRequest
-	(*PlanJobsResponse)(nil),               // 53: fermata.v1.PlanJobsResponse
-	(*ApplyJobsRequest)(nil),               // 54: fermata.v1.ApplyJobsRequest
-	(*ApplyJobsResponse)(nil),              // 55: fermata.v1.ApplyJobsResponse
-	nil,                                    // 56: fermata.v1.ListDeadLettersRequest.LabelsEntry
-	nil,                                    // 57: fermata.v1.RedriveDeadLettersRequest.LabelsEntry
-	nil,                                    // 58: fermata.v1.PauseJobsRequest.LabelsEntry
-	nil,                                    // 59: fermata.v1.ResumeJobsRequest.LabelsEntry
-	(*BatchCreateJobsResponse_Result)(nil), // 60: fermata.v1.BatchCreateJobsResponse.Result
-	nil,                                    // 61: fermata.v1.ListJobsRequest.LabelsEntry
-	(*RetryPolicy)(nil),                    // 62: fermata.v1.RetryPolicy
-	(*BackoffPolicy)(nil),                  // 63: fermata.v1.BackoffPolicy
-	(*durationpb.Duration)(nil),            // 64: google.protobuf.Duration
-	(*Hint)(nil),                           // 65: fermata.v1.Hint
-	(*Job)(nil),                            // 66: fermata.v1.Job
-	(*Run)(nil),                            // 67: fermata.v1.Run
-	(*timestamppb.Timestamp)(nil),          // 68: google.protobuf.Timestamp
-	(OverlapPolicy)(0),                     // 69: fermata.v1.OverlapPolicy
-	(JobStatus_State)(0),                   // 70: fermata.v1.JobStatus.State
-	(Run_Trigger)(0),                       // 71: fermata.v1.Run.Trigger
-	(DelaySource)(0),                       // 72: fermata.v1.DelaySource
-	(*Hold)(nil),                           // 73: fermata.v1.Hold
-	(*fieldmaskpb.FieldMask)(nil),          // 74: google.protobuf.FieldMask
-	(Outcome)(0),                           // 75: fermata.v1.Outcome
-	(*Schedule)(nil),                       // 76: fermata.v1.Schedule
-	(*anypb.Any)(nil),                      // 77: google.protobuf.Any
-	(*ListJobRevisionsRequest)(nil),        // 78: fermata.v1.ListJobRevisionsRequest
-	(*GetJobRevisionRequest)(nil),          // 79: fermata.v1.GetJobRevisionRequest
-	(*DiffJobRevisionsRequest)(nil),        // 80: fermata.v1.DiffJobRevisionsRequest
-	(*RestoreJobRevisionRequest)(nil),      // 81: fermata.v1.RestoreJobRevisionRequest
-	(*emptypb.Empty)(nil),                  // 82: google.protobuf.Empty
-	(*ListJobRevisionsResponse)(nil),       // 83: fermata.v1.ListJobRevisionsResponse
-	(*JobRevision)(nil),                    // 84: fermata.v1.JobRevision
-	(*DiffJobRevisionsResponse)(nil),       // 85: fermata.v1.DiffJobRevisionsResponse
+	(*DiscardDeadLetterRequest)(nil),       // 21: fermata.v1.DiscardDeadLetterRequest
+	(*PauseJobsRequest)(nil),               // 22: fermata.v1.PauseJobsRequest
+	(*PauseJobsResponse)(nil),              // 23: fermata.v1.PauseJobsResponse
+	(*ResumeJobsRequest)(nil),              // 24: fermata.v1.ResumeJobsRequest
+	(*ResumeJobsResponse)(nil),             // 25: fermata.v1.ResumeJobsResponse
+	(*QueueSettings)(nil),                  // 26: fermata.v1.QueueSettings
+	(*PauseQueueRequest)(nil),              // 27: fermata.v1.PauseQueueRequest
+	(*GetQueueSettingsRequest)(nil),        // 28: fermata.v1.GetQueueSettingsRequest
+	(*UpdateQueueSettingsRequest)(nil),     // 29: fermata.v1.UpdateQueueSettingsRequest
+	(*CreateJobRequest)(nil),               // 30: fermata.v1.CreateJobRequest
+	(*BatchCreateJobsRequest)(nil),         // 31: fermata.v1.BatchCreateJobsRequest
+	(*BatchCreateJobsResponse)(nil),        // 32: fermata.v1.BatchCreateJobsResponse
+	(*GetJobRequest)(nil),                  // 33: fermata.v1.GetJobRequest
+	(*ListJobsRequest)(nil),                // 34: fermata.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),               // 35: fermata.v1.ListJobsResponse
+	(*ListUpcomingJobsRequest)(nil),        // 36: fermata.v1.ListUpcomingJobsRequest
+	(*ListUpcomingJobsResponse)(nil),       // 37: fermata.v1.ListUpcomingJobsResponse
+	(*UpcomingRun)(nil),                    // 38: fermata.v1.UpcomingRun
+	(*UpdateJobRequest)(nil),               // 39: fermata.v1.UpdateJobRequest
+	(*DeleteJobRequest)(nil),               // 40: fermata.v1.DeleteJobRequest
+	(*PauseJobRequest)(nil),                // 41: fermata.v1.PauseJobRequest
+	(*ResumeJobRequest)(nil),               // 42: fermata.v1.ResumeJobRequest
+	(*RunJobRequest)(nil),                  // 43: fermata.v1.RunJobRequest
+	(*RunJobResponse)(nil),                 // 44: fermata.v1.RunJobResponse
+	(*ListRunsRequest)(nil),                // 45: fermata.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),               // 46: fermata.v1.ListRunsResponse
+	(*GetRunRequest)(nil),                  // 47: fermata.v1.GetRunRequest
+	(*CancelRunRequest)(nil),               // 48: fermata.v1.CancelRunRequest
+	(*PreviewScheduleRequest)(nil),         // 49: fermata.v1.PreviewScheduleRequest
+	(*ScheduledTime)(nil),                  // 50: fermata.v1.ScheduledTime
+	(*PreviewScheduleResponse)(nil),        // 51: fermata.v1.PreviewScheduleResponse
+	(*DesiredJob)(nil),                     // 52: fermata.v1.DesiredJob
+	(*JobChange)(nil),                      // 53: fermata.v1.JobChange
+	(*PlanJobsRequest)(nil),                // 54: fermata.v1.PlanJobsRequest
+	(*PlanJobsResponse)(nil),               // 55: fermata.v1.PlanJobsResponse
+	(*ApplyJobsRequest)(nil),               // 56: fermata.v1.ApplyJobsRequest
+	(*ApplyJobsResponse)(nil),              // 57: fermata.v1.ApplyJobsResponse
+	nil,                                    // 58: fermata.v1.ListDeadLettersRequest.LabelsEntry
+	nil,                                    // 59: fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	nil,                                    // 60: fermata.v1.PauseJobsRequest.LabelsEntry
+	nil,                                    // 61: fermata.v1.ResumeJobsRequest.LabelsEntry
+	(*BatchCreateJobsResponse_Result)(nil), // 62: fermata.v1.BatchCreateJobsResponse.Result
+	nil,                                    // 63: fermata.v1.ListJobsRequest.LabelsEntry
+	(*RetryPolicy)(nil),                    // 64: fermata.v1.RetryPolicy
+	(*BackoffPolicy)(nil),                  // 65: fermata.v1.BackoffPolicy
+	(*durationpb.Duration)(nil),            // 66: google.protobuf.Duration
+	(*Hint)(nil),                           // 67: fermata.v1.Hint
+	(*Job)(nil),                            // 68: fermata.v1.Job
+	(*Run)(nil),                            // 69: fermata.v1.Run
+	(*timestamppb.Timestamp)(nil),          // 70: google.protobuf.Timestamp
+	(OverlapPolicy)(0),                     // 71: fermata.v1.OverlapPolicy
+	(JobStatus_State)(0),                   // 72: fermata.v1.JobStatus.State
+	(Run_Trigger)(0),                       // 73: fermata.v1.Run.Trigger
+	(DelaySource)(0),                       // 74: fermata.v1.DelaySource
+	(*Hold)(nil),                           // 75: fermata.v1.Hold
+	(*fieldmaskpb.FieldMask)(nil),          // 76: google.protobuf.FieldMask
+	(Outcome)(0),                           // 77: fermata.v1.Outcome
+	(*Schedule)(nil),                       // 78: fermata.v1.Schedule
+	(*anypb.Any)(nil),                      // 79: google.protobuf.Any
+	(*ListJobRevisionsRequest)(nil),        // 80: fermata.v1.ListJobRevisionsRequest
+	(*GetJobRevisionRequest)(nil),          // 81: fermata.v1.GetJobRevisionRequest
+	(*DiffJobRevisionsRequest)(nil),        // 82: fermata.v1.DiffJobRevisionsRequest
+	(*RestoreJobRevisionRequest)(nil),      // 83: fermata.v1.RestoreJobRevisionRequest
+	(*ListTargetsRequest)(nil),             // 84: fermata.v1.ListTargetsRequest
+	(*ProbeTargetRequest)(nil),             // 85: fermata.v1.ProbeTargetRequest
+	(*ResetTargetRequest)(nil),             // 86: fermata.v1.ResetTargetRequest
+	(*ListLocksRequest)(nil),               // 87: fermata.v1.ListLocksRequest
+	(*emptypb.Empty)(nil),                  // 88: google.protobuf.Empty
+	(*ListJobRevisionsResponse)(nil),       // 89: fermata.v1.ListJobRevisionsResponse
+	(*JobRevision)(nil),                    // 90: fermata.v1.JobRevision
+	(*DiffJobRevisionsResponse)(nil),       // 91: fermata.v1.DiffJobRevisionsResponse
+	(*ListTargetsResponse)(nil),            // 92: fermata.v1.ListTargetsResponse
+	(*ProbeTargetResponse)(nil),            // 93: fermata.v1.ProbeTargetResponse
+	(*ResetTargetResponse)(nil),            // 94: fermata.v1.ResetTargetResponse
+	(*ListLocksResponse)(nil),              // 95: fermata.v1.ListLocksResponse
 }
 var file_fermata_v1_job_service_proto_depIdxs = []int32{
 	6,   // 0: fermata.v1.ListPresetsResponse.presets:type_name -> fermata.v1.Preset
-	62,  // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
-	63,  // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	64,  // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
-	65,  // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
+	64,  // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
+	65,  // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	66,  // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
+	67,  // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
 	0,   // 5: fermata.v1.TopJobsRequest.kind:type_name -> fermata.v1.TopJobsRequest.Kind
 	10,  // 6: fermata.v1.TopJobsResponse.jobs:type_name -> fermata.v1.TopJob
-	66,  // 7: fermata.v1.TopJob.job:type_name -> fermata.v1.Job
-	64,  // 8: fermata.v1.TopJob.lag:type_name -> google.protobuf.Duration
+	68,  // 7: fermata.v1.TopJob.job:type_name -> fermata.v1.Job
+	66,  // 8: fermata.v1.TopJob.lag:type_name -> google.protobuf.Duration
 	13,  // 9: fermata.v1.ExplainJobResponse.reasons:type_name -> fermata.v1.Reason
-	66,  // 10: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
-	67,  // 11: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
+	68,  // 10: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
+	69,  // 11: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
 	1,   // 12: fermata.v1.Reason.kind:type_name -> fermata.v1.Reason.Kind
-	68,  // 13: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
-	68,  // 14: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
-	68,  // 15: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
-	68,  // 16: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
-	69,  // 17: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
-	56,  // 18: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
+	70,  // 13: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
+	70,  // 14: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
+	70,  // 15: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
+	70,  // 16: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
+	71,  // 17: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
+	58,  // 18: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
 	18,  // 19: fermata.v1.ListDeadLettersResponse.dead_letters:type_name -> fermata.v1.DeadLetter
-	67,  // 20: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
-	68,  // 21: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
-	57,  // 22: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
-	58,  // 23: fermata.v1.PauseJobsRequest.labels:type_name -> fermata.v1.PauseJobsRequest.LabelsEntry
-	59,  // 24: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
-	25,  // 25: fermata.v1.UpdateQueueSettingsRequest.settings:type_name -> fermata.v1.QueueSettings
-	25,  // 26: fermata.v1.UpdateQueueSettingsRequest.expected:type_name -> fermata.v1.QueueSettings
-	66,  // 27: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
-	28,  // 28: fermata.v1.BatchCreateJobsRequest.requests:type_name -> fermata.v1.CreateJobRequest
-	60,  // 29: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
-	70,  // 30: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
-	61,  // 31: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
-	66,  // 32: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
-	36,  // 33: fermata.v1.ListUpcomingJobsResponse.runs:type_name -> fermata.v1.UpcomingRun
-	68,  // 34: fermata.v1.UpcomingRun.due_time:type_name -> google.protobuf.Timestamp
-	68,  // 35: fermata.v1.UpcomingRun.nominal_time:type_name -> google.protobuf.Timestamp
-	71,  // 36: fermata.v1.UpcomingRun.trigger:type_name -> fermata.v1.Run.Trigger
-	72,  // 37: fermata.v1.UpcomingRun.delay_source:type_name -> fermata.v1.DelaySource
-	73,  // 38: fermata.v1.UpcomingRun.hold:type_name -> fermata.v1.Hold
-	66,  // 39: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
-	74,  // 40: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	2,   // 41: fermata.v1.RunJobRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
-	67,  // 42: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
-	68,  // 43: fermata.v1.ListRunsRequest.start_time:type_name -> google.protobuf.Timestamp
-	68,  // 44: fermata.v1.ListRunsRequest.end_time:type_name -> google.protobuf.Timestamp
-	75,  // 45: fermata.v1.ListRunsRequest.outcomes:type_name -> fermata.v1.Outcome
-	67,  // 46: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
-	76,  // 47: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
-	68,  // 48: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
-	63,  // 49: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	62,  // 50: fermata.v1.PreviewScheduleRequest.retry_policy:type_name -> fermata.v1.RetryPolicy
-	68,  // 51: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
-	68,  // 52: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
-	68,  // 53: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
-	68,  // 54: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
-	48,  // 55: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
-	68,  // 56: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
-	64,  // 57: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
-	64,  // 58: fermata.v1.PreviewScheduleResponse.retry_delays:type_name -> google.protobuf.Duration
-	66,  // 59: fermata.v1.DesiredJob.job:type_name -> fermata.v1.Job
-	3,   // 60: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
-	66,  // 61: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
-	66,  // 62: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
-	77,  // 63: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
-	50,  // 64: fermata.v1.PlanJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
-	51,  // 65: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
-	50,  // 66: fermata.v1.ApplyJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
-	51,  // 67: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
-	66,  // 68: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
-	77,  // 69: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
-	28,  // 70: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
-	29,  // 71: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
-	31,  // 72: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
-	32,  // 73: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
-	34,  // 74: fermata.v1.JobService.ListUpcomingJobs:input_type -> fermata.v1.ListUpcomingJobsRequest
-	37,  // 75: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
-	38,  // 76: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
-	39,  // 77: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
-	40,  // 78: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
-	41,  // 79: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
-	43,  // 80: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
-	45,  // 81: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
-	46,  // 82: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
-	47,  // 83: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
-	4,   // 84: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
-	7,   // 85: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
-	8,   // 86: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
-	11,  // 87: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
-	14,  // 88: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
-	15,  // 89: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
-	16,  // 90: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
-	19,  // 91: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
-	21,  // 92: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
-	23,  // 93: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
-	52,  // 94: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
-	54,  // 95: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
-	78,  // 96: fermata.v1.JobService.ListJobRevisions:input_type -> fermata.v1.ListJobRevisionsRequest
-	79,  // 97: fermata.v1.JobService.GetJobRevision:input_type -> fermata.v1.GetJobRevisionRequest
-	80,  // 98: fermata.v1.JobService.DiffJobRevisions:input_type -> fermata.v1.DiffJobRevisionsRequest
-	81,  // 99: fermata.v1.JobService.RestoreJobRevision:input_type -> fermata.v1.RestoreJobRevisionRequest
-	26,  // 100: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
-	27,  // 101: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
-	66,  // 102: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
-	30,  // 103: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
-	66,  // 104: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
-	33,  // 105: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
-	35,  // 106: fermata.v1.JobService.ListUpcomingJobs:output_type -> fermata.v1.ListUpcomingJobsResponse
-	66,  // 107: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
-	82,  // 108: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	66,  // 109: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
-	66,  // 110: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
-	42,  // 111: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
-	44,  // 112: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
-	67,  // 113: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
-	67,  // 114: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
-	49,  // 115: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
-	5,   // 116: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
-	66,  // 117: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
-	9,   // 118: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
-	12,  // 119: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
-	66,  // 120: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
-	66,  // 121: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
-	17,  // 122: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
-	20,  // 123: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
-	22,  // 124: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
-	24,  // 125: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
-	53,  // 126: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
-	55,  // 127: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
-	83,  // 128: fermata.v1.JobService.ListJobRevisions:output_type -> fermata.v1.ListJobRevisionsResponse
-	84,  // 129: fermata.v1.JobService.GetJobRevision:output_type -> fermata.v1.JobRevision
-	85,  // 130: fermata.v1.JobService.DiffJobRevisions:output_type -> fermata.v1.DiffJobRevisionsResponse
-	66,  // 131: fermata.v1.JobService.RestoreJobRevision:output_type -> fermata.v1.Job
-	25,  // 132: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
-	25,  // 133: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
-	102, // [102:134] is the sub-list for method output_type
-	70,  // [70:102] is the sub-list for method input_type
-	70,  // [70:70] is the sub-list for extension type_name
-	70,  // [70:70] is the sub-list for extension extendee
-	0,   // [0:70] is the sub-list for field type_name
+	69,  // 20: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
+	70,  // 21: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
+	59,  // 22: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	60,  // 23: fermata.v1.PauseJobsRequest.labels:type_name -> fermata.v1.PauseJobsRequest.LabelsEntry
+	61,  // 24: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
+	70,  // 25: fermata.v1.QueueSettings.pause_until_time:type_name -> google.protobuf.Timestamp
+	70,  // 26: fermata.v1.PauseQueueRequest.until_time:type_name -> google.protobuf.Timestamp
+	26,  // 27: fermata.v1.UpdateQueueSettingsRequest.settings:type_name -> fermata.v1.QueueSettings
+	26,  // 28: fermata.v1.UpdateQueueSettingsRequest.expected:type_name -> fermata.v1.QueueSettings
+	68,  // 29: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
+	30,  // 30: fermata.v1.BatchCreateJobsRequest.requests:type_name -> fermata.v1.CreateJobRequest
+	62,  // 31: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
+	72,  // 32: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
+	63,  // 33: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
+	68,  // 34: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
+	38,  // 35: fermata.v1.ListUpcomingJobsResponse.runs:type_name -> fermata.v1.UpcomingRun
+	70,  // 36: fermata.v1.UpcomingRun.due_time:type_name -> google.protobuf.Timestamp
+	70,  // 37: fermata.v1.UpcomingRun.nominal_time:type_name -> google.protobuf.Timestamp
+	73,  // 38: fermata.v1.UpcomingRun.trigger:type_name -> fermata.v1.Run.Trigger
+	74,  // 39: fermata.v1.UpcomingRun.delay_source:type_name -> fermata.v1.DelaySource
+	75,  // 40: fermata.v1.UpcomingRun.hold:type_name -> fermata.v1.Hold
+	68,  // 41: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
+	76,  // 42: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	2,   // 43: fermata.v1.RunJobRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
+	69,  // 44: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
+	70,  // 45: fermata.v1.ListRunsRequest.start_time:type_name -> google.protobuf.Timestamp
+	70,  // 46: fermata.v1.ListRunsRequest.end_time:type_name -> google.protobuf.Timestamp
+	77,  // 47: fermata.v1.ListRunsRequest.outcomes:type_name -> fermata.v1.Outcome
+	69,  // 48: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
+	78,  // 49: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
+	70,  // 50: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
+	65,  // 51: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	64,  // 52: fermata.v1.PreviewScheduleRequest.retry_policy:type_name -> fermata.v1.RetryPolicy
+	70,  // 53: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
+	70,  // 54: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
+	70,  // 55: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
+	70,  // 56: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
+	50,  // 57: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
+	70,  // 58: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
+	66,  // 59: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
+	66,  // 60: fermata.v1.PreviewScheduleResponse.retry_delays:type_name -> google.protobuf.Duration
+	68,  // 61: fermata.v1.DesiredJob.job:type_name -> fermata.v1.Job
+	3,   // 62: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
+	68,  // 63: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
+	68,  // 64: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
+	79,  // 65: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
+	52,  // 66: fermata.v1.PlanJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
+	53,  // 67: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
+	52,  // 68: fermata.v1.ApplyJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
+	53,  // 69: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
+	68,  // 70: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
+	79,  // 71: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
+	30,  // 72: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
+	31,  // 73: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
+	33,  // 74: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
+	34,  // 75: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
+	36,  // 76: fermata.v1.JobService.ListUpcomingJobs:input_type -> fermata.v1.ListUpcomingJobsRequest
+	39,  // 77: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
+	40,  // 78: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
+	41,  // 79: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
+	42,  // 80: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
+	43,  // 81: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
+	45,  // 82: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
+	47,  // 83: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
+	48,  // 84: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
+	49,  // 85: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
+	4,   // 86: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
+	7,   // 87: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
+	8,   // 88: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
+	11,  // 89: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
+	14,  // 90: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
+	15,  // 91: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
+	16,  // 92: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
+	19,  // 93: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
+	21,  // 94: fermata.v1.JobService.DiscardDeadLetter:input_type -> fermata.v1.DiscardDeadLetterRequest
+	22,  // 95: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
+	24,  // 96: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
+	54,  // 97: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
+	56,  // 98: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
+	80,  // 99: fermata.v1.JobService.ListJobRevisions:input_type -> fermata.v1.ListJobRevisionsRequest
+	81,  // 100: fermata.v1.JobService.GetJobRevision:input_type -> fermata.v1.GetJobRevisionRequest
+	82,  // 101: fermata.v1.JobService.DiffJobRevisions:input_type -> fermata.v1.DiffJobRevisionsRequest
+	83,  // 102: fermata.v1.JobService.RestoreJobRevision:input_type -> fermata.v1.RestoreJobRevisionRequest
+	28,  // 103: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
+	29,  // 104: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
+	27,  // 105: fermata.v1.JobService.PauseQueue:input_type -> fermata.v1.PauseQueueRequest
+	84,  // 106: fermata.v1.JobService.ListTargets:input_type -> fermata.v1.ListTargetsRequest
+	85,  // 107: fermata.v1.JobService.ProbeTarget:input_type -> fermata.v1.ProbeTargetRequest
+	86,  // 108: fermata.v1.JobService.ResetTarget:input_type -> fermata.v1.ResetTargetRequest
+	87,  // 109: fermata.v1.JobService.ListLocks:input_type -> fermata.v1.ListLocksRequest
+	68,  // 110: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
+	32,  // 111: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
+	68,  // 112: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
+	35,  // 113: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
+	37,  // 114: fermata.v1.JobService.ListUpcomingJobs:output_type -> fermata.v1.ListUpcomingJobsResponse
+	68,  // 115: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
+	88,  // 116: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	68,  // 117: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
+	68,  // 118: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
+	44,  // 119: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
+	46,  // 120: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
+	69,  // 121: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
+	69,  // 122: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
+	51,  // 123: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
+	5,   // 124: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
+	68,  // 125: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
+	9,   // 126: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
+	12,  // 127: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
+	68,  // 128: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
+	68,  // 129: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
+	17,  // 130: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
+	20,  // 131: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
+	88,  // 132: fermata.v1.JobService.DiscardDeadLetter:output_type -> google.protobuf.Empty
+	23,  // 133: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
+	25,  // 134: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
+	55,  // 135: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
+	57,  // 136: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
+	89,  // 137: fermata.v1.JobService.ListJobRevisions:output_type -> fermata.v1.ListJobRevisionsResponse
+	90,  // 138: fermata.v1.JobService.GetJobRevision:output_type -> fermata.v1.JobRevision
+	91,  // 139: fermata.v1.JobService.DiffJobRevisions:output_type -> fermata.v1.DiffJobRevisionsResponse
+	68,  // 140: fermata.v1.JobService.RestoreJobRevision:output_type -> fermata.v1.Job
+	26,  // 141: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
+	26,  // 142: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
+	26,  // 143: fermata.v1.JobService.PauseQueue:output_type -> fermata.v1.QueueSettings
+	92,  // 144: fermata.v1.JobService.ListTargets:output_type -> fermata.v1.ListTargetsResponse
+	93,  // 145: fermata.v1.JobService.ProbeTarget:output_type -> fermata.v1.ProbeTargetResponse
+	94,  // 146: fermata.v1.JobService.ResetTarget:output_type -> fermata.v1.ResetTargetResponse
+	95,  // 147: fermata.v1.JobService.ListLocks:output_type -> fermata.v1.ListLocksResponse
+	110, // [110:148] is the sub-list for method output_type
+	72,  // [72:110] is the sub-list for method input_type
+	72,  // [72:72] is the sub-list for extension type_name
+	72,  // [72:72] is the sub-list for extension extendee
+	0,   // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_service_proto_init() }
@@ -4694,15 +4853,16 @@ func file_fermata_v1_job_service_proto_init() {
 	}
 	file_fermata_v1_job_proto_init()
 	file_fermata_v1_job_revision_proto_init()
-	file_fermata_v1_job_service_proto_msgTypes[21].OneofWrappers = []any{}
-	file_fermata_v1_job_service_proto_msgTypes[46].OneofWrappers = []any{}
+	file_fermata_v1_limits_proto_init()
+	file_fermata_v1_job_service_proto_msgTypes[22].OneofWrappers = []any{}
+	file_fermata_v1_job_service_proto_msgTypes[48].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_job_service_proto_rawDesc), len(file_fermata_v1_job_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   58,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

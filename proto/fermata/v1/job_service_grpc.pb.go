@@ -42,6 +42,7 @@ const (
 	JobService_CancelBackfill_FullMethodName      = "/fermata.v1.JobService/CancelBackfill"
 	JobService_ListDeadLetters_FullMethodName     = "/fermata.v1.JobService/ListDeadLetters"
 	JobService_RedriveDeadLetters_FullMethodName  = "/fermata.v1.JobService/RedriveDeadLetters"
+	JobService_DiscardDeadLetter_FullMethodName   = "/fermata.v1.JobService/DiscardDeadLetter"
 	JobService_PauseJobs_FullMethodName           = "/fermata.v1.JobService/PauseJobs"
 	JobService_ResumeJobs_FullMethodName          = "/fermata.v1.JobService/ResumeJobs"
 	JobService_PlanJobs_FullMethodName            = "/fermata.v1.JobService/PlanJobs"
@@ -52,6 +53,11 @@ const (
 	JobService_RestoreJobRevision_FullMethodName  = "/fermata.v1.JobService/RestoreJobRevision"
 	JobService_GetQueueSettings_FullMethodName    = "/fermata.v1.JobService/GetQueueSettings"
 	JobService_UpdateQueueSettings_FullMethodName = "/fermata.v1.JobService/UpdateQueueSettings"
+	JobService_PauseQueue_FullMethodName          = "/fermata.v1.JobService/PauseQueue"
+	JobService_ListTargets_FullMethodName         = "/fermata.v1.JobService/ListTargets"
+	JobService_ProbeTarget_FullMethodName         = "/fermata.v1.JobService/ProbeTarget"
+	JobService_ResetTarget_FullMethodName         = "/fermata.v1.JobService/ResetTarget"
+	JobService_ListLocks_FullMethodName           = "/fermata.v1.JobService/ListLocks"
 )
 
 // JobServiceClient is the client API for JobService service.
@@ -130,6 +136,9 @@ type JobServiceClient interface {
 	ListDeadLetters(ctx context.Context, in *ListDeadLettersRequest, opts ...grpc.CallOption) (*ListDeadLettersResponse, error)
 	// Runs dead letters again: those that are named, or all that match a filter.
 	RedriveDeadLetters(ctx context.Context, in *RedriveDeadLettersRequest, opts ...grpc.CallOption) (*RedriveDeadLettersResponse, error)
+	// Deletes a dead letter with its run, for good. That of a one-time job is the job itself, which is deleted with its
+	// runs. NOT_FOUND if it does not exist, or is no longer dead.
+	DiscardDeadLetter(ctx context.Context, in *DiscardDeadLetterRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 	// Pauses all matching jobs that are not paused, one page per call.
 	PauseJobs(ctx context.Context, in *PauseJobsRequest, opts ...grpc.CallOption) (*PauseJobsResponse, error)
 	// Resumes all matching jobs, one page per call.
@@ -162,6 +171,19 @@ type JobServiceClient interface {
 	GetQueueSettings(ctx context.Context, in *GetQueueSettingsRequest, opts ...grpc.CallOption) (*QueueSettings, error)
 	// Replaces the limits of a queue, and pauses or resumes it. Nodes follow within two seconds.
 	UpdateQueueSettings(ctx context.Context, in *UpdateQueueSettingsRequest, opts ...grpc.CallOption) (*QueueSettings, error)
+	// Pauses a queue: until a time, or until it is resumed. Its limits stay as they are. A node of an earlier version
+	// does not have this method: it could not end the pause.
+	PauseQueue(ctx context.Context, in *PauseQueueRequest, opts ...grpc.CallOption) (*QueueSettings, error)
+	// Lists the targets that visible jobs name, with the state of their circuits.
+	ListTargets(ctx context.Context, in *ListTargetsRequest, opts ...grpc.CallOption) (*ListTargetsResponse, error)
+	// Ends the wait of a target, and makes one of the runs due that it holds back: that run probes the target. A probe
+	// that is under way is left alone. The caller needs a role for all queues of the namespace, as for ResetTarget.
+	ProbeTarget(ctx context.Context, in *ProbeTargetRequest, opts ...grpc.CallOption) (*ProbeTargetResponse, error)
+	// Closes the circuit of a target, and makes the runs due that it holds back, one page per call. The next failure
+	// opens the circuit again.
+	ResetTarget(ctx context.Context, in *ResetTargetRequest, opts ...grpc.CallOption) (*ResetTargetResponse, error)
+	// Lists the locks that visible jobs name, with their holders and waiters.
+	ListLocks(ctx context.Context, in *ListLocksRequest, opts ...grpc.CallOption) (*ListLocksResponse, error)
 }
 
 type jobServiceClient struct {
@@ -392,6 +414,16 @@ func (c *jobServiceClient) RedriveDeadLetters(ctx context.Context, in *RedriveDe
 	return out, nil
 }
 
+func (c *jobServiceClient) DiscardDeadLetter(ctx context.Context, in *DiscardDeadLetterRequest, opts ...grpc.CallOption) (*emptypb.Empty, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(emptypb.Empty)
+	err := c.cc.Invoke(ctx, JobService_DiscardDeadLetter_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobServiceClient) PauseJobs(ctx context.Context, in *PauseJobsRequest, opts ...grpc.CallOption) (*PauseJobsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(PauseJobsResponse)
@@ -492,6 +524,56 @@ func (c *jobServiceClient) UpdateQueueSettings(ctx context.Context, in *UpdateQu
 	return out, nil
 }
 
+func (c *jobServiceClient) PauseQueue(ctx context.Context, in *PauseQueueRequest, opts ...grpc.CallOption) (*QueueSettings, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(QueueSettings)
+	err := c.cc.Invoke(ctx, JobService_PauseQueue_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) ListTargets(ctx context.Context, in *ListTargetsRequest, opts ...grpc.CallOption) (*ListTargetsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTargetsResponse)
+	err := c.cc.Invoke(ctx, JobService_ListTargets_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) ProbeTarget(ctx context.Context, in *ProbeTargetRequest, opts ...grpc.CallOption) (*ProbeTargetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ProbeTargetResponse)
+	err := c.cc.Invoke(ctx, JobService_ProbeTarget_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) ResetTarget(ctx context.Context, in *ResetTargetRequest, opts ...grpc.CallOption) (*ResetTargetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResetTargetResponse)
+	err := c.cc.Invoke(ctx, JobService_ResetTarget_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) ListLocks(ctx context.Context, in *ListLocksRequest, opts ...grpc.CallOption) (*ListLocksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListLocksResponse)
+	err := c.cc.Invoke(ctx, JobService_ListLocks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // JobServiceServer is the server API for JobService service.
 // All implementations must embed UnimplementedJobServiceServer
 // for forward compatibility.
@@ -568,6 +650,9 @@ type JobServiceServer interface {
 	ListDeadLetters(context.Context, *ListDeadLettersRequest) (*ListDeadLettersResponse, error)
 	// Runs dead letters again: those that are named, or all that match a filter.
 	RedriveDeadLetters(context.Context, *RedriveDeadLettersRequest) (*RedriveDeadLettersResponse, error)
+	// Deletes a dead letter with its run, for good. That of a one-time job is the job itself, which is deleted with its
+	// runs. NOT_FOUND if it does not exist, or is no longer dead.
+	DiscardDeadLetter(context.Context, *DiscardDeadLetterRequest) (*emptypb.Empty, error)
 	// Pauses all matching jobs that are not paused, one page per call.
 	PauseJobs(context.Context, *PauseJobsRequest) (*PauseJobsResponse, error)
 	// Resumes all matching jobs, one page per call.
@@ -600,6 +685,19 @@ type JobServiceServer interface {
 	GetQueueSettings(context.Context, *GetQueueSettingsRequest) (*QueueSettings, error)
 	// Replaces the limits of a queue, and pauses or resumes it. Nodes follow within two seconds.
 	UpdateQueueSettings(context.Context, *UpdateQueueSettingsRequest) (*QueueSettings, error)
+	// Pauses a queue: until a time, or until it is resumed. Its limits stay as they are. A node of an earlier version
+	// does not have this method: it could not end the pause.
+	PauseQueue(context.Context, *PauseQueueRequest) (*QueueSettings, error)
+	// Lists the targets that visible jobs name, with the state of their circuits.
+	ListTargets(context.Context, *ListTargetsRequest) (*ListTargetsResponse, error)
+	// Ends the wait of a target, and makes one of the runs due that it holds back: that run probes the target. A probe
+	// that is under way is left alone. The caller needs a role for all queues of the namespace, as for ResetTarget.
+	ProbeTarget(context.Context, *ProbeTargetRequest) (*ProbeTargetResponse, error)
+	// Closes the circuit of a target, and makes the runs due that it holds back, one page per call. The next failure
+	// opens the circuit again.
+	ResetTarget(context.Context, *ResetTargetRequest) (*ResetTargetResponse, error)
+	// Lists the locks that visible jobs name, with their holders and waiters.
+	ListLocks(context.Context, *ListLocksRequest) (*ListLocksResponse, error)
 	mustEmbedUnimplementedJobServiceServer()
 }
 
@@ -676,6 +774,9 @@ func (UnimplementedJobServiceServer) ListDeadLetters(context.Context, *ListDeadL
 func (UnimplementedJobServiceServer) RedriveDeadLetters(context.Context, *RedriveDeadLettersRequest) (*RedriveDeadLettersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RedriveDeadLetters not implemented")
 }
+func (UnimplementedJobServiceServer) DiscardDeadLetter(context.Context, *DiscardDeadLetterRequest) (*emptypb.Empty, error) {
+	return nil, status.Error(codes.Unimplemented, "method DiscardDeadLetter not implemented")
+}
 func (UnimplementedJobServiceServer) PauseJobs(context.Context, *PauseJobsRequest) (*PauseJobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PauseJobs not implemented")
 }
@@ -705,6 +806,21 @@ func (UnimplementedJobServiceServer) GetQueueSettings(context.Context, *GetQueue
 }
 func (UnimplementedJobServiceServer) UpdateQueueSettings(context.Context, *UpdateQueueSettingsRequest) (*QueueSettings, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateQueueSettings not implemented")
+}
+func (UnimplementedJobServiceServer) PauseQueue(context.Context, *PauseQueueRequest) (*QueueSettings, error) {
+	return nil, status.Error(codes.Unimplemented, "method PauseQueue not implemented")
+}
+func (UnimplementedJobServiceServer) ListTargets(context.Context, *ListTargetsRequest) (*ListTargetsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTargets not implemented")
+}
+func (UnimplementedJobServiceServer) ProbeTarget(context.Context, *ProbeTargetRequest) (*ProbeTargetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ProbeTarget not implemented")
+}
+func (UnimplementedJobServiceServer) ResetTarget(context.Context, *ResetTargetRequest) (*ResetTargetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResetTarget not implemented")
+}
+func (UnimplementedJobServiceServer) ListLocks(context.Context, *ListLocksRequest) (*ListLocksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListLocks not implemented")
 }
 func (UnimplementedJobServiceServer) mustEmbedUnimplementedJobServiceServer() {}
 func (UnimplementedJobServiceServer) testEmbeddedByValue()                    {}
@@ -1123,6 +1239,24 @@ func _JobService_RedriveDeadLetters_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_DiscardDeadLetter_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DiscardDeadLetterRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).DiscardDeadLetter(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_DiscardDeadLetter_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).DiscardDeadLetter(ctx, req.(*DiscardDeadLetterRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JobService_PauseJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(PauseJobsRequest)
 	if err := dec(in); err != nil {
@@ -1303,6 +1437,96 @@ func _JobService_UpdateQueueSettings_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_PauseQueue_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseQueueRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).PauseQueue(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_PauseQueue_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).PauseQueue(ctx, req.(*PauseQueueRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_ListTargets_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTargetsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ListTargets(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ListTargets_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ListTargets(ctx, req.(*ListTargetsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_ProbeTarget_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ProbeTargetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ProbeTarget(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ProbeTarget_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ProbeTarget(ctx, req.(*ProbeTargetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_ResetTarget_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResetTargetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ResetTarget(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ResetTarget_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ResetTarget(ctx, req.(*ResetTargetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_ListLocks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListLocksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ListLocks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ListLocks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ListLocks(ctx, req.(*ListLocksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // JobService_ServiceDesc is the grpc.ServiceDesc for JobService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1399,6 +1623,10 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _JobService_RedriveDeadLetters_Handler,
 		},
 		{
+			MethodName: "DiscardDeadLetter",
+			Handler:    _JobService_DiscardDeadLetter_Handler,
+		},
+		{
 			MethodName: "PauseJobs",
 			Handler:    _JobService_PauseJobs_Handler,
 		},
@@ -1437,6 +1665,26 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UpdateQueueSettings",
 			Handler:    _JobService_UpdateQueueSettings_Handler,
+		},
+		{
+			MethodName: "PauseQueue",
+			Handler:    _JobService_PauseQueue_Handler,
+		},
+		{
+			MethodName: "ListTargets",
+			Handler:    _JobService_ListTargets_Handler,
+		},
+		{
+			MethodName: "ProbeTarget",
+			Handler:    _JobService_ProbeTarget_Handler,
+		},
+		{
+			MethodName: "ResetTarget",
+			Handler:    _JobService_ResetTarget_Handler,
+		},
+		{
+			MethodName: "ListLocks",
+			Handler:    _JobService_ListLocks_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -864,6 +864,7 @@ type QueueSettings struct {
 	Burst          uint32                 `protobuf:"varint,3,opt,name=burst,proto3" json:"burst,omitempty"`
 	RecoveryRate   float64                `protobuf:"fixed64,4,opt,name=recovery_rate,json=recoveryRate,proto3" json:"recovery_rate,omitempty"`
 	Paused         bool                   `protobuf:"varint,5,opt,name=paused,proto3" json:"paused,omitempty"`
+	PauseUntilMs   int64                  `protobuf:"varint,6,opt,name=pause_until_ms,json=pauseUntilMs,proto3" json:"pause_until_ms,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -931,6 +932,13 @@ func (x *QueueSettings) GetPaused() bool {
 		return x.Paused
 	}
 	return false
+}
+
+func (x *QueueSettings) GetPauseUntilMs() int64 {
+	if x != nil {
+		return x.PauseUntilMs
+	}
+	return 0
 }
 
 type Schedule struct {
@@ -1810,13 +1818,14 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\aperiods\x18\x04 \x03(\v2\x1a.fermata.storage.v1.PeriodR\aperiods\"6\n" +
 	"\x06Period\x12\x17\n" +
 	"\afrom_ms\x18\x01 \x01(\x03R\x06fromMs\x12\x13\n" +
-	"\x05to_ms\x18\x02 \x01(\x03R\x04toMs\"\x9f\x01\n" +
+	"\x05to_ms\x18\x02 \x01(\x03R\x04toMs\"\xc5\x01\n" +
 	"\rQueueSettings\x12'\n" +
 	"\x0fmax_concurrency\x18\x01 \x01(\rR\x0emaxConcurrency\x12\x12\n" +
 	"\x04rate\x18\x02 \x01(\x01R\x04rate\x12\x14\n" +
 	"\x05burst\x18\x03 \x01(\rR\x05burst\x12#\n" +
 	"\rrecovery_rate\x18\x04 \x01(\x01R\frecoveryRate\x12\x16\n" +
-	"\x06paused\x18\x05 \x01(\bR\x06paused\"\xc8\x03\n" +
+	"\x06paused\x18\x05 \x01(\bR\x06paused\x12$\n" +
+	"\x0epause_until_ms\x18\x06 \x01(\x03R\fpauseUntilMs\"\xc8\x03\n" +
 	"\bSchedule\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x19\n" +
