@@ -27,6 +27,7 @@ type jobService struct {
 	runs        JobRuns
 	letters     DeadLetters
 	queues      QueueSettings
+	bulk        BulkChanges
 	now         func() time.Time
 	defaults    *backoff.Defaults // nil: the operator has set none
 }
@@ -35,7 +36,8 @@ type jobService struct {
 func newJobService(jobs Jobs, now func() time.Time, defaults *backoff.Defaults) *jobService {
 	return &jobService{
 		definitions: jobs, operations: jobs, queries: jobs, runs: jobs, letters: jobs, queues: jobs,
-		now: now, defaults: defaults,
+		bulk: jobs,
+		now:  now, defaults: defaults,
 	}
 }
 

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"math/bits"
 	"slices"
 )
@@ -81,9 +82,9 @@ func (s *State) findBackfill(id string) *Backfill {
 }
 
 // redriveRun tries the dead run of a one-time job again.
-func (t *transition) redriveRun() Answer {
+func (t *transition) redriveRun(ev Redrive) Answer {
 	before := t.stateBefore()
-	if t.Region != RegionDead || t.c.Recurring() {
+	if !t.isDeadSince(ev.FinishedMS) {
 		return t.answerUnchanged(NotDead, before)
 	}
 	t.LastNominal = 0
@@ -94,5 +95,19 @@ func (t *transition) redriveRun() Answer {
 	t.Due, t.Source, t.Recovery = max(t.now, t.Nominal), DelayRedrive, true
 	t.placeRun()
 	t.addNotice(Notice{Kind: RunRedriven})
+	return t.finishDecision(Applied)
+}
+
+// isDeadSince reports whether the record is a one-time job that died at an instant; 0 is any.
+func (t *transition) isDeadSince(finishedMS unixtime.Milli) bool {
+	return t.Region == RegionDead && !t.c.Recurring() && (finishedMS == 0 || t.LastFinished == finishedMS)
+}
+
+// discardDead deletes a one-time job that is dead.
+func (t *transition) discardDead(ev DiscardDead) Answer {
+	if !t.isDeadSince(ev.FinishedMS) {
+		return t.answerUnchanged(NotDead, t.stateBefore())
+	}
+	t.removeDeletedJob()
 	return t.finishDecision(Applied)
 }

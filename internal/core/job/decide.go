@@ -108,7 +108,9 @@ func (t *transition) applyEvent(ev Input) Answer {
 	case StopBackfill:
 		return t.stopBackfill(ev)
 	case Redrive:
-		return t.redriveRun()
+		return t.redriveRun(ev)
+	case DiscardDead:
+		return t.discardDead(ev)
 	case Terminate:
 		return t.terminateRun()
 	case RequestManualRun:

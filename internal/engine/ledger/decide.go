@@ -6,13 +6,18 @@ import (
 )
 
 // needsParent reports whether a change is decided on a record and its parent: a change of a run with a record of
-// its own, and the redrive of a dead letter.
+// its own, and one that a client asks for of a dead letter.
 func needsParent(record job.RecordID, ev job.Input) bool {
-	if record.IsRun() {
+	return record.IsRun() || concernsDeadRun(ev) && !record.IsJob()
+}
+
+// concernsDeadRun reports whether an event is about a dead run.
+func concernsDeadRun(ev job.Input) bool {
+	switch ev.(type) {
+	case job.Redrive, job.DiscardDead:
 		return true
 	}
-	_, redrive := ev.(job.Redrive)
-	return redrive && !record.IsJob()
+	return false
 }
 
 // isCovered reports whether the change is within the queues that it is limited to.
@@ -27,8 +32,7 @@ func (e *changeEntry) isCovered() bool {
 	if !e.Covers.Holds(definition) {
 		return false
 	}
-	_, redrive := e.Input.(job.Redrive)
-	return !redrive || e.Covers(job.QueueKey{Namespace: definition.Namespace, Queue: e.Known.State.Lane.Queue})
+	return !concernsDeadRun(e.Input) || e.Covers(job.QueueKey{Namespace: definition.Namespace, Queue: e.Known.State.Lane.Queue})
 }
 
 // decidedChange is a change with its decision.

@@ -329,7 +329,7 @@ func (x JobChange_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobChange_Action.Descriptor instead.
 func (JobChange_Action) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{47, 0}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{48, 0}
 }
 
 type ListPresetsRequest struct {
@@ -3034,6 +3034,118 @@ func (x *RunJobResponse) GetCoalesced() bool {
 	return false
 }
 
+type BulkRunJobsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{namespace}`.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Filter in the language of AIP-160, as in ListJobsRequest. Required: `id:*` selects all. Relative
+	// times count from the start of the dry run.
+	Filter string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Count the matches, and change nothing.
+	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Token from the last page of a dry run. Required to change more than 100, or if one page does not
+	// suffice to find all that match.
+	Confirmation string `protobuf:"bytes,4,opt,name=confirmation,proto3" json:"confirmation,omitempty"`
+	// Id of the change: a repeated call with the same id continues it, and changes nothing twice.
+	// Required, unless dry_run is set. 1 to 64 of `[A-Za-z0-9._:~-]`. It is
+	// the request_id of each manual run.
+	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Continues after a previous response. The other fields must be the same.
+	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// As in RunJobRequest.
+	Backoff RunJobRequest_Backoff `protobuf:"varint,7,opt,name=backoff,proto3,enum=fermata.v1.RunJobRequest_Backoff" json:"backoff,omitempty"`
+	// As in RunJobRequest.
+	IgnoreExclusions bool `protobuf:"varint,8,opt,name=ignore_exclusions,json=ignoreExclusions,proto3" json:"ignore_exclusions,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *BulkRunJobsRequest) Reset() {
+	*x = BulkRunJobsRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkRunJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkRunJobsRequest) ProtoMessage() {}
+
+func (x *BulkRunJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkRunJobsRequest.ProtoReflect.Descriptor instead.
+func (*BulkRunJobsRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *BulkRunJobsRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *BulkRunJobsRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *BulkRunJobsRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *BulkRunJobsRequest) GetConfirmation() string {
+	if x != nil {
+		return x.Confirmation
+	}
+	return ""
+}
+
+func (x *BulkRunJobsRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *BulkRunJobsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *BulkRunJobsRequest) GetBackoff() RunJobRequest_Backoff {
+	if x != nil {
+		return x.Backoff
+	}
+	return RunJobRequest_BACKOFF_UNSPECIFIED
+}
+
+func (x *BulkRunJobsRequest) GetIgnoreExclusions() bool {
+	if x != nil {
+		return x.IgnoreExclusions
+	}
+	return false
+}
+
 type ListRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{n}/jobs/{j}`.
@@ -3044,7 +3156,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[39]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3056,7 +3168,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[39]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3069,7 +3181,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{39}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListRunsRequest) GetParent() string {
@@ -3089,7 +3201,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[40]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3101,7 +3213,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[40]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3114,7 +3226,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{40}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -3134,7 +3246,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3146,7 +3258,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3159,7 +3271,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{41}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetRunRequest) GetName() string {
@@ -3179,7 +3291,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3191,7 +3303,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3204,7 +3316,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{42}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CancelRunRequest) GetName() string {
@@ -3241,7 +3353,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3253,7 +3365,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3266,7 +3378,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{43}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PreviewScheduleRequest) GetSchedule() *Schedule {
@@ -3335,7 +3447,7 @@ type ScheduledTime struct {
 
 func (x *ScheduledTime) Reset() {
 	*x = ScheduledTime{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3347,7 +3459,7 @@ func (x *ScheduledTime) String() string {
 func (*ScheduledTime) ProtoMessage() {}
 
 func (x *ScheduledTime) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3360,7 +3472,7 @@ func (x *ScheduledTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduledTime.ProtoReflect.Descriptor instead.
 func (*ScheduledTime) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{44}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ScheduledTime) GetNominalTime() *timestamppb.Timestamp {
@@ -3414,7 +3526,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3426,7 +3538,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3439,7 +3551,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{45}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PreviewScheduleResponse) GetDueTimes() []*timestamppb.Timestamp {
@@ -3512,7 +3624,7 @@ type DesiredJob struct {
 
 func (x *DesiredJob) Reset() {
 	*x = DesiredJob{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3524,7 +3636,7 @@ func (x *DesiredJob) String() string {
 func (*DesiredJob) ProtoMessage() {}
 
 func (x *DesiredJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3537,7 +3649,7 @@ func (x *DesiredJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredJob.ProtoReflect.Descriptor instead.
 func (*DesiredJob) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{46}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DesiredJob) GetJobId() string {
@@ -3606,7 +3718,7 @@ type JobChange struct {
 
 func (x *JobChange) Reset() {
 	*x = JobChange{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3618,7 +3730,7 @@ func (x *JobChange) String() string {
 func (*JobChange) ProtoMessage() {}
 
 func (x *JobChange) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3631,7 +3743,7 @@ func (x *JobChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobChange.ProtoReflect.Descriptor instead.
 func (*JobChange) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{47}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *JobChange) GetAction() JobChange_Action {
@@ -3697,7 +3809,7 @@ type PlanJobsRequest struct {
 
 func (x *PlanJobsRequest) Reset() {
 	*x = PlanJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3709,7 +3821,7 @@ func (x *PlanJobsRequest) String() string {
 func (*PlanJobsRequest) ProtoMessage() {}
 
 func (x *PlanJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3722,7 +3834,7 @@ func (x *PlanJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobsRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{48}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PlanJobsRequest) GetParent() string {
@@ -3756,7 +3868,7 @@ type PlanJobsResponse struct {
 
 func (x *PlanJobsResponse) Reset() {
 	*x = PlanJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3768,7 +3880,7 @@ func (x *PlanJobsResponse) String() string {
 func (*PlanJobsResponse) ProtoMessage() {}
 
 func (x *PlanJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3781,7 +3893,7 @@ func (x *PlanJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobsResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{49}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PlanJobsResponse) GetChanges() []*JobChange {
@@ -3805,7 +3917,7 @@ type ApplyJobsRequest struct {
 
 func (x *ApplyJobsRequest) Reset() {
 	*x = ApplyJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3817,7 +3929,7 @@ func (x *ApplyJobsRequest) String() string {
 func (*ApplyJobsRequest) ProtoMessage() {}
 
 func (x *ApplyJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3830,7 +3942,7 @@ func (x *ApplyJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyJobsRequest.ProtoReflect.Descriptor instead.
 func (*ApplyJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{50}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ApplyJobsRequest) GetParent() string {
@@ -3864,7 +3976,7 @@ type ApplyJobsResponse struct {
 
 func (x *ApplyJobsResponse) Reset() {
 	*x = ApplyJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3876,7 +3988,7 @@ func (x *ApplyJobsResponse) String() string {
 func (*ApplyJobsResponse) ProtoMessage() {}
 
 func (x *ApplyJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3889,7 +4001,7 @@ func (x *ApplyJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyJobsResponse.ProtoReflect.Descriptor instead.
 func (*ApplyJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{51}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ApplyJobsResponse) GetChanges() []*JobChange {
@@ -3915,7 +4027,7 @@ type BatchCreateJobsResponse_Result struct {
 
 func (x *BatchCreateJobsResponse_Result) Reset() {
 	*x = BatchCreateJobsResponse_Result{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[56]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3927,7 +4039,7 @@ func (x *BatchCreateJobsResponse_Result) String() string {
 func (*BatchCreateJobsResponse_Result) ProtoMessage() {}
 
 func (x *BatchCreateJobsResponse_Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[56]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3976,7 +4088,7 @@ var File_fermata_v1_job_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1cfermata/v1/job_service.proto\x12\n" +
-	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
+	"fermata.v1\x1a\x15fermata/v1/bulk.proto\x1a\x14fermata/v1/job.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
 	"\x12ListPresetsRequest\"C\n" +
 	"\x13ListPresetsResponse\x12,\n" +
 	"\apresets\x18\x01 \x03(\v2\x12.fermata.v1.PresetR\apresets\"\x85\x02\n" +
@@ -4239,7 +4351,18 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x18BACKOFF_RESET_ON_SUCCESS\x10\x03\"Q\n" +
 	"\x0eRunJobResponse\x12!\n" +
 	"\x03run\x18\x01 \x01(\v2\x0f.fermata.v1.RunR\x03run\x12\x1c\n" +
-	"\tcoalesced\x18\x02 \x01(\bR\tcoalesced\")\n" +
+	"\tcoalesced\x18\x02 \x01(\bR\tcoalesced\"\xa9\x02\n" +
+	"\x12BulkRunJobsRequest\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x16\n" +
+	"\x06filter\x18\x02 \x01(\tR\x06filter\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\"\n" +
+	"\fconfirmation\x18\x04 \x01(\tR\fconfirmation\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x05 \x01(\tR\trequestId\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\x12;\n" +
+	"\abackoff\x18\a \x01(\x0e2!.fermata.v1.RunJobRequest.BackoffR\abackoff\x12+\n" +
+	"\x11ignore_exclusions\x18\b \x01(\bR\x10ignoreExclusions\")\n" +
 	"\x0fListRunsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\"7\n" +
 	"\x10ListRunsResponse\x12#\n" +
@@ -4303,7 +4426,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\fdesired_jobs\x18\x02 \x03(\v2\x16.fermata.v1.DesiredJobR\vdesiredJobs\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\"D\n" +
 	"\x11ApplyJobsResponse\x12/\n" +
-	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xc3\x1a\n" +
+	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xbf\"\n" +
 	"\n" +
 	"JobService\x12g\n" +
 	"\tCreateJob\x12\x1c.fermata.v1.CreateJobRequest\x1a\x0f.fermata.v1.Job\"+\x82\xd3\xe4\x93\x02%:\x03job\"\x1e/v1/{parent=namespaces/*}/jobs\x12\x91\x01\n" +
@@ -4331,7 +4454,14 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x12RedriveDeadLetters\x12%.fermata.v1.RedriveDeadLettersRequest\x1a&.fermata.v1.RedriveDeadLettersResponse\"8\x82\xd3\xe4\x93\x022:\x01*\"-/v1/{parent=namespaces/*}/deadLetters:redrive\x12y\n" +
 	"\tPauseJobs\x12\x1c.fermata.v1.PauseJobsRequest\x1a\x1d.fermata.v1.PauseJobsResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/{parent=namespaces/*}/jobs:pause\x12}\n" +
 	"\n" +
-	"ResumeJobs\x12\x1d.fermata.v1.ResumeJobsRequest\x1a\x1e.fermata.v1.ResumeJobsResponse\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/v1/{parent=namespaces/*}/jobs:resume\x12u\n" +
+	"ResumeJobs\x12\x1d.fermata.v1.ResumeJobsRequest\x1a\x1e.fermata.v1.ResumeJobsResponse\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/v1/{parent=namespaces/*}/jobs:resume\x12\x86\x01\n" +
+	"\rBulkPauseJobs\x12 .fermata.v1.BulkPauseJobsRequest\x1a\x1e.fermata.v1.BulkChangeResponse\"3\x82\xd3\xe4\x93\x02-:\x01*\"(/v1/{parent=namespaces/*}/jobs:bulkPause\x12\x89\x01\n" +
+	"\x0eBulkResumeJobs\x12!.fermata.v1.BulkResumeJobsRequest\x1a\x1e.fermata.v1.BulkChangeResponse\"4\x82\xd3\xe4\x93\x02.:\x01*\")/v1/{parent=namespaces/*}/jobs:bulkResume\x12\x80\x01\n" +
+	"\vBulkRunJobs\x12\x1e.fermata.v1.BulkRunJobsRequest\x1a\x1e.fermata.v1.BulkChangeResponse\"1\x82\xd3\xe4\x93\x02+:\x01*\"&/v1/{parent=namespaces/*}/jobs:bulkRun\x12\x8d\x01\n" +
+	"\x0eBulkCancelRuns\x12!.fermata.v1.BulkCancelRunsRequest\x1a\x1e.fermata.v1.BulkChangeResponse\"8\x82\xd3\xe4\x93\x022:\x01*\"-/v1/{parent=namespaces/*}/jobs:bulkCancelRuns\x12\x89\x01\n" +
+	"\x0eBulkDeleteJobs\x12!.fermata.v1.BulkDeleteJobsRequest\x1a\x1e.fermata.v1.BulkChangeResponse\"4\x82\xd3\xe4\x93\x02.:\x01*\")/v1/{parent=namespaces/*}/jobs:bulkDelete\x12\xa1\x01\n" +
+	"\x16BulkRedriveDeadLetters\x12).fermata.v1.BulkRedriveDeadLettersRequest\x1a\x1e.fermata.v1.BulkChangeResponse\"<\x82\xd3\xe4\x93\x026:\x01*\"1/v1/{parent=namespaces/*}/deadLetters:bulkRedrive\x12\xa1\x01\n" +
+	"\x16BulkDiscardDeadLetters\x12).fermata.v1.BulkDiscardDeadLettersRequest\x1a\x1e.fermata.v1.BulkChangeResponse\"<\x82\xd3\xe4\x93\x026:\x01*\"1/v1/{parent=namespaces/*}/deadLetters:bulkDiscard\x12u\n" +
 	"\bPlanJobs\x12\x1b.fermata.v1.PlanJobsRequest\x1a\x1c.fermata.v1.PlanJobsResponse\".\x82\xd3\xe4\x93\x02(:\x01*\"#/v1/{parent=namespaces/*}/jobs:plan\x12y\n" +
 	"\tApplyJobs\x12\x1c.fermata.v1.ApplyJobsRequest\x1a\x1d.fermata.v1.ApplyJobsResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/{parent=namespaces/*}/jobs:apply\x12|\n" +
 	"\x10GetQueueSettings\x12#.fermata.v1.GetQueueSettingsRequest\x1a\x19.fermata.v1.QueueSettings\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/{name=namespaces/*/queues/*}\x12\x95\x01\n" +
@@ -4350,7 +4480,7 @@ func file_fermata_v1_job_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_job_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_fermata_v1_job_service_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_fermata_v1_job_service_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_fermata_v1_job_service_proto_goTypes = []any{
 	(TopJobsRequest_Kind)(0),               // 0: fermata.v1.TopJobsRequest.Kind
 	(Reason_Kind)(0),                       // 1: fermata.v1.Reason.Kind
@@ -4395,171 +4525,194 @@ var file_fermata_v1_job_service_proto_goTypes = []any{
 	(*ResumeJobRequest)(nil),               // 40: fermata.v1.ResumeJobRequest
 	(*RunJobRequest)(nil),                  // 41: fermata.v1.RunJobRequest
 	(*RunJobResponse)(nil),                 // 42: fermata.v1.RunJobResponse
-	(*ListRunsRequest)(nil),                // 43: fermata.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),               // 44: fermata.v1.ListRunsResponse
-	(*GetRunRequest)(nil),                  // 45: fermata.v1.GetRunRequest
-	(*CancelRunRequest)(nil),               // 46: fermata.v1.CancelRunRequest
-	(*PreviewScheduleRequest)(nil),         // 47: fermata.v1.PreviewScheduleRequest
-	(*ScheduledTime)(nil),                  // 48: fermata.v1.ScheduledTime
-	(*PreviewScheduleResponse)(nil),        // 49: fermata.v1.PreviewScheduleResponse
-	(*DesiredJob)(nil),                     // 50: fermata.v1.DesiredJob
-	(*JobChange)(nil),                      // 51: fermata.v1.JobChange
-	(*PlanJobsRequest)(nil),                // 52: fermata.v1.PlanJobsRequest
-	(*PlanJobsResponse)(nil),               // 53: fermata.v1.PlanJobsResponse
-	(*ApplyJobsRequest)(nil),               // 54: fermata.v1.ApplyJobsRequest
-	(*ApplyJobsResponse)(nil),              // 55: fermata.v1.ApplyJobsResponse
-	nil,                                    // 56: fermata.v1.ListDeadLettersRequest.LabelsEntry
-	nil,                                    // 57: fermata.v1.RedriveDeadLettersRequest.LabelsEntry
-	nil,                                    // 58: fermata.v1.PauseJobsRequest.LabelsEntry
-	nil,                                    // 59: fermata.v1.ResumeJobsRequest.LabelsEntry
-	(*BatchCreateJobsResponse_Result)(nil), // 60: fermata.v1.BatchCreateJobsResponse.Result
-	nil,                                    // 61: fermata.v1.ListJobsRequest.LabelsEntry
-	(*RetryPolicy)(nil),                    // 62: fermata.v1.RetryPolicy
-	(*BackoffPolicy)(nil),                  // 63: fermata.v1.BackoffPolicy
-	(*durationpb.Duration)(nil),            // 64: google.protobuf.Duration
-	(*Hint)(nil),                           // 65: fermata.v1.Hint
-	(*Job)(nil),                            // 66: fermata.v1.Job
-	(*Run)(nil),                            // 67: fermata.v1.Run
-	(*timestamppb.Timestamp)(nil),          // 68: google.protobuf.Timestamp
-	(OverlapPolicy)(0),                     // 69: fermata.v1.OverlapPolicy
-	(JobStatus_State)(0),                   // 70: fermata.v1.JobStatus.State
-	(Run_Trigger)(0),                       // 71: fermata.v1.Run.Trigger
-	(DelaySource)(0),                       // 72: fermata.v1.DelaySource
-	(*Hold)(nil),                           // 73: fermata.v1.Hold
-	(*fieldmaskpb.FieldMask)(nil),          // 74: google.protobuf.FieldMask
-	(*Schedule)(nil),                       // 75: fermata.v1.Schedule
-	(*anypb.Any)(nil),                      // 76: google.protobuf.Any
-	(*emptypb.Empty)(nil),                  // 77: google.protobuf.Empty
+	(*BulkRunJobsRequest)(nil),             // 43: fermata.v1.BulkRunJobsRequest
+	(*ListRunsRequest)(nil),                // 44: fermata.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),               // 45: fermata.v1.ListRunsResponse
+	(*GetRunRequest)(nil),                  // 46: fermata.v1.GetRunRequest
+	(*CancelRunRequest)(nil),               // 47: fermata.v1.CancelRunRequest
+	(*PreviewScheduleRequest)(nil),         // 48: fermata.v1.PreviewScheduleRequest
+	(*ScheduledTime)(nil),                  // 49: fermata.v1.ScheduledTime
+	(*PreviewScheduleResponse)(nil),        // 50: fermata.v1.PreviewScheduleResponse
+	(*DesiredJob)(nil),                     // 51: fermata.v1.DesiredJob
+	(*JobChange)(nil),                      // 52: fermata.v1.JobChange
+	(*PlanJobsRequest)(nil),                // 53: fermata.v1.PlanJobsRequest
+	(*PlanJobsResponse)(nil),               // 54: fermata.v1.PlanJobsResponse
+	(*ApplyJobsRequest)(nil),               // 55: fermata.v1.ApplyJobsRequest
+	(*ApplyJobsResponse)(nil),              // 56: fermata.v1.ApplyJobsResponse
+	nil,                                    // 57: fermata.v1.ListDeadLettersRequest.LabelsEntry
+	nil,                                    // 58: fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	nil,                                    // 59: fermata.v1.PauseJobsRequest.LabelsEntry
+	nil,                                    // 60: fermata.v1.ResumeJobsRequest.LabelsEntry
+	(*BatchCreateJobsResponse_Result)(nil), // 61: fermata.v1.BatchCreateJobsResponse.Result
+	nil,                                    // 62: fermata.v1.ListJobsRequest.LabelsEntry
+	(*RetryPolicy)(nil),                    // 63: fermata.v1.RetryPolicy
+	(*BackoffPolicy)(nil),                  // 64: fermata.v1.BackoffPolicy
+	(*durationpb.Duration)(nil),            // 65: google.protobuf.Duration
+	(*Hint)(nil),                           // 66: fermata.v1.Hint
+	(*Job)(nil),                            // 67: fermata.v1.Job
+	(*Run)(nil),                            // 68: fermata.v1.Run
+	(*timestamppb.Timestamp)(nil),          // 69: google.protobuf.Timestamp
+	(OverlapPolicy)(0),                     // 70: fermata.v1.OverlapPolicy
+	(JobStatus_State)(0),                   // 71: fermata.v1.JobStatus.State
+	(Run_Trigger)(0),                       // 72: fermata.v1.Run.Trigger
+	(DelaySource)(0),                       // 73: fermata.v1.DelaySource
+	(*Hold)(nil),                           // 74: fermata.v1.Hold
+	(*fieldmaskpb.FieldMask)(nil),          // 75: google.protobuf.FieldMask
+	(*Schedule)(nil),                       // 76: fermata.v1.Schedule
+	(*anypb.Any)(nil),                      // 77: google.protobuf.Any
+	(*BulkPauseJobsRequest)(nil),           // 78: fermata.v1.BulkPauseJobsRequest
+	(*BulkResumeJobsRequest)(nil),          // 79: fermata.v1.BulkResumeJobsRequest
+	(*BulkCancelRunsRequest)(nil),          // 80: fermata.v1.BulkCancelRunsRequest
+	(*BulkDeleteJobsRequest)(nil),          // 81: fermata.v1.BulkDeleteJobsRequest
+	(*BulkRedriveDeadLettersRequest)(nil),  // 82: fermata.v1.BulkRedriveDeadLettersRequest
+	(*BulkDiscardDeadLettersRequest)(nil),  // 83: fermata.v1.BulkDiscardDeadLettersRequest
+	(*emptypb.Empty)(nil),                  // 84: google.protobuf.Empty
+	(*BulkChangeResponse)(nil),             // 85: fermata.v1.BulkChangeResponse
 }
 var file_fermata_v1_job_service_proto_depIdxs = []int32{
-	6,  // 0: fermata.v1.ListPresetsResponse.presets:type_name -> fermata.v1.Preset
-	62, // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
-	63, // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	64, // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
-	65, // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
-	0,  // 5: fermata.v1.TopJobsRequest.kind:type_name -> fermata.v1.TopJobsRequest.Kind
-	10, // 6: fermata.v1.TopJobsResponse.jobs:type_name -> fermata.v1.TopJob
-	66, // 7: fermata.v1.TopJob.job:type_name -> fermata.v1.Job
-	64, // 8: fermata.v1.TopJob.lag:type_name -> google.protobuf.Duration
-	13, // 9: fermata.v1.ExplainJobResponse.reasons:type_name -> fermata.v1.Reason
-	66, // 10: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
-	67, // 11: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
-	1,  // 12: fermata.v1.Reason.kind:type_name -> fermata.v1.Reason.Kind
-	68, // 13: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
-	68, // 14: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
-	68, // 15: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
-	68, // 16: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
-	69, // 17: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
-	56, // 18: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
-	18, // 19: fermata.v1.ListDeadLettersResponse.dead_letters:type_name -> fermata.v1.DeadLetter
-	67, // 20: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
-	68, // 21: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
-	57, // 22: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
-	58, // 23: fermata.v1.PauseJobsRequest.labels:type_name -> fermata.v1.PauseJobsRequest.LabelsEntry
-	59, // 24: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
-	25, // 25: fermata.v1.UpdateQueueSettingsRequest.settings:type_name -> fermata.v1.QueueSettings
-	25, // 26: fermata.v1.UpdateQueueSettingsRequest.expected:type_name -> fermata.v1.QueueSettings
-	66, // 27: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
-	28, // 28: fermata.v1.BatchCreateJobsRequest.requests:type_name -> fermata.v1.CreateJobRequest
-	60, // 29: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
-	70, // 30: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
-	61, // 31: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
-	66, // 32: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
-	36, // 33: fermata.v1.ListUpcomingJobsResponse.runs:type_name -> fermata.v1.UpcomingRun
-	68, // 34: fermata.v1.UpcomingRun.due_time:type_name -> google.protobuf.Timestamp
-	68, // 35: fermata.v1.UpcomingRun.nominal_time:type_name -> google.protobuf.Timestamp
-	71, // 36: fermata.v1.UpcomingRun.trigger:type_name -> fermata.v1.Run.Trigger
-	72, // 37: fermata.v1.UpcomingRun.delay_source:type_name -> fermata.v1.DelaySource
-	73, // 38: fermata.v1.UpcomingRun.hold:type_name -> fermata.v1.Hold
-	66, // 39: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
-	74, // 40: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	2,  // 41: fermata.v1.RunJobRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
-	67, // 42: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
-	67, // 43: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
-	75, // 44: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
-	68, // 45: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
-	63, // 46: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	62, // 47: fermata.v1.PreviewScheduleRequest.retry_policy:type_name -> fermata.v1.RetryPolicy
-	68, // 48: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
-	68, // 49: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
-	68, // 50: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
-	68, // 51: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
-	48, // 52: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
-	68, // 53: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
-	64, // 54: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
-	64, // 55: fermata.v1.PreviewScheduleResponse.retry_delays:type_name -> google.protobuf.Duration
-	66, // 56: fermata.v1.DesiredJob.job:type_name -> fermata.v1.Job
-	3,  // 57: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
-	66, // 58: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
-	66, // 59: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
-	76, // 60: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
-	50, // 61: fermata.v1.PlanJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
-	51, // 62: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
-	50, // 63: fermata.v1.ApplyJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
-	51, // 64: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
-	66, // 65: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
-	76, // 66: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
-	28, // 67: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
-	29, // 68: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
-	31, // 69: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
-	32, // 70: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
-	34, // 71: fermata.v1.JobService.ListUpcomingJobs:input_type -> fermata.v1.ListUpcomingJobsRequest
-	37, // 72: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
-	38, // 73: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
-	39, // 74: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
-	40, // 75: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
-	41, // 76: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
-	43, // 77: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
-	45, // 78: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
-	46, // 79: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
-	47, // 80: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
-	4,  // 81: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
-	7,  // 82: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
-	8,  // 83: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
-	11, // 84: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
-	14, // 85: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
-	15, // 86: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
-	16, // 87: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
-	19, // 88: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
-	21, // 89: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
-	23, // 90: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
-	52, // 91: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
-	54, // 92: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
-	26, // 93: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
-	27, // 94: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
-	66, // 95: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
-	30, // 96: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
-	66, // 97: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
-	33, // 98: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
-	35, // 99: fermata.v1.JobService.ListUpcomingJobs:output_type -> fermata.v1.ListUpcomingJobsResponse
-	66, // 100: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
-	77, // 101: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	66, // 102: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
-	66, // 103: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
-	42, // 104: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
-	44, // 105: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
-	67, // 106: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
-	67, // 107: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
-	49, // 108: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
-	5,  // 109: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
-	66, // 110: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
-	9,  // 111: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
-	12, // 112: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
-	66, // 113: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
-	66, // 114: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
-	17, // 115: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
-	20, // 116: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
-	22, // 117: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
-	24, // 118: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
-	53, // 119: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
-	55, // 120: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
-	25, // 121: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
-	25, // 122: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
-	95, // [95:123] is the sub-list for method output_type
-	67, // [67:95] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	6,   // 0: fermata.v1.ListPresetsResponse.presets:type_name -> fermata.v1.Preset
+	63,  // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
+	64,  // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	65,  // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
+	66,  // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
+	0,   // 5: fermata.v1.TopJobsRequest.kind:type_name -> fermata.v1.TopJobsRequest.Kind
+	10,  // 6: fermata.v1.TopJobsResponse.jobs:type_name -> fermata.v1.TopJob
+	67,  // 7: fermata.v1.TopJob.job:type_name -> fermata.v1.Job
+	65,  // 8: fermata.v1.TopJob.lag:type_name -> google.protobuf.Duration
+	13,  // 9: fermata.v1.ExplainJobResponse.reasons:type_name -> fermata.v1.Reason
+	67,  // 10: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
+	68,  // 11: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
+	1,   // 12: fermata.v1.Reason.kind:type_name -> fermata.v1.Reason.Kind
+	69,  // 13: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
+	69,  // 14: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
+	69,  // 15: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
+	69,  // 16: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
+	70,  // 17: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
+	57,  // 18: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
+	18,  // 19: fermata.v1.ListDeadLettersResponse.dead_letters:type_name -> fermata.v1.DeadLetter
+	68,  // 20: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
+	69,  // 21: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
+	58,  // 22: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	59,  // 23: fermata.v1.PauseJobsRequest.labels:type_name -> fermata.v1.PauseJobsRequest.LabelsEntry
+	60,  // 24: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
+	25,  // 25: fermata.v1.UpdateQueueSettingsRequest.settings:type_name -> fermata.v1.QueueSettings
+	25,  // 26: fermata.v1.UpdateQueueSettingsRequest.expected:type_name -> fermata.v1.QueueSettings
+	67,  // 27: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
+	28,  // 28: fermata.v1.BatchCreateJobsRequest.requests:type_name -> fermata.v1.CreateJobRequest
+	61,  // 29: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
+	71,  // 30: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
+	62,  // 31: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
+	67,  // 32: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
+	36,  // 33: fermata.v1.ListUpcomingJobsResponse.runs:type_name -> fermata.v1.UpcomingRun
+	69,  // 34: fermata.v1.UpcomingRun.due_time:type_name -> google.protobuf.Timestamp
+	69,  // 35: fermata.v1.UpcomingRun.nominal_time:type_name -> google.protobuf.Timestamp
+	72,  // 36: fermata.v1.UpcomingRun.trigger:type_name -> fermata.v1.Run.Trigger
+	73,  // 37: fermata.v1.UpcomingRun.delay_source:type_name -> fermata.v1.DelaySource
+	74,  // 38: fermata.v1.UpcomingRun.hold:type_name -> fermata.v1.Hold
+	67,  // 39: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
+	75,  // 40: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	2,   // 41: fermata.v1.RunJobRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
+	68,  // 42: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
+	2,   // 43: fermata.v1.BulkRunJobsRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
+	68,  // 44: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
+	76,  // 45: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
+	69,  // 46: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
+	64,  // 47: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	63,  // 48: fermata.v1.PreviewScheduleRequest.retry_policy:type_name -> fermata.v1.RetryPolicy
+	69,  // 49: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
+	69,  // 50: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
+	69,  // 51: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
+	69,  // 52: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
+	49,  // 53: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
+	69,  // 54: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
+	65,  // 55: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
+	65,  // 56: fermata.v1.PreviewScheduleResponse.retry_delays:type_name -> google.protobuf.Duration
+	67,  // 57: fermata.v1.DesiredJob.job:type_name -> fermata.v1.Job
+	3,   // 58: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
+	67,  // 59: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
+	67,  // 60: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
+	77,  // 61: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
+	51,  // 62: fermata.v1.PlanJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
+	52,  // 63: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
+	51,  // 64: fermata.v1.ApplyJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
+	52,  // 65: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
+	67,  // 66: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
+	77,  // 67: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
+	28,  // 68: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
+	29,  // 69: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
+	31,  // 70: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
+	32,  // 71: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
+	34,  // 72: fermata.v1.JobService.ListUpcomingJobs:input_type -> fermata.v1.ListUpcomingJobsRequest
+	37,  // 73: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
+	38,  // 74: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
+	39,  // 75: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
+	40,  // 76: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
+	41,  // 77: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
+	44,  // 78: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
+	46,  // 79: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
+	47,  // 80: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
+	48,  // 81: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
+	4,   // 82: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
+	7,   // 83: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
+	8,   // 84: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
+	11,  // 85: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
+	14,  // 86: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
+	15,  // 87: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
+	16,  // 88: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
+	19,  // 89: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
+	21,  // 90: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
+	23,  // 91: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
+	78,  // 92: fermata.v1.JobService.BulkPauseJobs:input_type -> fermata.v1.BulkPauseJobsRequest
+	79,  // 93: fermata.v1.JobService.BulkResumeJobs:input_type -> fermata.v1.BulkResumeJobsRequest
+	43,  // 94: fermata.v1.JobService.BulkRunJobs:input_type -> fermata.v1.BulkRunJobsRequest
+	80,  // 95: fermata.v1.JobService.BulkCancelRuns:input_type -> fermata.v1.BulkCancelRunsRequest
+	81,  // 96: fermata.v1.JobService.BulkDeleteJobs:input_type -> fermata.v1.BulkDeleteJobsRequest
+	82,  // 97: fermata.v1.JobService.BulkRedriveDeadLetters:input_type -> fermata.v1.BulkRedriveDeadLettersRequest
+	83,  // 98: fermata.v1.JobService.BulkDiscardDeadLetters:input_type -> fermata.v1.BulkDiscardDeadLettersRequest
+	53,  // 99: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
+	55,  // 100: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
+	26,  // 101: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
+	27,  // 102: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
+	67,  // 103: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
+	30,  // 104: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
+	67,  // 105: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
+	33,  // 106: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
+	35,  // 107: fermata.v1.JobService.ListUpcomingJobs:output_type -> fermata.v1.ListUpcomingJobsResponse
+	67,  // 108: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
+	84,  // 109: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	67,  // 110: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
+	67,  // 111: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
+	42,  // 112: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
+	45,  // 113: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
+	68,  // 114: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
+	68,  // 115: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
+	50,  // 116: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
+	5,   // 117: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
+	67,  // 118: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
+	9,   // 119: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
+	12,  // 120: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
+	67,  // 121: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
+	67,  // 122: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
+	17,  // 123: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
+	20,  // 124: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
+	22,  // 125: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
+	24,  // 126: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
+	85,  // 127: fermata.v1.JobService.BulkPauseJobs:output_type -> fermata.v1.BulkChangeResponse
+	85,  // 128: fermata.v1.JobService.BulkResumeJobs:output_type -> fermata.v1.BulkChangeResponse
+	85,  // 129: fermata.v1.JobService.BulkRunJobs:output_type -> fermata.v1.BulkChangeResponse
+	85,  // 130: fermata.v1.JobService.BulkCancelRuns:output_type -> fermata.v1.BulkChangeResponse
+	85,  // 131: fermata.v1.JobService.BulkDeleteJobs:output_type -> fermata.v1.BulkChangeResponse
+	85,  // 132: fermata.v1.JobService.BulkRedriveDeadLetters:output_type -> fermata.v1.BulkChangeResponse
+	85,  // 133: fermata.v1.JobService.BulkDiscardDeadLetters:output_type -> fermata.v1.BulkChangeResponse
+	54,  // 134: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
+	56,  // 135: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
+	25,  // 136: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
+	25,  // 137: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
+	103, // [103:138] is the sub-list for method output_type
+	68,  // [68:103] is the sub-list for method input_type
+	68,  // [68:68] is the sub-list for extension type_name
+	68,  // [68:68] is the sub-list for extension extendee
+	0,   // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_service_proto_init() }
@@ -4567,16 +4720,17 @@ func file_fermata_v1_job_service_proto_init() {
 	if File_fermata_v1_job_service_proto != nil {
 		return
 	}
+	file_fermata_v1_bulk_proto_init()
 	file_fermata_v1_job_proto_init()
 	file_fermata_v1_job_service_proto_msgTypes[21].OneofWrappers = []any{}
-	file_fermata_v1_job_service_proto_msgTypes[46].OneofWrappers = []any{}
+	file_fermata_v1_job_service_proto_msgTypes[47].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_job_service_proto_rawDesc), len(file_fermata_v1_job_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   58,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
