@@ -14,11 +14,11 @@ import (
 )
 
 func (a *app) deadLettersCommand() *cobra.Command {
-	dead := &cobra.Command{Use: "dead-letters", Aliases: []string{"dead"}, Short: "Show dead runs, and start them again", Args: noArgs,
+	dead := &cobra.Command{Use: "dead-letters", Aliases: []string{"dead"}, Short: "Show dead runs, start them again, or discard them", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	dead.AddCommand(withNames(a.deadLettersListCommand()), a.redriveCommand())
-	suggest.AnswerUnknownCommand(dead, "dead letters end by themselves after dead_letter_ttl; there is no command to discard them",
-		"delete", "discard", "rm", "remove", "drop", "purge", "clear")
+	dead.AddCommand(withNames(a.deadLettersListCommand()), a.redriveCommand(), a.discardCommand())
+	suggest.AnswerUnknownCommand(dead, "dead runs are deleted by fermata dead-letters discard, or after dead_letter_ttl",
+		"delete", "rm", "remove", "drop", "purge", "clear")
 	return dead
 }
 
@@ -96,7 +96,7 @@ func (a *app) redriveCommand() *cobra.Command {
 	var which client.Selection
 	var how client.RedriveOptions
 	cmd := &cobra.Command{
-		Use:   "redrive (JOB[/SLOT]... | --all [--queue Q] [--prefix P] [--label K=V])",
+		Use:   "redrive (JOB[/SLOT]... | --all [--queue Q] [--prefix P] [--label K=V] | --filter F)",
 		Short: "Start dead runs again",
 		Long: "Start dead runs again, with the job's present definition and as many attempts as a new run has, " +
 			"paced by\n" +
@@ -134,6 +134,11 @@ func (a *app) redriveCommand() *cobra.Command {
 			sum, err := c.RedriveSelected(ctx, which, how)
 			return a.printRedriven(sum, err)
 		},
+	})
+	a.addFilterFlags(cmd, &filterAction{
+		bulkAction: bulkAction{verb: "redrive", noun: "dead run", nouns: "dead runs"}, done: "redriven",
+		change: client.BulkChange{Action: client.BulkRedriveDeadLetters}, options: []string{"ignore-exclusions"},
+		prepare: func(c *client.BulkChange) error { c.IgnoreExclusions = how.IgnoreExclusions; return nil },
 	})
 	return cmd
 }

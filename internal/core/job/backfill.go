@@ -1,7 +1,6 @@
 package job
 
 import (
-	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"math/bits"
 	"slices"
 )
@@ -95,19 +94,5 @@ func (t *transition) redriveRun(ev Redrive) Answer {
 	t.Due, t.Source, t.Recovery = max(t.now, t.Nominal), DelayRedrive, true
 	t.placeRun()
 	t.addNotice(Notice{Kind: RunRedriven})
-	return t.finishDecision(Applied)
-}
-
-// isDeadSince reports whether the record is a one-time job that died at an instant; 0 is any.
-func (t *transition) isDeadSince(finishedMS unixtime.Milli) bool {
-	return t.Region == RegionDead && !t.c.Recurring() && (finishedMS == 0 || t.LastFinished == finishedMS)
-}
-
-// discardDead deletes a one-time job that is dead.
-func (t *transition) discardDead(ev DiscardDead) Answer {
-	if !t.isDeadSince(ev.FinishedMS) {
-		return t.answerUnchanged(NotDead, t.stateBefore())
-	}
-	t.removeDeletedJob()
 	return t.finishDecision(Applied)
 }

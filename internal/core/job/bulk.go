@@ -63,7 +63,7 @@ type BulkRequest struct {
 // BulkTarget is a match: a job or a dead letter, or one run of a job.
 type BulkTarget struct {
 	Record RecordID `json:"r"`
-	// RunID is set by BulkCancelRuns.
+	// RunID is that of the run, or of the dead letter.
 	RunID string `json:"i,omitempty"`
 	// Etag is that of the job when it was found; of a dead letter it is empty.
 	Etag string `json:"e,omitempty"`

@@ -106,7 +106,7 @@ func replaceRun(s, run State) State {
 	return s
 }
 
-// DecideChild moves a child record and its parent. Redrive and DiscardDead are decided on a dead
+// DecideChild moves a child record and its parent. Redrive and Discard are decided on a dead
 // letter, every other event on the record of a run.
 func DecideChild(c *Compiled, parent, child State, ev Input, now unixtime.Milli) ParentChildPair {
 	return DecideChildBy(c, parent, child, ev, At(now))
@@ -118,7 +118,7 @@ func DecideChildBy(c *Compiled, parent, child State, ev Input, clock Reading) Pa
 	switch ev := ev.(type) {
 	case Redrive:
 		return redriveLetter(c, parent, child, ev, now)
-	case DiscardDead:
+	case Discard:
 		return discardLetter(c, parent, child, ev, now)
 	}
 	d := Decision{State: replaceRun(parent, child)}
@@ -281,27 +281,6 @@ func redriveLetter(c *Compiled, parent, letter State, ev Redrive, now unixtime.M
 	t.addNotice(Notice{
 		Kind: RunRedriven, RunID: letter.RunID(), Trigger: letter.Trigger,
 	})
-	t.finishDecision(Applied)
-	gone := letter
-	gone.Revision++
-	pair.Child = Decision{Answer: Applied, Changed: true, State: gone, Delete: true}
-	return pair
-}
-
-// isLetterSince reports whether the record of a run is a dead letter of a run that died at an instant; 0 is any.
-func (s *State) isLetterSince(finishedMS unixtime.Milli) bool {
-	return s.Region == RegionDead && s.Children == 0 && (finishedMS == 0 || s.LastFinished == finishedMS)
-}
-
-// discardLetter deletes a dead letter. The job only gets another revision, so that both are compared and stored
-// together, as in a redrive.
-func discardLetter(c *Compiled, parent, letter State, ev DiscardDead, now unixtime.Milli) ParentChildPair {
-	if !letter.isLetterSince(ev.FinishedMS) {
-		return ParentChildPair{Child: Decision{Answer: NotDead, State: letter},
-			Parent: Decision{Answer: NotDead, State: parent}}
-	}
-	pair := ParentChildPair{Parent: Decision{State: parent}}
-	t := pair.Parent.beginTransition(c, At(now))
 	t.finishDecision(Applied)
 	gone := letter
 	gone.Revision++

@@ -109,8 +109,8 @@ func (t *transition) applyEvent(ev Input) Answer {
 		return t.stopBackfill(ev)
 	case Redrive:
 		return t.redriveRun(ev)
-	case DiscardDead:
-		return t.discardDead(ev)
+	case Discard:
+		return t.discardJob(ev)
 	case Terminate:
 		return t.terminateRun()
 	case RequestManualRun:

@@ -104,9 +104,6 @@ type Redrive struct {
 	FinishedMS unixtime.Milli
 }
 
-// DiscardDead deletes a dead letter, or a one-time job that is dead. FinishedMS is as in Redrive.
-type DiscardDead struct{ FinishedMS unixtime.Milli }
-
 // CancelRun ends the run of this id.
 type CancelRun struct{ RunID string }
 
@@ -133,7 +130,6 @@ func (Update) isEvent()           {}
 func (Delete) isEvent()           {}
 
 func (RunLeased) isEvent()     {}
-func (DiscardDead) isEvent()   {}
 func (HoldBack) isEvent()      {}
 func (Wake) isEvent()          {}
 func (CheckLateness) isEvent() {}

@@ -6,18 +6,9 @@ import (
 )
 
 // needsParent reports whether a change is decided on a record and its parent: a change of a run with a record of
-// its own, and one that a client asks for of a dead letter.
+// its own, and what is done with a dead letter.
 func needsParent(record job.RecordID, ev job.Input) bool {
-	return record.IsRun() || concernsDeadRun(ev) && !record.IsJob()
-}
-
-// concernsDeadRun reports whether an event is about a dead run.
-func concernsDeadRun(ev job.Input) bool {
-	switch ev.(type) {
-	case job.Redrive, job.DiscardDead:
-		return true
-	}
-	return false
+	return record.IsRun() || job.DecidesOnLetter(ev) && !record.IsJob()
 }
 
 // isCovered reports whether the change is within the queues that it is limited to.
@@ -32,7 +23,7 @@ func (e *changeEntry) isCovered() bool {
 	if !e.Covers.Holds(definition) {
 		return false
 	}
-	return !concernsDeadRun(e.Input) || e.Covers(job.QueueKey{Namespace: definition.Namespace, Queue: e.Known.State.Lane.Queue})
+	return !job.DecidesOnLetter(e.Input) || e.Covers(job.QueueKey{Namespace: definition.Namespace, Queue: e.Known.State.Lane.Queue})
 }
 
 // decidedChange is a change with its decision.

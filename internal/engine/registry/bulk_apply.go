@@ -121,7 +121,7 @@ func (c *bulkChange) inputFor(ctx context.Context, target job.BulkTarget) job.In
 	case job.BulkRedriveDeadLetters:
 		return job.Redrive{IgnoreExclusions: o.IgnoreExclusions, FinishedMS: target.AtMS}
 	}
-	return job.DiscardDead{FinishedMS: target.AtMS}
+	return job.Discard{RunID: target.RunID, FinishedMS: target.AtMS}
 }
 
 // judgeResult returns why a match was not changed, "" if it was, or the error that ends the call.

@@ -130,7 +130,8 @@ func (r *Registry) findLetterTargets(ctx context.Context, q job.BulkRequest, pla
 		return nil, "", err
 	}
 	for i := range l.items {
-		targets = append(targets, job.BulkTarget{Record: l.items[i].Record, AtMS: l.items[i].Stored.State.LastFinished})
+		dead := &l.items[i].Stored.State
+		targets = append(targets, job.BulkTarget{Record: l.items[i].Record, RunID: dead.RunID(), AtMS: dead.LastFinished})
 	}
 	return targets, l.next, nil
 }
