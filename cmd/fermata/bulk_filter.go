@@ -123,7 +123,8 @@ func (a *app) changeFiltered(cmd *cobra.Command, f *filterAction, count client.M
 			return err
 		}
 		if f.change.Action == client.BulkPauseJobs && result.Changed > 0 {
-			fmt.Fprintf(a.err, "resume just these with: fermata jobs resume --filter 'id:*' --pause-id %s\n", f.change.RequestID)
+			fmt.Fprintf(a.err, "resume just these with: fermata jobs resume --filter 'id:*' --pause-id %s\n",
+				f.change.RequestID)
 		}
 		return a.printFiltered(f, result)
 	})

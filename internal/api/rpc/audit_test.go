@@ -235,4 +235,33 @@ func TestChangesThatChangeNothing(t *testing.T) {
 	}
 }
 
+// TestARepeatedPageLeavesNoRecord: it was answered with the stored result of an earlier call.
+func TestARepeatedPageLeavesNoRecord(t *testing.T) {
+	for _, finished := range []bool{false, true} {
+		trail := &trailOf{}
+		var log strings.Builder
+		a := &auditInterceptor{trail: trail, jobs: presentJobs{}, logger: textLogger(&log), subject: callerSubject}
+		info := &grpc.UnaryServerInfo{FullMethod: fermatav1.JobService_BulkDeleteJobs_FullMethodName}
+		q := &fermatav1.BulkDeleteJobsRequest{Parent: nsA, Filter: strings.Repeat("x", 300), RequestId: "op"}
+		answer := &fermatav1.BulkChangeResponse{Changed: 2, TotalChanged: 7, Refusals: []*fermatav1.BulkChangeResponse_Refusal{{Count: 3}, {Count: 1}}}
+		if _, err := a.interceptUnary(t.Context(), q, info, func(ctx context.Context, _ any) (any, error) {
+			noteRepetition(ctx, finished)
+			return answer, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if (len(trail.records) == 0) != finished || !strings.Contains(log.String(), "msg=audit") {
+			t.Errorf("finished %v: %d records, log %q", finished, len(trail.records), log.String())
+		}
+		if finished {
+			continue
+		}
+		r := trail.records[0]
+		want := []string{"filter=" + strings.Repeat("x", 249), "filter+=" + strings.Repeat("x", 51), "total_changed=7", "total_refused=0"}
+		if r.Changed != 2 || r.Refused != 4 || r.RequestID != "op" || !slices.Equal(r.Fields, want) {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 func textLogger(w *strings.Builder) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }

@@ -2,8 +2,8 @@ package job
 
 import "github.com/fermata-io/fermata/internal/core/unixtime"
 
-// Discard deletes a dead run for good: the dead letter of the run RunID, or the one-time job whose run is dead. The slot
-// of a dead letter may have another run by now.
+// Discard deletes a dead run for good: the dead letter of the run RunID, or the one-time job whose run is dead. The
+// slot of a dead letter may have another run by now.
 type Discard struct {
 	RunID string
 	// FinishedMS, when set, is when the run died: a run that died again since is left alone, as NotDead.

@@ -51,7 +51,8 @@ func changeAll(t testing.TB, r *Registry, q job.BulkRequest, lost bool) (last jo
 		}
 		if lost {
 			again, err := r.ChangeMatching(t.Context(), q)
-			if err != nil || !again.Repeat || again.BulkCounts != page.BulkCounts || again.Total != page.Total || again.Next != page.Next {
+			if err != nil || !again.Repeat || again.BulkCounts != page.BulkCounts || again.Total != page.Total ||
+				again.Next != page.Next {
 				t.Fatalf("repeated page: %+v %v, before %+v", again, err, page)
 			}
 		}
@@ -105,7 +106,8 @@ func TestManyJobsAreDeletedByFilter(t *testing.T) {
 	// The change has ended: calling again changes nothing, also jobs that match since.
 	addJobs(t, r, 1)
 	q.Token = ""
-	if again, err := r.ChangeMatching(t.Context(), q); err != nil || again.Total != last.Total || !again.Finished || len(f.records) != 501 {
+	again, err := r.ChangeMatching(t.Context(), q)
+	if err != nil || again.Total != last.Total || !again.Finished || len(f.records) != 501 {
 		t.Errorf("%+v %v, %d jobs", again, err, len(f.records))
 	}
 }
@@ -218,7 +220,8 @@ func TestRepeatedPageLeavesLaterChangesAlone(t *testing.T) {
 			if err != nil || page.Changed+page.Refused != 1 || !page.Repeat {
 				t.Errorf("%+v %v", page, err)
 			}
-			if got, ok := f.records[key]; !ok || got.State.Paused != want.State.Paused || got.State.PauseNote != want.State.PauseNote {
+			got, ok := f.records[key]
+			if !ok || got.State.Paused != want.State.Paused || got.State.PauseNote != want.State.PauseNote {
 				t.Errorf("the job is %+v, before the repetition it was %+v", got.State, want.State)
 			}
 		})
@@ -284,12 +287,14 @@ func TestManyMatchesNeedAConfirmation(t *testing.T) {
 		}
 	}
 	for name, q := range map[string]job.BulkRequest{
-		"forged":        with(func(q *job.BulkRequest) { q.Confirmation = string(forged) }),
-		"other text":    with(func(q *job.BulkRequest) { q.Confirmation = "x.y" }),
-		"of another":    with(func(q *job.BulkRequest) { q.Caller = "bob" }),
-		"other action":  with(func(q *job.BulkRequest) { q.Action = job.BulkRunJobs }),
-		"other parent":  with(func(q *job.BulkRequest) { q.Filter.Namespace = "other" }),
-		"other filter":  with(func(q *job.BulkRequest) { q.Filter.Condition = bulkRequest(t, 0, "labels.team = b").Filter.Condition }),
+		"forged":       with(func(q *job.BulkRequest) { q.Confirmation = string(forged) }),
+		"other text":   with(func(q *job.BulkRequest) { q.Confirmation = "x.y" }),
+		"of another":   with(func(q *job.BulkRequest) { q.Caller = "bob" }),
+		"other action": with(func(q *job.BulkRequest) { q.Action = job.BulkRunJobs }),
+		"other parent": with(func(q *job.BulkRequest) { q.Filter.Namespace = "other" }),
+		"other filter": with(func(q *job.BulkRequest) {
+			q.Filter.Condition = bulkRequest(t, 0, "labels.team = b").Filter.Condition
+		}),
 		"other options": with(func(q *job.BulkRequest) { q.Options.CatchUp = true }),
 	} {
 		if _, err := r.ChangeMatching(t.Context(), q); violated(err) != "confirmation" {
@@ -403,7 +408,8 @@ func TestDeadLettersAreChangedByFilter(t *testing.T) {
 				f.letters[id] = letter
 			}
 			q := bulkRequest(t, action, `last_error = "timeout"`)
-			if page := changeAll(t, r, q, true); page.Total != (job.BulkCounts{Matched: 20, Changed: 20}) || len(f.letters) != 20 {
+			page := changeAll(t, r, q, true)
+			if page.Total != (job.BulkCounts{Matched: 20, Changed: 20}) || len(f.letters) != 20 {
 				t.Errorf("%+v, %d letters", page, len(f.letters))
 			}
 			want := map[job.BulkAction]int{job.BulkRedriveDeadLetters: 20}[action]
@@ -422,7 +428,8 @@ func TestRefusedMatchesAreCountedByReason(t *testing.T) {
 	if err != nil || page.Total != (job.BulkCounts{Matched: 3, Changed: 2, Refused: 1}) {
 		t.Fatalf("%+v %v", page, err)
 	}
-	if len(page.Refusals) != 1 || page.Refusals[0].Reason != job.RefusedGone || page.Refusals[0].Names[0].Record != "default/a001" {
+	if len(page.Refusals) != 1 || page.Refusals[0].Reason != job.RefusedGone ||
+		page.Refusals[0].Names[0].Record != "default/a001" {
 		t.Errorf("%+v", page.Refusals)
 	}
 	if len(page.Names) != 3 {

@@ -91,7 +91,8 @@ func (r *Registry) openToken(kind, token, binding string) (count matchCount, err
 		return matchCount{}, job.Invalid(kind, "is not one that a dry run returned")
 	}
 	if count.Binding != binding {
-		return matchCount{}, job.Invalid(kind, "belongs to a request of another caller, or with another parent, filter or options")
+		return matchCount{}, job.Invalid(kind,
+			"belongs to a request of another caller, or with another parent, filter or options")
 	}
 	return count, nil
 }
