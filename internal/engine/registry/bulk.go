@@ -159,7 +159,7 @@ func (c *bulkChange) tryPage(ctx context.Context) (page job.BulkPage, stored boo
 	case err != nil:
 		return page, false, err
 	case n == p.Page-1:
-		page = p.lastPage(c.BulkRequest)
+		page = p.lastPage()
 		page.Repeat, page.Finished = true, true
 		return page, true, nil
 	case n != p.Page || p.Done:
@@ -174,10 +174,13 @@ func (c *bulkChange) tryPage(ctx context.Context) (page job.BulkPage, stored boo
 		return page, false, err
 	}
 	p.finishPage(result)
+	if p.Done && p.Total.Matched == 0 && c.text == "" {
+		return p.lastPage(), true, nil // nothing matched: a repetition may search again
+	}
 	if stored, err = c.storeResult(ctx); err != nil || !stored {
 		return page, false, err
 	}
-	page = p.lastPage(c.BulkRequest)
+	page = p.lastPage()
 	page.Repeat = repeat
 	return page, true, nil
 }
@@ -312,7 +315,7 @@ func (p *bulkProgress) finishPage(result *bulkResult) {
 }
 
 // lastPage is the answer to a call for the last page that was finished.
-func (p *bulkProgress) lastPage(q job.BulkRequest) job.BulkPage {
+func (p *bulkProgress) lastPage() job.BulkPage {
 	page := job.BulkPage{BulkCounts: p.Last.BulkCounts, Refusals: p.Last.Refusals, Names: p.Last.Names, Total: p.Total}
 	if !p.Done {
 		page.Next = "p" + strconv.Itoa(p.Page)

@@ -420,6 +420,15 @@ func TestDeadLettersAreChangedByFilter(t *testing.T) {
 	}
 }
 
+// TestChangesOfNothingLeaveNothing: who asks again and again does not fill Redis.
+func TestChangesOfNothingLeaveNothing(t *testing.T) {
+	f, r := newFake(t)
+	addJobs(t, r, 1)
+	if page := changeAll(t, r, bulkRequest(t, job.BulkRunJobs, "id = none"), false); page.Total.Matched != 0 || len(f.cells) != 0 {
+		t.Errorf("%+v, cells %v", page, f.cells)
+	}
+}
+
 func TestRefusedMatchesAreCountedByReason(t *testing.T) {
 	f, r := newFake(t)
 	addJobs(t, r, 3)
