@@ -37,9 +37,9 @@ type bulkAction struct {
 func (b *bulkAction) registerFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&b.all, "all", false, b.verb+" all "+b.nouns+" that are selected")
 	cmd.Flags().BoolVar(&b.dryRun, "dry-run", false,
-		fmt.Sprintf("with --all: only count them, and name the first %d", maxNamesShown))
+		fmt.Sprintf("with --all or --filter: only count them, and name the first %d", maxNamesShown))
 	cmd.Flags().BoolVarP(&b.yes, "yes", "y", false,
-		fmt.Sprintf("with --all: do not ask before more than %d are changed; scripts need it for that", maxUnconfirmed))
+		fmt.Sprintf("with --all or --filter: do not ask before more than %d are changed; scripts need it for that", maxUnconfirmed))
 }
 
 // runBulk lists the selected objects, asks for confirmation if there are many, and calls do. Objects that match
@@ -55,7 +55,7 @@ func (a *app) runBulk(cmd *cobra.Command, b *bulkAction) error {
 		}
 	}
 	if b.dryRun {
-		return a.showBulk(b, names)
+		return a.showMatches(b, len(names), names[:min(len(names), maxNamesShown)])
 	}
 	if err := a.confirmAction(b, len(names)); err != nil {
 		return err
@@ -63,17 +63,16 @@ func (a *app) runBulk(cmd *cobra.Command, b *bulkAction) error {
 	return a.withSession(cmd, b.do)
 }
 
-// showBulk is the answer to --dry-run.
-func (a *app) showBulk(b *bulkAction, names []string) error {
-	first := names[:min(len(names), maxNamesShown)]
-	lines := []string{fmt.Sprintf("would %s %d", b.verb, len(names))}
+// showMatches is the answer to --dry-run: the number of matches and the names of the first ones.
+func (a *app) showMatches(b *bulkAction, matches int, first []string) error {
+	lines := []string{fmt.Sprintf("would %s %d", b.verb, matches)}
 	for _, name := range first {
 		lines = append(lines, "  "+printableText(name))
 	}
-	if more := len(names) - len(first); more > 0 {
+	if more := matches - len(first); more > 0 {
 		lines = append(lines, fmt.Sprintf("  and %d more", more))
 	}
-	return a.printResult(strings.Join(lines, "\n"), resultFact{"would_" + b.verb, len(names)},
+	return a.printResult(strings.Join(lines, "\n"), resultFact{"would_" + b.verb, matches},
 		resultFact{"first", append([]string{}, first...)})
 }
 

@@ -169,3 +169,76 @@ func TestInterruptedWaits(t *testing.T) {
 		t.Errorf("exit %d: %s", got, errs.String())
 	}
 }
+
+// TestJobsAreChangedByFilter goes through the commands with --filter in turn.
+func TestJobsAreChangedByFilter(t *testing.T) {
+	c := startCluster(t)
+	for i := range 3 {
+		c.must("jobs", "create", fmt.Sprintf("a%d", i), "--every", "1h", "--handler", "h", "--label", "team=a")
+		c.must("jobs", "create", fmt.Sprintf("b%d", i), "--every", "1h", "--handler", "h", "--label", "team=b")
+	}
+	c.must("jobs", "pause", "a0", "--note", "before")
+	if out := c.must("jobs", "pause", "--filter", "labels.team = a", "--dry-run"); !strings.HasPrefix(out, "would pause 2\n") || !strings.Contains(out, "  a1\n") {
+		t.Error(out)
+	}
+	code, out, errs := c.run("jobs", "pause", "--filter", "labels.team = a", "--note", "outage", "--request-id", "op-1")
+	if code != exitOK || out != "paused 2 jobs\n" || !strings.Contains(errs, "--pause-id op-1") {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+	if out := c.must("jobs", "resume", "--filter", "id:*", "--pause-id", "op-1", "-o", "json", "--request-id", "op-2"); !strings.Contains(out, `"resumed": 2`) {
+		t.Error(out)
+	}
+	if out := c.must("jobs", "list", "--state", "paused", "-o", "name"); !strings.HasSuffix(strings.TrimSpace(out), "a0") || strings.Count(out, "\n") != 1 {
+		t.Errorf("paused are %s", out)
+	}
+	if out := c.must("jobs", "run", "--filter", "labels.team = b"); out != "started 3 jobs\n" {
+		t.Error(out)
+	}
+	if out := c.must("jobs", "cancel", "--filter", "labels.team = b"); out != "cancelled 3 runs\n" {
+		t.Error(out)
+	}
+	if out := c.must("jobs", "delete", "--filter", "labels.team = b"); out != "deleted 3 jobs\n" {
+		t.Error(out)
+	}
+	if out := c.must("jobs", "delete", "--filter", "labels.team = b"); out != "deleted 0 jobs\n" {
+		t.Error(out)
+	}
+	for _, command := range []string{"redrive", "discard"} {
+		if out := c.must("dead-letters", command, "--filter", "id:*"); !strings.HasSuffix(out, " 0 dead runs\n") {
+			t.Error(out)
+		}
+	}
+	for want, args := range map[string][]string{
+		"--filter excludes names":               {"jobs", "delete", "a0", "--filter", "id:*"},
+		"--etag does not go with --filter":      {"jobs", "delete", "--etag", "x", "--filter", "id:*"},
+		"--all does not go with --filter":       {"jobs", "pause", "--all", "--filter", "id:*"},
+		"--queue does not go with --filter":     {"jobs", "pause", "--queue", "q", "--filter", "id:*"},
+		"--wait does not go with --filter":      {"jobs", "run", "--wait", "--filter", "id:*"},
+		"--yes needs --filter":                  {"jobs", "delete", "a0", "--yes"},
+		"--request-id needs --filter":           {"jobs", "pause", "a0", "--request-id", "x"},
+		"give a --filter":                       {"dead-letters", "discard"},
+		"filter: is required; id:* selects all": {"jobs", "delete", "--filter", ""},
+	} {
+		if code, _, errs := c.run(args...); code != exitUsage || !strings.Contains(errs, want) {
+			t.Errorf("%v: exit %d: %s", args, code, errs)
+		}
+	}
+	if code, _, errs := c.run("jobs", "resume", "--filter", "paused = true", "--request-id", "op-2"); code != exitUsage || !strings.Contains(errs, "request_id") {
+		t.Errorf("the id of another change: exit %d: %s", code, errs)
+	}
+}
+
+// TestManyMatchesAreConfirmed: more than 100 take the confirmation of the dry run, and several pages.
+func TestManyMatchesAreConfirmed(t *testing.T) {
+	c := startCluster(t)
+	for i := range 270 {
+		c.must("jobs", "create", fmt.Sprintf("j%03d", i), "--every", "1h", "--handler", "h")
+	}
+	if code, _, errs := c.run("jobs", "delete", "--filter", "id:*"); code != exitUsage || !strings.Contains(errs, "this would delete 270 jobs: confirm with --yes") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	code, out, errs := c.run("jobs", "delete", "--filter", "id:*", "--yes")
+	if code != exitOK || out != "deleted 270 jobs\n" || !strings.HasSuffix(errs, "deleted 270 of 270\n") {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+}

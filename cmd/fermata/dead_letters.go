@@ -93,7 +93,7 @@ func (a *app) redriveCommand() *cobra.Command {
 	var which client.Selection
 	var how client.RedriveOptions
 	cmd := &cobra.Command{
-		Use:   "redrive (JOB[/SLOT]... | --all [--queue Q] [--prefix P] [--label K=V])",
+		Use:   "redrive (JOB[/SLOT]... | --all [--queue Q] [--prefix P] [--label K=V] | --filter F)",
 		Short: "Start dead runs again",
 		Long: "Start dead runs again, with the job's present definition and as many attempts as a new run has, " +
 			"paced by\n" +
@@ -132,18 +132,24 @@ func (a *app) redriveCommand() *cobra.Command {
 			return a.printRedriven(sum, err)
 		},
 	})
+	a.addFilterFlags(cmd, &filterAction{
+		bulkAction: bulkAction{verb: "redrive", noun: "dead run", nouns: "dead runs"}, done: "redriven",
+		change: client.BulkChange{Action: client.BulkRedriveDeadLetters}, options: []string{"ignore-exclusions"},
+		prepare: func(c *client.BulkChange) error { c.IgnoreExclusions = how.IgnoreExclusions; return nil },
+	})
 	return cmd
 }
 
 func (a *app) discardCommand() *cobra.Command {
-	return a.forEachJob(&cobra.Command{
-		Use: "discard JOB[/SLOT]...", Short: "Delete dead runs for good", Aliases: []string{"delete", "rm"},
+	cmd := a.forEachJob(&cobra.Command{
+		Use: "discard (JOB[/SLOT]... | --filter F)", Short: "Delete dead runs for good", Aliases: []string{"delete", "rm"},
 		SuggestFor: []string{"remove", "drop", "purge", "clear"},
 		Long: "Delete dead runs for good. JOB means all dead runs of that job, JOB/SLOT the one that fermata " +
 			"dead-letters list\n" +
 			"shows by that name. The dead run of a one-time job is the job itself: it is deleted. Dead runs also end by\n" +
 			"themselves after dead_letter_ttl.",
-		Example: "  fermata dead-letters discard report/1",
+		Example: "  fermata dead-letters discard report/1\n" +
+			"  fermata dead-letters discard --filter 'queue = mail AND last_error:\"550\"' --dry-run",
 	}, func(ctx context.Context, c *client.Client, name string) error {
 		letters, err := resolveLetters(ctx, c, name)
 		if err != nil {
@@ -157,6 +163,11 @@ func (a *app) discardCommand() *cobra.Command {
 		return a.printResult("discarded "+countText(len(letters), "dead run", "dead runs")+" of "+printableText(name),
 			resultFact{"name", name}, resultFact{"discarded", len(letters)})
 	})
+	a.addFilterFlags(cmd, &filterAction{
+		bulkAction: bulkAction{verb: "discard", noun: "dead run", nouns: "dead runs"}, done: "discarded",
+		change: client.BulkChange{Action: client.BulkDiscardDeadLetters},
+	})
+	return cmd
 }
 
 // resolveLetters returns the dead letters that an argument names, at least one.

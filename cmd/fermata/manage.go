@@ -39,7 +39,7 @@ func (a *app) deleteCommand() *cobra.Command {
 	var etag string
 	var ifExists bool
 	cmd := a.forEachJob(&cobra.Command{
-		Use: "delete ID...", Short: "Delete jobs", Aliases: []string{"rm"},
+		Use: "delete (ID... | --filter F)", Short: "Delete jobs", Aliases: []string{"rm"},
 		Long: "Delete jobs. A live run finishes; until then the id cannot be used again.",
 	}, func(ctx context.Context, c *client.Client, job string) error {
 		err := c.DeleteJob(ctx, job, client.DeleteOptions{Etag: etag})
@@ -53,6 +53,10 @@ func (a *app) deleteCommand() *cobra.Command {
 	})
 	cmd.Flags().StringVar(&etag, "etag", "", "refuse unless the job still has this etag")
 	cmd.Flags().BoolVar(&ifExists, "if-exists", false, "a missing job is not an error")
+	a.addFilterFlags(cmd, &filterAction{
+		bulkAction: bulkAction{verb: "delete", noun: "job", nouns: "jobs"}, done: "deleted",
+		change: client.BulkChange{Action: client.BulkDeleteJobs},
+	})
 	return cmd
 }
 
@@ -61,7 +65,7 @@ func (a *app) pauseCommand() *cobra.Command {
 	var which client.Selection
 	cmd := a.forEachJob(&cobra.Command{
 		SuggestFor: []string{"stop", "disable"},
-		Use:        "pause (ID... | --all [--queue Q] [--prefix P] [--label K=V])",
+		Use:        "pause (ID... | --all [--queue Q] [--prefix P] [--label K=V] | --filter F)",
 		Short:      "Pause jobs until they are resumed",
 		Long: "Pause jobs until they are resumed. A live run continues; manual runs are possible. With --all those " +
 			"that are\n" +
@@ -94,6 +98,11 @@ func (a *app) pauseCommand() *cobra.Command {
 			return a.reportCount(n, err, "paused")
 		},
 	})
+	a.addFilterFlags(cmd, &filterAction{
+		bulkAction: bulkAction{verb: "pause", noun: "job", nouns: "jobs"}, done: "paused",
+		change: client.BulkChange{Action: client.BulkPauseJobs}, options: []string{"note"},
+		prepare: func(c *client.BulkChange) error { c.Note = note; return nil },
+	})
 	return cmd
 }
 
@@ -102,7 +111,7 @@ func (a *app) resumeCommand() *cobra.Command {
 	var anyNote bool
 	var which client.PausedSelection
 	cmd := a.forEachJob(&cobra.Command{
-		Use: "resume (ID... | --all [--queue Q] [--prefix P] [--label K=V] [--note N])", Short: "Resume paused jobs",
+		Use: "resume (ID... | --all [--queue Q] [--prefix P] [--label K=V] [--note N] | --filter F [--pause-id ID])", Short: "Resume paused jobs",
 		Long: "Resume paused jobs. With --all and without --note, all that are selected must have been paused with\n" +
 			"the same note: what was paused for another reason stays paused, unless --any-note is set. What was " +
 			"due meanwhile is skipped, or with --catch-up handed to the job's\n" +
@@ -148,6 +157,14 @@ func (a *app) resumeCommand() *cobra.Command {
 			return a.reportCount(n, err, "resumed")
 		},
 	}, "note", "any-note")
+	var pauseID string
+	cmd.Flags().StringVar(&pauseID, "pause-id", "",
+		"with --filter: only jobs that are still paused by the jobs pause --filter that showed this id")
+	a.addFilterFlags(cmd, &filterAction{
+		bulkAction: bulkAction{verb: "resume", noun: "job", nouns: "jobs"}, done: "resumed",
+		change: client.BulkChange{Action: client.BulkResumeJobs}, options: []string{"catch-up", "pause-id"},
+		prepare: func(c *client.BulkChange) error { c.CatchUp, c.PauseID = o.CatchUp, pauseID; return nil },
+	})
 	return cmd
 }
 
@@ -184,11 +201,13 @@ func (a *app) reportCount(n int, err error, done string) error {
 }
 
 func (a *app) cancelCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "cancel ID [RUN]", Short: "Cancel a run",
+	cmd := &cobra.Command{
+		Use: "cancel (ID [RUN] | --filter F)", Short: "Cancel a run",
 		Long: "Cancel a run, the current one unless another is named. A waiting run ends at once; a live one when " +
 			"its\n" +
-			"handler gives up. The job continues with its schedule.",
+			"handler gives up. The job continues with its schedule. With --filter the runs of all jobs that match are " +
+			"cancelled:\n" +
+			"those that are live or wait for their next attempt, and manual runs; planned runs stay.",
 		Args: rangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
@@ -209,6 +228,11 @@ func (a *app) cancelCommand() *cobra.Command {
 			})
 		},
 	}
+	a.addFilterFlags(cmd, &filterAction{
+		bulkAction: bulkAction{verb: "cancel", noun: "run", nouns: "runs"}, done: "cancelled",
+		change: client.BulkChange{Action: client.BulkCancelRuns},
+	})
+	return cmd
 }
 
 func (a *app) selectRun(ctx context.Context, c *client.Client, args []string) (string, error) {

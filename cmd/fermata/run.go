@@ -20,7 +20,7 @@ func (a *app) runCommand() *cobra.Command {
 	var patience time.Duration
 	cmd := &cobra.Command{
 		SuggestFor: []string{"trigger"},
-		Use:        "run ID...", Short: "Run jobs now",
+		Use:        "run (ID... | --filter F)", Short: "Run jobs now",
 		Long: "Run jobs now. If a run is live, exactly one manual run follows it. --backoff sets what happens to " +
 			"the\n" +
 			"failures in a row: reset clears them now, keep leaves them and the planned run unchanged,\n" +
@@ -70,7 +70,17 @@ func (a *app) runCommand() *cobra.Command {
 		defer cancel()
 		return cmp.Or(err, a.awaitRuns(ctx, jobs, started))
 	}
-	return a.requestIDFlag(cmd)
+	a.requestIDFlag(cmd)
+	a.addFilterFlags(cmd, &filterAction{
+		bulkAction: bulkAction{verb: "run", noun: "job", nouns: "jobs"}, done: "started",
+		change: client.BulkChange{Action: client.BulkRunJobs}, options: []string{"backoff", "ignore-exclusions"},
+		prepare: func(c *client.BulkChange) error {
+			mode, err := enumValue(fermatav1.RunJobRequest_Backoff_value, "BACKOFF_", "--backoff", backoff)
+			c.Backoff, c.IgnoreExclusions = fermatav1.RunJobRequest_Backoff(mode), ignore
+			return err
+		},
+	})
+	return cmd
 }
 
 // runJob asks for a run of one job.

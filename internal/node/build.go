@@ -78,7 +78,7 @@ func (n *Node) buildAuditTrail(context.Context) (err error) {
 	return nil
 }
 
-func (n *Node) buildRegistry(context.Context) (err error) {
+func (n *Node) buildRegistry(ctx context.Context) (err error) {
 	c := n.cfg
 	o := registry.Options{
 		Quota: n.quota, ByteQuota: n.byteQuota, Queues: guard.ReachableQueues,
@@ -89,6 +89,10 @@ func (n *Node) buildRegistry(context.Context) (err error) {
 		Revisions:       c.JobRevisions,
 		SettingsChanged: func() { n.admission.SettingsChanged() },
 		QueuePaused:     func(q job.QueueKey) bool { return n.admission.Paused(q) },
+	}
+	o.TokenKey, err = n.store.Secret(ctx, "bulk")
+	if err != nil {
+		return err
 	}
 	if len(c.ValidatePayloads) > 0 {
 		o.CheckPayload = payloadValidator(c.ValidatePayloads)

@@ -105,8 +105,13 @@ func statusOfTypedError(err error) (*status.Status, bool) {
 		unfit    *job.PreconditionError
 		quota    *job.QuotaError
 		unsorted *job.TooManyToSortError
+		bulk     *job.BulkError
 	)
 	switch {
+	case errors.As(err, &bulk):
+		info := &errdetails.ErrorInfo{Reason: bulk.Reason, Domain: Domain, Metadata: map[string]string{
+			"matched": strconv.FormatInt(bulk.Matched, 10), "confirmed": strconv.FormatInt(bulk.Confirmed, 10)}}
+		return WithDetails(codes.FailedPrecondition, bulk.Error(), info), true
 	case errors.As(err, &unsorted):
 		info := &errdetails.ErrorInfo{Reason: job.ReasonTooManyToSort, Domain: Domain,
 			Metadata: map[string]string{"limit": strconv.Itoa(unsorted.Limit)}}

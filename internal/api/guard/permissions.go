@@ -76,12 +76,20 @@ var methodPermissions = map[string]methodPermission{
 	// What is discarded cannot be had back, as what is deleted.
 	fermatav1.JobService_DiscardDeadLetter_FullMethodName: {permission: authz.EditJobs, namespaceOf: namespaceOfDeadLetter, queueRule: checkedQueues},
 
-	fermatav1.JobService_CreateJob_FullMethodName:          {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
-	fermatav1.JobService_BatchCreateJobs_FullMethodName:    {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
-	fermatav1.JobService_UpdateJob_FullMethodName:          {permission: authz.EditJobs, namespaceOf: namespaceOfUpdate, queueRule: checkedQueues},
-	fermatav1.JobService_RestoreJobRevision_FullMethodName: {permission: authz.EditJobs, namespaceOf: namespaceOfRevision((*fermatav1.RestoreJobRevisionRequest).GetName), queueRule: checkedQueues},
-	fermatav1.JobService_ApplyJobs_FullMethodName:          {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
-	fermatav1.JobService_DeleteJob_FullMethodName:          {permission: authz.EditJobs, namespaceOf: namespaceOfJob((*fermatav1.DeleteJobRequest).GetName), queueRule: checkedQueues},
+	fermatav1.JobService_CreateJob_FullMethodName:              {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_BatchCreateJobs_FullMethodName:        {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_UpdateJob_FullMethodName:              {permission: authz.EditJobs, namespaceOf: namespaceOfUpdate, queueRule: checkedQueues},
+	fermatav1.JobService_RestoreJobRevision_FullMethodName:     {permission: authz.EditJobs, namespaceOf: namespaceOfRevision((*fermatav1.RestoreJobRevisionRequest).GetName), queueRule: checkedQueues},
+	fermatav1.JobService_ApplyJobs_FullMethodName:              {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_DeleteJob_FullMethodName:              {permission: authz.EditJobs, namespaceOf: namespaceOfJob((*fermatav1.DeleteJobRequest).GetName), queueRule: checkedQueues},
+	fermatav1.JobService_BulkPauseJobs_FullMethodName:          {permission: authz.OperateJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_BulkResumeJobs_FullMethodName:         {permission: authz.OperateJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_BulkRunJobs_FullMethodName:            {permission: authz.OperateJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_BulkCancelRuns_FullMethodName:         {permission: authz.OperateJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_BulkRedriveDeadLetters_FullMethodName: {permission: authz.OperateJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	// A dead letter of a one-time job is the job.
+	fermatav1.JobService_BulkDeleteJobs_FullMethodName:         {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_BulkDiscardDeadLetters_FullMethodName: {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
 
 	// Exports hold every payload, and a restore sets states that no edit could.
 	fermatav1.JobService_UpdateQueueSettings_FullMethodName: {permission: authz.AdministerJobs, namespaceOf: namespaceOfSettings, queueRule: namedQueues, queuesOf: queuesOfSettings},

@@ -83,6 +83,7 @@ func TestListingsAreScans(t *testing.T) {
 		fermatav1.ClusterService_ListNamespaces_FullMethodName:   true,
 		fermatav1.JobService_TopJobs_FullMethodName:              true,
 		fermatav1.JobService_PauseJobs_FullMethodName:            true,
+		fermatav1.JobService_BulkDeleteJobs_FullMethodName:       true,
 		fermatav1.BackupService_ExportJobs_FullMethodName:        true,
 		fermatav1.ClusterService_ListQueues_FullMethodName:       true,
 		fermatav1.ClusterService_ListAuditRecords_FullMethodName: true,

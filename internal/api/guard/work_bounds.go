@@ -95,10 +95,17 @@ var workBounds = map[string]workBound{
 	fermatav1.ClusterService_ReadAuditRecords_FullMethodName:    adminPage,
 	fermatav1.EventService_ListUndeliveredEvents_FullMethodName: adminPage,
 
-	fermatav1.JobService_PauseJobs_FullMethodName:          timedPart,
-	fermatav1.JobService_ResumeJobs_FullMethodName:         timedPart,
-	fermatav1.JobService_RedriveDeadLetters_FullMethodName: timedPart,
-	fermatav1.JobService_ResetTarget_FullMethodName:        timedPart,
+	fermatav1.JobService_PauseJobs_FullMethodName:              timedPart,
+	fermatav1.JobService_ResumeJobs_FullMethodName:             timedPart,
+	fermatav1.JobService_RedriveDeadLetters_FullMethodName:     timedPart,
+	fermatav1.JobService_ResetTarget_FullMethodName:            timedPart,
+	fermatav1.JobService_BulkPauseJobs_FullMethodName:          timedPart,
+	fermatav1.JobService_BulkResumeJobs_FullMethodName:         timedPart,
+	fermatav1.JobService_BulkRunJobs_FullMethodName:            timedPart,
+	fermatav1.JobService_BulkCancelRuns_FullMethodName:         timedPart,
+	fermatav1.JobService_BulkDeleteJobs_FullMethodName:         timedPart,
+	fermatav1.JobService_BulkRedriveDeadLetters_FullMethodName: timedPart,
+	fermatav1.JobService_BulkDiscardDeadLetters_FullMethodName: timedPart,
 
 	fermatav1.JobService_TopJobs_FullMethodName: worstJobs,
 

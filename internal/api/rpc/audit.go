@@ -119,7 +119,7 @@ func (a *auditInterceptor) recordCall(ctx context.Context, method string, row au
 	r = r.Clipped()
 	began := note.finishCall()
 	failed := code != codes.OK || r.Changed == 0 && r.Refused > 0
-	if a.trail != nil && !unchangedCodes[code] && (began || !failed) {
+	if a.trail != nil && !note.repetition.Load() && !unchangedCodes[code] && (began || !failed) {
 		a.trail.Record(r)
 	}
 	attributes := []any{"who", r.Identity, "peer", r.Peer, "method", r.Method, "resource", r.Resource, "code", code.String()}
@@ -136,6 +136,15 @@ func (a *auditInterceptor) recordCall(ctx context.Context, method string, row au
 type auditNote struct {
 	before []byte
 	phase  atomic.Int32
+	// repetition: the call was answered with the stored result of an earlier one.
+	repetition atomic.Bool
+}
+
+// noteRepetition has a call that was answered with the stored result of an earlier one leave no record.
+func noteRepetition(ctx context.Context, repetition bool) {
+	if note, ok := ctx.Value(auditKey{}).(*auditNote); ok && repetition {
+		note.repetition.Store(true)
+	}
 }
 
 // Phases of a call. It goes from the first to one of the others, and stays there.

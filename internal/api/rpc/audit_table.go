@@ -92,6 +92,13 @@ var auditRules = map[string]auditRule{
 	fermatav1.JobService_ResetTarget_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.ResetTargetRequest, a *fermatav1.ResetTargetResponse) {
 		r.Resource, r.Changed = q.GetParent()+"/targets/"+q.GetTarget(), int64(a.GetReleased())
 	})},
+	fermatav1.JobService_BulkPauseJobs_FullMethodName:          bulkChange,
+	fermatav1.JobService_BulkResumeJobs_FullMethodName:         bulkChange,
+	fermatav1.JobService_BulkRunJobs_FullMethodName:            bulkChange,
+	fermatav1.JobService_BulkCancelRuns_FullMethodName:         bulkChange,
+	fermatav1.JobService_BulkDeleteJobs_FullMethodName:         bulkChange,
+	fermatav1.JobService_BulkRedriveDeadLetters_FullMethodName: bulkChange,
+	fermatav1.JobService_BulkDiscardDeadLetters_FullMethodName: bulkChange,
 	fermatav1.JobService_UpdateQueueSettings_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.UpdateQueueSettingsRequest, a *fermatav1.QueueSettings) {
 		r.Resource, r.Fields = q.GetSettings().GetName(), pauseChange(q)
 		if a != nil {
@@ -176,6 +183,39 @@ var stateChange = auditRule{jobName: requestName, digest: convert.StatusDigest, 
 func jobOfRevision(q proto.Message) string {
 	name, _, _ := strings.Cut(requestName(q), "/revisions/")
 	return name
+}
+
+// bulkChange is a method that changes a page of what matches a filter. The request id of the record is that of the
+// change; the counts are those of the page, and Fields has the counts of the pages up to it.
+var bulkChange = auditRule{
+	readsOnly: func(q proto.Message) bool { return q.(bulkChangeRequest).GetDryRun() },
+	fill: func(r *job.TrailRecord, q, answer proto.Message) {
+		request := q.(bulkChangeRequest)
+		r.Resource, r.Fields = request.GetParent(), auditFilter(request.GetFilter())
+		if p, ok := q.(*fermatav1.BulkResumeJobsRequest); ok && p.GetPauseId() != "" {
+			r.Fields = append(r.Fields, "pause_id="+p.GetPauseId())
+		}
+		a, ok := answer.(*fermatav1.BulkChangeResponse)
+		if !ok {
+			return
+		}
+		r.Names, r.Changed = a.GetNames(), int64(a.GetChanged())
+		for _, refusal := range a.GetRefusals() {
+			r.Refused += int64(refusal.GetCount())
+		}
+		r.Fields = append(r.Fields, fmt.Sprintf("total_changed=%d", a.GetTotalChanged()),
+			fmt.Sprintf("total_refused=%d", a.GetTotalRefused()))
+	},
+}
+
+// auditFilter returns a filter in parts that records do not clip.
+func auditFilter(filter string) (fields []string) {
+	name := "filter="
+	for filter != "" {
+		part := job.Clip(filter, job.MaxTrailText-len(name))
+		fields, filter, name = append(fields, name+part), strings.TrimPrefix(filter, part), "filter+="
+	}
+	return fields
 }
 
 func requestName(q proto.Message) string { return q.(interface{ GetName() string }).GetName() }

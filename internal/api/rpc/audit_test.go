@@ -66,25 +66,32 @@ var sampleCalls = map[string]struct {
 	"CreateJob": {&fermatav1.CreateJobRequest{Parent: "namespaces/n", RequestId: "r"}, sampleJob(), "namespaces/n/jobs/j"},
 	"ApplyJobs": {&fermatav1.ApplyJobsRequest{Parent: "namespaces/n", DesiredJobs: []*fermatav1.DesiredJob{{JobId: "j"}, {JobId: "k"}}, Force: true},
 		&fermatav1.ApplyJobsResponse{Changes: []*fermatav1.JobChange{{Action: fermatav1.JobChange_ACTION_UPDATE, After: sampleJob()}, {Code: 6}}}, "namespaces/n"},
-	"BatchCreateJobs":     {&fermatav1.BatchCreateJobsRequest{Parent: "namespaces/n"}, &fermatav1.BatchCreateJobsResponse{Results: []*fermatav1.BatchCreateJobsResponse_Result{{Job: sampleJob()}, {Code: 6}}}, "namespaces/n"},
-	"UpdateJob":           {&fermatav1.UpdateJobRequest{Job: sampleJob(), UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"queue"}}}, sampleJob(), "namespaces/n/jobs/j"},
-	"RestoreJobRevision":  {&fermatav1.RestoreJobRevisionRequest{Name: "namespaces/n/jobs/j/revisions/3"}, sampleJob(), "namespaces/n/jobs/j"},
-	"DeleteJob":           {&fermatav1.DeleteJobRequest{Name: "namespaces/n/jobs/j"}, &fermatav1.Job{}, "namespaces/n/jobs/j"},
-	"PauseJob":            {&fermatav1.PauseJobRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
-	"ResumeJob":           {&fermatav1.ResumeJobRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
-	"HintJob":             {&fermatav1.HintJobRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
-	"BackfillJob":         {&fermatav1.BackfillJobRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
-	"CancelBackfill":      {&fermatav1.CancelBackfillRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
-	"RunJob":              {&fermatav1.RunJobRequest{Name: "namespaces/n/jobs/j"}, &fermatav1.RunJobResponse{Run: &fermatav1.Run{Name: "r"}}, "namespaces/n/jobs/j"},
-	"CancelRun":           {&fermatav1.CancelRunRequest{Name: "namespaces/n/jobs/j/runs/r"}, &fermatav1.Run{}, "namespaces/n/jobs/j/runs/r"},
-	"PauseJobs":           {&fermatav1.PauseJobsRequest{Parent: "namespaces/n"}, &fermatav1.PauseJobsResponse{Paused: 2}, "namespaces/n"},
-	"ResumeJobs":          {&fermatav1.ResumeJobsRequest{Parent: "namespaces/n"}, &fermatav1.ResumeJobsResponse{Resumed: 2}, "namespaces/n"},
-	"RedriveDeadLetters":  {&fermatav1.RedriveDeadLettersRequest{Parent: "namespaces/n"}, &fermatav1.RedriveDeadLettersResponse{Redriven: 1}, "namespaces/n"},
-	"DiscardDeadLetter":   {&fermatav1.DiscardDeadLetterRequest{Name: "namespaces/n/jobs/j/deadLetters/1", RunId: "1-5"}, &emptypb.Empty{}, "namespaces/n/jobs/j/deadLetters/1"},
-	"PauseQueue":          {&fermatav1.PauseQueueRequest{Name: "namespaces/n/queues/q"}, &fermatav1.QueueSettings{}, "namespaces/n/queues/q"},
-	"ProbeTarget":         {&fermatav1.ProbeTargetRequest{Parent: "namespaces/n", Target: "api"}, &fermatav1.ProbeTargetResponse{Job: "namespaces/n/jobs/j"}, "namespaces/n/targets/api"},
-	"ResetTarget":         {&fermatav1.ResetTargetRequest{Parent: "namespaces/n", Target: "api"}, &fermatav1.ResetTargetResponse{Released: 2}, "namespaces/n/targets/api"},
-	"UpdateQueueSettings": {&fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: "namespaces/n/queues/q"}}, &fermatav1.QueueSettings{}, "namespaces/n/queues/q"},
+	"BatchCreateJobs":        {&fermatav1.BatchCreateJobsRequest{Parent: "namespaces/n"}, &fermatav1.BatchCreateJobsResponse{Results: []*fermatav1.BatchCreateJobsResponse_Result{{Job: sampleJob()}, {Code: 6}}}, "namespaces/n"},
+	"UpdateJob":              {&fermatav1.UpdateJobRequest{Job: sampleJob(), UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"queue"}}}, sampleJob(), "namespaces/n/jobs/j"},
+	"RestoreJobRevision":     {&fermatav1.RestoreJobRevisionRequest{Name: "namespaces/n/jobs/j/revisions/3"}, sampleJob(), "namespaces/n/jobs/j"},
+	"DeleteJob":              {&fermatav1.DeleteJobRequest{Name: "namespaces/n/jobs/j"}, &fermatav1.Job{}, "namespaces/n/jobs/j"},
+	"PauseJob":               {&fermatav1.PauseJobRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
+	"ResumeJob":              {&fermatav1.ResumeJobRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
+	"HintJob":                {&fermatav1.HintJobRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
+	"BackfillJob":            {&fermatav1.BackfillJobRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
+	"CancelBackfill":         {&fermatav1.CancelBackfillRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
+	"RunJob":                 {&fermatav1.RunJobRequest{Name: "namespaces/n/jobs/j"}, &fermatav1.RunJobResponse{Run: &fermatav1.Run{Name: "r"}}, "namespaces/n/jobs/j"},
+	"CancelRun":              {&fermatav1.CancelRunRequest{Name: "namespaces/n/jobs/j/runs/r"}, &fermatav1.Run{}, "namespaces/n/jobs/j/runs/r"},
+	"PauseJobs":              {&fermatav1.PauseJobsRequest{Parent: "namespaces/n"}, &fermatav1.PauseJobsResponse{Paused: 2}, "namespaces/n"},
+	"ResumeJobs":             {&fermatav1.ResumeJobsRequest{Parent: "namespaces/n"}, &fermatav1.ResumeJobsResponse{Resumed: 2}, "namespaces/n"},
+	"RedriveDeadLetters":     {&fermatav1.RedriveDeadLettersRequest{Parent: "namespaces/n"}, &fermatav1.RedriveDeadLettersResponse{Redriven: 1}, "namespaces/n"},
+	"DiscardDeadLetter":      {&fermatav1.DiscardDeadLetterRequest{Name: "namespaces/n/jobs/j/deadLetters/1", RunId: "1-5"}, &emptypb.Empty{}, "namespaces/n/jobs/j/deadLetters/1"},
+	"PauseQueue":             {&fermatav1.PauseQueueRequest{Name: "namespaces/n/queues/q"}, &fermatav1.QueueSettings{}, "namespaces/n/queues/q"},
+	"ProbeTarget":            {&fermatav1.ProbeTargetRequest{Parent: "namespaces/n", Target: "api"}, &fermatav1.ProbeTargetResponse{Job: "namespaces/n/jobs/j"}, "namespaces/n/targets/api"},
+	"ResetTarget":            {&fermatav1.ResetTargetRequest{Parent: "namespaces/n", Target: "api"}, &fermatav1.ResetTargetResponse{Released: 2}, "namespaces/n/targets/api"},
+	"UpdateQueueSettings":    {&fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: "namespaces/n/queues/q"}}, &fermatav1.QueueSettings{}, "namespaces/n/queues/q"},
+	"BulkPauseJobs":          {&fermatav1.BulkPauseJobsRequest{Parent: "namespaces/n", Filter: "id:*", RequestId: "op"}, &fermatav1.BulkChangeResponse{Changed: 2}, "namespaces/n"},
+	"BulkResumeJobs":         {&fermatav1.BulkResumeJobsRequest{Parent: "namespaces/n", Filter: "id:*", RequestId: "op"}, &fermatav1.BulkChangeResponse{Changed: 2}, "namespaces/n"},
+	"BulkRunJobs":            {&fermatav1.BulkRunJobsRequest{Parent: "namespaces/n", Filter: "id:*", RequestId: "op"}, &fermatav1.BulkChangeResponse{Changed: 2}, "namespaces/n"},
+	"BulkCancelRuns":         {&fermatav1.BulkCancelRunsRequest{Parent: "namespaces/n", Filter: "id:*", RequestId: "op"}, &fermatav1.BulkChangeResponse{Changed: 2}, "namespaces/n"},
+	"BulkDeleteJobs":         {&fermatav1.BulkDeleteJobsRequest{Parent: "namespaces/n", Filter: "id:*", RequestId: "op"}, &fermatav1.BulkChangeResponse{Changed: 2}, "namespaces/n"},
+	"BulkRedriveDeadLetters": {&fermatav1.BulkRedriveDeadLettersRequest{Parent: "namespaces/n", Filter: "id:*", RequestId: "op"}, &fermatav1.BulkChangeResponse{Changed: 2}, "namespaces/n"},
+	"BulkDiscardDeadLetters": {&fermatav1.BulkDiscardDeadLettersRequest{Parent: "namespaces/n", Filter: "id:*", RequestId: "op"}, &fermatav1.BulkChangeResponse{Changed: 2}, "namespaces/n"},
 	"RestoreJobs": {&fermatav1.RestoreJobsRequest{Parent: "namespaces/n", Jobs: []*fermatav1.JobBackup{{Job: sampleJob()}}},
 		&fermatav1.RestoreJobsResponse{Results: []*fermatav1.RestoreJobsResponse_Result{{Outcome: fermatav1.RestoreJobsResponse_Result_OUTCOME_CREATED}}}, "namespaces/n"},
 	"RedeliverEvents":         {&fermatav1.RedeliverEventsRequest{Webhook: "ops"}, &fermatav1.RedeliverEventsResponse{Delivered: 1}, "webhooks/ops"},
@@ -209,8 +216,15 @@ func TestBatchesOfRefusalsLeaveNoRecord(t *testing.T) {
 // TestChangesThatChangeNothing: a dry run and a check without repair leave nothing.
 func TestChangesThatChangeNothing(t *testing.T) {
 	for method, q := range map[string]proto.Message{
-		fermatav1.JobService_RedriveDeadLetters_FullMethodName: &fermatav1.RedriveDeadLettersRequest{DryRun: true},
-		fermatav1.ClusterService_CheckShard_FullMethodName:     &fermatav1.CheckShardRequest{},
+		fermatav1.JobService_RedriveDeadLetters_FullMethodName:     &fermatav1.RedriveDeadLettersRequest{DryRun: true},
+		fermatav1.ClusterService_CheckShard_FullMethodName:         &fermatav1.CheckShardRequest{},
+		fermatav1.JobService_BulkPauseJobs_FullMethodName:          &fermatav1.BulkPauseJobsRequest{DryRun: true},
+		fermatav1.JobService_BulkResumeJobs_FullMethodName:         &fermatav1.BulkResumeJobsRequest{DryRun: true},
+		fermatav1.JobService_BulkRunJobs_FullMethodName:            &fermatav1.BulkRunJobsRequest{DryRun: true},
+		fermatav1.JobService_BulkCancelRuns_FullMethodName:         &fermatav1.BulkCancelRunsRequest{DryRun: true},
+		fermatav1.JobService_BulkDeleteJobs_FullMethodName:         &fermatav1.BulkDeleteJobsRequest{DryRun: true},
+		fermatav1.JobService_BulkRedriveDeadLetters_FullMethodName: &fermatav1.BulkRedriveDeadLettersRequest{DryRun: true},
+		fermatav1.JobService_BulkDiscardDeadLetters_FullMethodName: &fermatav1.BulkDiscardDeadLettersRequest{DryRun: true},
 
 		fermatav1.ClusterService_AcknowledgeAuditRecords_FullMethodName: &fermatav1.AcknowledgeAuditRecordsRequest{Export: "siem", RecordId: "1-1"},
 		fermatav1.JobService_GetJob_FullMethodName:                      &fermatav1.GetJobRequest{},
@@ -223,6 +237,35 @@ func TestChangesThatChangeNothing(t *testing.T) {
 		}
 		if len(trail.records) != 0 || log.Len() != 0 {
 			t.Errorf("%s: %+v %s", method, trail.records, log.String())
+		}
+	}
+}
+
+// TestARepeatedPageLeavesNoRecord: it was answered with the stored result of an earlier call.
+func TestARepeatedPageLeavesNoRecord(t *testing.T) {
+	for _, finished := range []bool{false, true} {
+		trail := &trailOf{}
+		var log strings.Builder
+		a := &auditInterceptor{trail: trail, jobs: presentJobs{}, logger: textLogger(&log), subject: callerSubject}
+		info := &grpc.UnaryServerInfo{FullMethod: fermatav1.JobService_BulkDeleteJobs_FullMethodName}
+		q := &fermatav1.BulkDeleteJobsRequest{Parent: nsA, Filter: strings.Repeat("x", 300), RequestId: "op"}
+		answer := &fermatav1.BulkChangeResponse{Changed: 2, TotalChanged: 7, Refusals: []*fermatav1.BulkChangeResponse_Refusal{{Count: 3}, {Count: 1}}}
+		if _, err := a.interceptUnary(t.Context(), q, info, func(ctx context.Context, _ any) (any, error) {
+			noteRepetition(ctx, finished)
+			return answer, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if (len(trail.records) == 0) != finished || !strings.Contains(log.String(), "msg=audit") {
+			t.Errorf("finished %v: %d records, log %q", finished, len(trail.records), log.String())
+		}
+		if finished {
+			continue
+		}
+		r := trail.records[0]
+		want := []string{"filter=" + strings.Repeat("x", 249), "filter+=" + strings.Repeat("x", 51), "total_changed=7", "total_refused=0"}
+		if r.Changed != 2 || r.Refused != 4 || r.RequestID != "op" || !slices.Equal(r.Fields, want) {
+			t.Errorf("%+v", r)
 		}
 	}
 }

@@ -29,6 +29,7 @@ type jobService struct {
 	letters     DeadLetters
 	queues      QueueSettings
 	gates       SharedGates
+	bulk        BulkChanges
 	now         func() time.Time
 	defaults    *backoff.Defaults // nil: the operator has set none
 }
@@ -37,7 +38,7 @@ type jobService struct {
 func newJobService(jobs Jobs, now func() time.Time, defaults *backoff.Defaults) *jobService {
 	return &jobService{
 		definitions: jobs, revisions: jobs, operations: jobs, queries: jobs, runs: jobs, letters: jobs, queues: jobs,
-		gates: jobs, now: now, defaults: defaults,
+		gates: jobs, bulk: jobs, now: now, defaults: defaults,
 	}
 }
 

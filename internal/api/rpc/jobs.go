@@ -18,6 +18,12 @@ type Jobs interface {
 	SharedGates
 	JobBackups
 	JobRevisions
+	BulkChanges
+}
+
+// BulkChanges changes all jobs, or dead letters, that match a filter.
+type BulkChanges interface {
+	ChangeMatching(ctx context.Context, q job.BulkRequest) (job.BulkPage, error)
 }
 
 // JobDefinitions registers, reads, changes and deletes jobs.

@@ -14,6 +14,7 @@ import (
 	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/jobfilter"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
@@ -364,6 +365,23 @@ func (j queueScopedJobs) ResumeAll(ctx context.Context, f job.Filter, note strin
 		return job.Bulk{}, err
 	}
 	return j.inner.ResumeAll(ctx, f, note, catchUp, token)
+}
+
+// ChangeMatching hides what is in other queues. A filter that names queues has to name queues of the caller.
+func (j queueScopedJobs) ChangeMatching(ctx context.Context, q job.BulkRequest) (job.BulkPage, error) {
+	scope := guard.RoleScopeFrom(ctx, q.Filter.Namespace)
+	if scope == nil {
+		return j.inner.ChangeMatching(ctx, q)
+	}
+	if c, ok := q.Filter.Condition.(*jobfilter.Filter); ok {
+		for _, queue := range c.Plan().Queues {
+			if err := scope.Check(ctx, queue); err != nil {
+				return job.BulkPage{}, err
+			}
+		}
+	}
+	q.Filter.Covers = scope.Covers
+	return j.inner.ChangeMatching(ctx, q)
 }
 
 func (j queueScopedJobs) QueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error) {

@@ -183,6 +183,16 @@ func (f *twoQueues) RedriveDeadLetters(_ context.Context, q job.RedriveRequest) 
 	return job.Bulk{Done: 1}, nil
 }
 
+func (f *twoQueues) ChangeMatching(_ context.Context, q job.BulkRequest) (job.BulkPage, error) {
+	targets := []job.BulkTarget{}
+	for _, r := range []job.Record{theirs, mine} {
+		if q.Filter.CoversAll(r.Definition.Queue) {
+			targets = append(targets, job.BulkTarget{Record: r.Definition.Key.Record(), RunID: "r"})
+		}
+	}
+	return job.BulkPage{Names: targets}, nil
+}
+
 func (f *twoQueues) PauseAll(_ context.Context, filter job.Filter, _, _ string) (job.Bulk, error) {
 	f.selects(filter)
 	return job.Bulk{}, nil
@@ -368,6 +378,41 @@ var queueCases = map[string]queueCase{
 	"JobService/ResumeJobs": {
 		ok:      []proto.Message{&fermatav1.ResumeJobsRequest{Parent: nsA, Queue: "mail"}},
 		refused: []proto.Message{&fermatav1.ResumeJobsRequest{Parent: nsA, Queue: "web"}, &fermatav1.ResumeJobsRequest{Parent: nsA}},
+	},
+	"JobService/BulkPauseJobs": {
+		ok:      []proto.Message{&fermatav1.BulkPauseJobsRequest{Parent: nsA, Filter: "id:*"}, &fermatav1.BulkPauseJobsRequest{Parent: nsA, Filter: "queue = mail"}},
+		refused: []proto.Message{&fermatav1.BulkPauseJobsRequest{Parent: nsA, Filter: "queue = web"}, &fermatav1.BulkPauseJobsRequest{Parent: nsA, Filter: "queue = web OR queue = mail"}},
+		holds:   "jobs/mine", lacks: "jobs/theirs",
+	},
+	"JobService/BulkResumeJobs": {
+		ok:      []proto.Message{&fermatav1.BulkResumeJobsRequest{Parent: nsA, Filter: "id:*"}, &fermatav1.BulkResumeJobsRequest{Parent: nsA, Filter: "queue = mail"}},
+		refused: []proto.Message{&fermatav1.BulkResumeJobsRequest{Parent: nsA, Filter: "queue = web"}, &fermatav1.BulkResumeJobsRequest{Parent: nsA, Filter: "queue = web OR queue = mail"}},
+		holds:   "jobs/mine", lacks: "jobs/theirs",
+	},
+	"JobService/BulkRunJobs": {
+		ok:      []proto.Message{&fermatav1.BulkRunJobsRequest{Parent: nsA, Filter: "id:*"}, &fermatav1.BulkRunJobsRequest{Parent: nsA, Filter: "queue = mail"}},
+		refused: []proto.Message{&fermatav1.BulkRunJobsRequest{Parent: nsA, Filter: "queue = web"}, &fermatav1.BulkRunJobsRequest{Parent: nsA, Filter: "queue = web OR queue = mail"}},
+		holds:   "jobs/mine", lacks: "jobs/theirs",
+	},
+	"JobService/BulkCancelRuns": {
+		ok:      []proto.Message{&fermatav1.BulkCancelRunsRequest{Parent: nsA, Filter: "id:*"}, &fermatav1.BulkCancelRunsRequest{Parent: nsA, Filter: "queue = mail"}},
+		refused: []proto.Message{&fermatav1.BulkCancelRunsRequest{Parent: nsA, Filter: "queue = web"}, &fermatav1.BulkCancelRunsRequest{Parent: nsA, Filter: "queue = web OR queue = mail"}},
+		holds:   "jobs/mine", lacks: "jobs/theirs",
+	},
+	"JobService/BulkDeleteJobs": {
+		ok:      []proto.Message{&fermatav1.BulkDeleteJobsRequest{Parent: nsA, Filter: "id:*"}, &fermatav1.BulkDeleteJobsRequest{Parent: nsA, Filter: "queue = mail"}},
+		refused: []proto.Message{&fermatav1.BulkDeleteJobsRequest{Parent: nsA, Filter: "queue = web"}, &fermatav1.BulkDeleteJobsRequest{Parent: nsA, Filter: "queue = web OR queue = mail"}},
+		holds:   "jobs/mine", lacks: "jobs/theirs",
+	},
+	"JobService/BulkRedriveDeadLetters": {
+		ok:      []proto.Message{&fermatav1.BulkRedriveDeadLettersRequest{Parent: nsA, Filter: "id:*"}, &fermatav1.BulkRedriveDeadLettersRequest{Parent: nsA, Filter: "queue = mail"}},
+		refused: []proto.Message{&fermatav1.BulkRedriveDeadLettersRequest{Parent: nsA, Filter: "queue = web"}, &fermatav1.BulkRedriveDeadLettersRequest{Parent: nsA, Filter: "queue = web OR queue = mail"}},
+		holds:   "jobs/mine", lacks: "jobs/theirs",
+	},
+	"JobService/BulkDiscardDeadLetters": {
+		ok:      []proto.Message{&fermatav1.BulkDiscardDeadLettersRequest{Parent: nsA, Filter: "id:*"}, &fermatav1.BulkDiscardDeadLettersRequest{Parent: nsA, Filter: "queue = mail"}},
+		refused: []proto.Message{&fermatav1.BulkDiscardDeadLettersRequest{Parent: nsA, Filter: "queue = web"}, &fermatav1.BulkDiscardDeadLettersRequest{Parent: nsA, Filter: "queue = web OR queue = mail"}},
+		holds:   "jobs/mine", lacks: "jobs/theirs",
 	},
 	"JobService/GetQueueSettings": {
 		ok:      []proto.Message{&fermatav1.GetQueueSettingsRequest{Name: nsA + "/queues/mail"}},

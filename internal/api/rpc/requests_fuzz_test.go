@@ -120,6 +120,9 @@ func (a anyJobs) ListDeadLetters(context.Context, job.Filter, int, string) (job.
 func (a anyJobs) RedriveDeadLetters(_ context.Context, q job.RedriveRequest) (job.Bulk, error) {
 	return job.Bulk{Done: len(q.Records)}, nil
 }
+func (a anyJobs) ChangeMatching(context.Context, job.BulkRequest) (job.BulkPage, error) {
+	return job.BulkPage{Refusals: []job.BulkRefusal{{Reason: "x", Count: 1, Names: []job.BulkTarget{{Record: "ns/a"}}}}}, nil
+}
 func (a anyJobs) PauseAll(context.Context, job.Filter, string, string) (job.Bulk, error) {
 	return job.Bulk{}, nil
 }

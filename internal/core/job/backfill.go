@@ -81,9 +81,9 @@ func (s *State) findBackfill(id string) *Backfill {
 }
 
 // redriveRun tries the dead run of a one-time job again.
-func (t *transition) redriveRun() Answer {
+func (t *transition) redriveRun(ev Redrive) Answer {
 	before := t.stateBefore()
-	if t.Region != RegionDead || t.c.Recurring() {
+	if !t.isDeadSince(ev.FinishedMS) {
 		return t.answerUnchanged(NotDead, before)
 	}
 	t.LastNominal = 0

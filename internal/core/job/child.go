@@ -115,8 +115,11 @@ func DecideChild(c *Compiled, parent, child State, ev Input, now unixtime.Milli)
 // DecideChildBy is [DecideChild] by a clock that is not known exactly.
 func DecideChildBy(c *Compiled, parent, child State, ev Input, clock Reading) ParentChildPair {
 	now := clock.NowMS
-	if ev, ok := ev.(Redrive); ok {
+	switch ev := ev.(type) {
+	case Redrive:
 		return redriveLetter(c, parent, child, ev, now)
+	case Discard:
+		return discardLetter(c, parent, child, ev, now)
 	}
 	if ev, ok := ev.(Discard); ok {
 		return discardLetter(c, parent, child, ev, now)
@@ -263,7 +266,7 @@ func redriveLetter(c *Compiled, parent, letter State, ev Redrive, now unixtime.M
 	pair := ParentChildPair{Parent: Decision{State: parent}}
 	t := pair.Parent.beginTransition(c, At(now))
 	switch {
-	case letter.Region != RegionDead || letter.Children != 0: // a run that is no letter
+	case !letter.isLetterSince(ev.FinishedMS):
 		return refuse(NotDead)
 	case t.Deleting:
 		return refuse(NoSuchRun)

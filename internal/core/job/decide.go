@@ -108,9 +108,9 @@ func (t *transition) applyEvent(ev Input) Answer {
 	case StopBackfill:
 		return t.stopBackfill(ev)
 	case Redrive:
-		return t.redriveRun()
+		return t.redriveRun(ev)
 	case Discard:
-		return t.discardJob()
+		return t.discardJob(ev)
 	case Terminate:
 		return t.terminateRun()
 	case RequestManualRun:

@@ -29,12 +29,19 @@ type LoseLease struct{ Token uint64 }
 type ReturnLease struct{ Token uint64 }
 
 // Pause holds the job until Resume.
-type Pause struct{ Note string }
+type Pause struct {
+	Note string
+	// ID, when set, is the id of a pause of many jobs. It pauses only jobs that are not paused (Stale), and each job
+	// once, whatever became of it since (Duplicate).
+	ID string
+}
 
 // Resume ends a pause.
 type Resume struct {
 	// CatchUp applies the misfire policy to the nominal times that passed, instead of skipping them.
 	CatchUp bool
+	// PausedMS, when set, ends only the pause that began at this instant: otherwise the answer is Stale.
+	PausedMS unixtime.Milli
 }
 
 // RequestManualRun asks for a manual run.
@@ -93,6 +100,8 @@ type Terminate struct{}
 type Redrive struct {
 	// IgnoreExclusions: the schedule's exclusions do not hold the run back.
 	IgnoreExclusions bool
+	// FinishedMS, when set, is when the run died: a run that died again since is left alone, as NotDead.
+	FinishedMS unixtime.Milli
 }
 
 // CancelRun ends the run of this id.

@@ -199,6 +199,9 @@ type CellReply struct {
 	Err     error
 }
 
+// BulkName returns the progress of a change of many jobs.
+func BulkName(id string) string { return "bulk/" + id }
+
 // LockName returns the limit of a lock. No two kinds of limits share a name.
 func LockName(namespace, key string) string { return "lock/" + namespace + "/" + key }
 

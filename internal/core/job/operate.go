@@ -12,13 +12,21 @@ import (
 func (t *transition) pauseJob(ev Pause) Answer {
 	before := t.stateBefore()
 	note := Clip(ev.Note, MaxNote)
-	if t.Paused && t.PauseNote == note {
+	switch {
+	case ev.ID != "" && t.BulkPause.ID == ev.ID:
+		return t.answerUnchanged(Duplicate, before)
+	case ev.ID != "" && t.Paused:
+		return t.answerUnchanged(Stale, before)
+	case t.Paused && t.PauseNote == note:
 		return t.answerUnchanged(Applied, before)
 	}
 	if !t.Paused {
 		t.PausedMS = t.now
 	}
-	t.Paused, t.PauseNote = true, note
+	t.Paused, t.PauseNote, t.BulkPause = true, note, BulkPause{}
+	if ev.ID != "" {
+		t.BulkPause = BulkPause{ID: ev.ID, AtMS: t.PausedMS}
+	}
 	if t.Region == RegionDue {
 		t.placeRun()
 		t.spawnWaitingManual()
@@ -32,6 +40,9 @@ func (t *transition) pauseJob(ev Pause) Answer {
 // budget.
 func (t *transition) resumeJob(ev Resume) Answer {
 	before := t.stateBefore()
+	if ev.PausedMS != 0 && t.PausedMS != ev.PausedMS {
+		return t.answerUnchanged(Stale, before)
+	}
 	if !t.Paused {
 		return t.answerUnchanged(Applied, before)
 	}

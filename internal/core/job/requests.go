@@ -31,6 +31,8 @@ type DeadLetter struct {
 	Run    Run
 	// ExpireMS is when it is deleted; NeverMS when it is kept.
 	ExpireMS unixtime.Milli
+	// Stored is the record as it is stored: the definition with the state in which the run died.
+	Stored *Record
 }
 
 // DeadLetterPage is one page of a listing. An empty Next marks the last.

@@ -139,6 +139,8 @@ type State struct {
 	Deleting  bool // deleted while live
 	PausedMS  unixtime.Milli
 	PauseNote string
+	// BulkPause is the last pause of many jobs that paused this one, also after its end.
+	BulkPause BulkPause
 	// LastNominal is the nominal time of the last scheduled run of this generation that ended; the next planned
 	// one is later.
 	LastNominal unixtime.Milli
@@ -185,6 +187,18 @@ type State struct {
 	// Unknown carries stored fields that this version does not know, as they are
 	// written. They stay with their record whatever is decided.
 	Unknown string
+}
+
+// BulkPause is a pause of many jobs.
+type BulkPause struct {
+	ID string
+	// AtMS is State.PausedMS of the pause. If a job has another PausedMS, or none, this pause has ended.
+	AtMS unixtime.Milli
+}
+
+// PausedBy reports whether the job is paused since the pause of many jobs that has this id.
+func (s *State) PausedBy(id string) bool {
+	return s.Paused && id != "" && s.BulkPause == BulkPause{ID: id, AtMS: s.PausedMS}
 }
 
 // HasRun reports whether there is a current run.

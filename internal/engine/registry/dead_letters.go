@@ -51,7 +51,8 @@ func (r *Registry) listLetters(f job.Filter, size int, token, call string) (*pag
 		want: func(l job.DeadLetter) bool {
 			key := l.Record.Key()
 			return f.CoversAll(l.Queue, l.JobQueue) && (f.Queue == "" || l.Queue == f.Queue) &&
-				strings.HasPrefix(key.ID, f.IDPrefix) && hasLabels(l.Labels, f.Labels)
+				strings.HasPrefix(key.ID, f.IDPrefix) && hasLabels(l.Labels, f.Labels) &&
+				(f.Condition == nil || f.Condition.Matches(l.Stored, f.NowMS))
 		},
 		weight:  func(l job.DeadLetter) int { return len(l.Run.Output) },
 		size:    size,

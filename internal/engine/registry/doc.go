@@ -14,7 +14,8 @@
 //  5. A deleted job whose last run is still live is missing for every caller, but its id cannot be used yet. Its
 //     runs that have not started are cancelled.
 //  6. A call that changes many jobs changes a page of them at a time. After an error it can be repeated: jobs that
-//     were changed are not changed again.
+//     were changed are not changed again. A change by a filter (bulk.go) also counts each match once, however often a
+//     page is repeated.
 //  7. A caller with access to some queues changes a job only while the job is in one of these queues, even if the
 //     job is moved meanwhile.
 package registry

@@ -186,14 +186,19 @@ func (f *fake) List(_ context.Context, namespace, cursor string, budget int) ([]
 	}
 	// By the reversed id, so that chunks are not sorted by id.
 	slices.SortFunc(all, func(a, b job.Record) int { return strings.Compare(reversed(a), reversed(b)) })
-	from, err := strconv.Atoi(cursor)
-	if cursor != "" && (err != nil || from < 0 || from > len(all)) {
+	// The cursor is the reversed id before the chunk: deletions do not move it.
+	after, ok := strings.CutPrefix(cursor, "after ")
+	if cursor != "" && !ok {
 		return nil, "", fmt.Errorf("%w: %q", job.ErrCursor, cursor)
+	}
+	from := len(all)
+	if i := slices.IndexFunc(all, func(r job.Record) bool { return reversed(r) > after }); i >= 0 {
+		from = i
 	}
 	to := min(from+budget, len(all))
 	next := ""
 	if to < len(all) {
-		next = strconv.Itoa(to)
+		next = "after " + reversed(all[to-1])
 	}
 	return all[from:to], next, f.err
 }
@@ -346,13 +351,15 @@ func (f *fake) ReadCells(_ context.Context, names []string) []job.CellReply {
 }
 
 func (f *fake) SwapCells(_ context.Context, swaps []job.CellSwap) []job.CellReply {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	out := make([]job.CellReply, len(swaps))
 	for i, s := range swaps {
-		swapped := f.cells[s.Name] == s.Old
-		if swapped {
+		if f.err == nil && f.cells[s.Name] == s.Old {
 			f.cells[s.Name] = s.New
 		}
-		out[i] = job.CellReply{Text: f.cells[s.Name], Swapped: swapped, NowMS: f.now, Err: f.err}
+		text := f.cells[s.Name]
+		out[i] = job.CellReply{Text: text, Swapped: text == s.New, NowMS: f.now, Err: f.err}
 	}
 	return out
 }

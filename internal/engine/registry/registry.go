@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"time"
@@ -134,6 +135,8 @@ type Options struct {
 	// BeginWrite is called before anything is stored for a call. It returns false if the caller was answered
 	// already that nothing was stored: then nothing is stored. It may be nil, and must not block.
 	BeginWrite func(context.Context) bool
+	// TokenKey signs the tokens of changes of many jobs; all nodes have the same. Default: a random one.
+	TokenKey []byte
 	// SettingsChanged is called when settings of a queue were stored. It may be nil, and must not block.
 	SettingsChanged func()
 	// ScanTime is the time after which a page ends early. Default 50 ms.
@@ -153,6 +156,9 @@ func New(o Options) (*Registry, error) {
 	}
 	o.Limits = o.Limits.WithDefaults()
 	o.ScanTime, o.BulkTime = cmp.Or(o.ScanTime, defaultScanTime), cmp.Or(o.BulkTime, defaultBulkTime)
+	if len(o.TokenKey) == 0 {
+		o.TokenKey = []byte(rand.Text())
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -184,6 +184,9 @@ func (w *tailWriter) writeRun(s *job.State, defaultDue int64) {
 	w.writeFlag('h', s.Paused)
 	w.writeTime('z', int64(s.PausedMS))
 	w.writeText('N', s.PauseNote)
+	if s.BulkPause.ID != "" {
+		w.writeString('%', encodeBulkPause(s.BulkPause))
+	}
 }
 
 // writePolicyState writes the fields of overlap, misfire, hints and backfills.

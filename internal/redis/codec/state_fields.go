@@ -185,6 +185,8 @@ func (f tailField) storeOther(s *job.State, encoding Encoding) error {
 		err = f.storeCaller(s)
 	case '&': // the letters are used up
 		err = f.storeLoss(s)
+	case '%':
+		err = f.storeBulkPause(s)
 	default:
 		err = f.storeEnum(s)
 	}
@@ -254,6 +256,20 @@ func (f tailField) storeLoss(s *job.State) error {
 		return fmt.Errorf("%w: field %q: %w", ErrCorrupt, f.letter, err)
 	}
 	s.LastLoss = job.Loss{Token: token, Losses: uint32(losses), Unacked: uint32(unacked)}
+	return nil
+}
+
+// encodeBulkPause encodes a pause of many jobs: its time and id, separated by a space. The time does not count from the
+// nominal time, because an earlier version may move that and keeps the field unchanged.
+func encodeBulkPause(p job.BulkPause) string { return fmt.Sprintf("%d %s", int64(p.AtMS), p.ID) }
+
+func (f tailField) storeBulkPause(s *job.State) error {
+	at, id, _ := strings.Cut(f.text, " ")
+	ms, err := strconv.ParseInt(at, 10, 64)
+	if err != nil || !f.isText || id == "" {
+		return fmt.Errorf("%w: field %q is not a pause of many jobs", ErrCorrupt, f.letter)
+	}
+	s.BulkPause = job.BulkPause{ID: id, AtMS: unixtime.Milli(ms)}
 	return nil
 }
 

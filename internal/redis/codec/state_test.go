@@ -47,6 +47,10 @@ func drawState(t *rapid.T) job.State {
 	for range rapid.IntRange(0, maxExemptRuns).Draw(t, "exempt") {
 		exempt = append(exempt, text.Draw(t, "run"))
 	}
+	var bulkPause job.BulkPause
+	if rapid.Bool().Draw(t, "bulk pause") {
+		bulkPause = job.BulkPause{ID: rapid.StringMatching(`[a-z0-9._:~-]{1,9}`).Draw(t, "pause"), AtMS: unixtime.Milli(ms.Draw(t, "bulk paused"))}
+	}
 	mode := func(name string) job.ManualMode {
 		return job.ManualMode(rapid.IntRange(0, int(job.ManualResetOnSuccess)).Draw(t, name))
 	}
@@ -63,6 +67,7 @@ func drawState(t *rapid.T) job.State {
 		LastLoss: lossOf(rapid.Uint64Range(0, MaxToken).Draw(t, "lost token"), u32.Draw(t, "losses before"), u32.Draw(t, "unacked before")),
 		Cancel:   rapid.Bool().Draw(t, "cancel"), Pending: text.Draw(t, "pending"), Paused: rapid.Bool().Draw(t, "paused"),
 		PausedMS: unixtime.Milli(ms.Draw(t, "pausedms")), PauseNote: text.Draw(t, "note"), Deleting: rapid.Bool().Draw(t, "deleting"),
+		BulkPause:   bulkPause,
 		LastNominal: unixtime.Milli(ms.Draw(t, "lastnominal")), Failures: u32.Draw(t, "failures"),
 		LastOutcome: job.Outcome(rapid.IntRange(0, int(job.OutcomeCancelled)).Draw(t, "outcome")),
 		LastStarted: unixtime.Milli(ms.Draw(t, "started")), LastFinished: unixtime.Milli(ms.Draw(t, "finished")), LastError: text.Draw(t, "error"),

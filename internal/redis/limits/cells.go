@@ -8,8 +8,8 @@ import (
 	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
-// maxCell bounds the text of a cell, in bytes.
-const maxCell = 4096
+// maxCell bounds the text of a cell, in bytes: a page of a change of many jobs is one.
+const maxCell = 256 << 10
 
 // ReadCells reads cells. A cell is deleted when it has not been written for a week.
 func (s *Store) ReadCells(ctx context.Context, names []string) []job.CellReply {
@@ -20,7 +20,7 @@ func (s *Store) ReadCells(ctx context.Context, names []string) []job.CellReply {
 	return readCells(s.runLimitItems(ctx, s.scripts.read, items, "cell:"))
 }
 
-// SwapCells replaces texts of cells, up to 4 KiB each, where the old text is as
+// SwapCells replaces texts of cells, up to 256 KiB each, where the old text is as
 // given. A cell that has the new text already counts as swapped: the call may be
 // repeated. A reply whose Err is job.ErrDurability is complete.
 func (s *Store) SwapCells(ctx context.Context, swaps []job.CellSwap) []job.CellReply {

@@ -57,7 +57,7 @@ func (s *Store) lettersAmong(ctx context.Context, shard int, found []scannedReco
 		_, expires := job.SplitScore(ops[i].Reply.ScoreAt(0))
 		letters[i] = job.DeadLetter{
 			Record: d.id, Queue: d.State.Lane.Queue, JobQueue: d.Definition.Queue, Labels: d.Definition.Labels,
-			Run: deadRun(&d.State), ExpireMS: expires,
+			Run: deadRun(&d.State), ExpireMS: expires, Stored: &d.Record,
 		}
 		if !runs.Reply.HasTextAt(i) {
 			continue

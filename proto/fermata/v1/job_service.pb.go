@@ -329,7 +329,7 @@ func (x JobChange_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobChange_Action.Descriptor instead.
 func (JobChange_Action) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{49, 0}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{50, 0}
 }
 
 type ListPresetsRequest struct {
@@ -3154,6 +3154,118 @@ func (x *RunJobResponse) GetCoalesced() bool {
 	return false
 }
 
+type BulkRunJobsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{namespace}`.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Filter in the language of AIP-160, as in ListJobsRequest. Required: `id:*` selects all. Relative
+	// times count from the start of the dry run.
+	Filter string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Count the matches, and change nothing.
+	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Token from the last page of a dry run. Required to change more than 100, or if one page does not
+	// suffice to find all that match.
+	Confirmation string `protobuf:"bytes,4,opt,name=confirmation,proto3" json:"confirmation,omitempty"`
+	// Id of the change: a repeated call with the same id continues it, and changes nothing twice.
+	// Required, unless dry_run is set. 1 to 64 of `[A-Za-z0-9._:~-]`. It is
+	// the request_id of each manual run.
+	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Continues after a previous response. The other fields must be the same.
+	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// As in RunJobRequest.
+	Backoff RunJobRequest_Backoff `protobuf:"varint,7,opt,name=backoff,proto3,enum=fermata.v1.RunJobRequest_Backoff" json:"backoff,omitempty"`
+	// As in RunJobRequest.
+	IgnoreExclusions bool `protobuf:"varint,8,opt,name=ignore_exclusions,json=ignoreExclusions,proto3" json:"ignore_exclusions,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *BulkRunJobsRequest) Reset() {
+	*x = BulkRunJobsRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkRunJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkRunJobsRequest) ProtoMessage() {}
+
+func (x *BulkRunJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkRunJobsRequest.ProtoReflect.Descriptor instead.
+func (*BulkRunJobsRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *BulkRunJobsRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *BulkRunJobsRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *BulkRunJobsRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *BulkRunJobsRequest) GetConfirmation() string {
+	if x != nil {
+		return x.Confirmation
+	}
+	return ""
+}
+
+func (x *BulkRunJobsRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *BulkRunJobsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *BulkRunJobsRequest) GetBackoff() RunJobRequest_Backoff {
+	if x != nil {
+		return x.Backoff
+	}
+	return RunJobRequest_BACKOFF_UNSPECIFIED
+}
+
+func (x *BulkRunJobsRequest) GetIgnoreExclusions() bool {
+	if x != nil {
+		return x.IgnoreExclusions
+	}
+	return false
+}
+
 type ListRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{n}/jobs/{j}` for one job; `namespaces/{n}/jobs/-` for ended runs of all jobs of a
@@ -3184,7 +3296,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3196,7 +3308,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3209,7 +3321,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{41}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListRunsRequest) GetParent() string {
@@ -3284,7 +3396,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3296,7 +3408,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3309,7 +3421,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{42}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -3343,7 +3455,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3355,7 +3467,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3368,7 +3480,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{43}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetRunRequest) GetName() string {
@@ -3388,7 +3500,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3400,7 +3512,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3413,7 +3525,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{44}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CancelRunRequest) GetName() string {
@@ -3450,7 +3562,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3462,7 +3574,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3475,7 +3587,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{45}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PreviewScheduleRequest) GetSchedule() *Schedule {
@@ -3544,7 +3656,7 @@ type ScheduledTime struct {
 
 func (x *ScheduledTime) Reset() {
 	*x = ScheduledTime{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3556,7 +3668,7 @@ func (x *ScheduledTime) String() string {
 func (*ScheduledTime) ProtoMessage() {}
 
 func (x *ScheduledTime) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3569,7 +3681,7 @@ func (x *ScheduledTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduledTime.ProtoReflect.Descriptor instead.
 func (*ScheduledTime) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{46}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ScheduledTime) GetNominalTime() *timestamppb.Timestamp {
@@ -3623,7 +3735,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3635,7 +3747,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3648,7 +3760,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{47}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PreviewScheduleResponse) GetDueTimes() []*timestamppb.Timestamp {
@@ -3721,7 +3833,7 @@ type DesiredJob struct {
 
 func (x *DesiredJob) Reset() {
 	*x = DesiredJob{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3733,7 +3845,7 @@ func (x *DesiredJob) String() string {
 func (*DesiredJob) ProtoMessage() {}
 
 func (x *DesiredJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3746,7 +3858,7 @@ func (x *DesiredJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredJob.ProtoReflect.Descriptor instead.
 func (*DesiredJob) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{48}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DesiredJob) GetJobId() string {
@@ -3815,7 +3927,7 @@ type JobChange struct {
 
 func (x *JobChange) Reset() {
 	*x = JobChange{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3827,7 +3939,7 @@ func (x *JobChange) String() string {
 func (*JobChange) ProtoMessage() {}
 
 func (x *JobChange) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3840,7 +3952,7 @@ func (x *JobChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobChange.ProtoReflect.Descriptor instead.
 func (*JobChange) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{49}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *JobChange) GetAction() JobChange_Action {
@@ -3906,7 +4018,7 @@ type PlanJobsRequest struct {
 
 func (x *PlanJobsRequest) Reset() {
 	*x = PlanJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3918,7 +4030,7 @@ func (x *PlanJobsRequest) String() string {
 func (*PlanJobsRequest) ProtoMessage() {}
 
 func (x *PlanJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3931,7 +4043,7 @@ func (x *PlanJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobsRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{50}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PlanJobsRequest) GetParent() string {
@@ -3965,7 +4077,7 @@ type PlanJobsResponse struct {
 
 func (x *PlanJobsResponse) Reset() {
 	*x = PlanJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3977,7 +4089,7 @@ func (x *PlanJobsResponse) String() string {
 func (*PlanJobsResponse) ProtoMessage() {}
 
 func (x *PlanJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3990,7 +4102,7 @@ func (x *PlanJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobsResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{51}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PlanJobsResponse) GetChanges() []*JobChange {
@@ -4014,7 +4126,7 @@ type ApplyJobsRequest struct {
 
 func (x *ApplyJobsRequest) Reset() {
 	*x = ApplyJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[52]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4026,7 +4138,7 @@ func (x *ApplyJobsRequest) String() string {
 func (*ApplyJobsRequest) ProtoMessage() {}
 
 func (x *ApplyJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[52]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4039,7 +4151,7 @@ func (x *ApplyJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyJobsRequest.ProtoReflect.Descriptor instead.
 func (*ApplyJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{52}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ApplyJobsRequest) GetParent() string {
@@ -4073,7 +4185,7 @@ type ApplyJobsResponse struct {
 
 func (x *ApplyJobsResponse) Reset() {
 	*x = ApplyJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[53]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4085,7 +4197,7 @@ func (x *ApplyJobsResponse) String() string {
 func (*ApplyJobsResponse) ProtoMessage() {}
 
 func (x *ApplyJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[53]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4098,7 +4210,7 @@ func (x *ApplyJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyJobsResponse.ProtoReflect.Descriptor instead.
 func (*ApplyJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{53}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ApplyJobsResponse) GetChanges() []*JobChange {
@@ -4124,7 +4236,7 @@ type BatchCreateJobsResponse_Result struct {
 
 func (x *BatchCreateJobsResponse_Result) Reset() {
 	*x = BatchCreateJobsResponse_Result{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[58]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4136,7 +4248,7 @@ func (x *BatchCreateJobsResponse_Result) String() string {
 func (*BatchCreateJobsResponse_Result) ProtoMessage() {}
 
 func (x *BatchCreateJobsResponse_Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[58]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4185,7 +4297,7 @@ var File_fermata_v1_job_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1cfermata/v1/job_service.proto\x12\n" +
-	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x1dfermata/v1/job_revision.proto\x1a\x17fermata/v1/limits.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
+	"fermata.v1\x1a\x15fermata/v1/bulk.proto\x1a\x14fermata/v1/job.proto\x1a\x1dfermata/v1/job_revision.proto\x1a\x17fermata/v1/limits.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
 	"\x12ListPresetsRequest\"C\n" +
 	"\x13ListPresetsResponse\x12,\n" +
 	"\apresets\x18\x01 \x03(\v2\x12.fermata.v1.PresetR\apresets\"\x85\x02\n" +
@@ -4456,7 +4568,18 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x18BACKOFF_RESET_ON_SUCCESS\x10\x03\"Q\n" +
 	"\x0eRunJobResponse\x12!\n" +
 	"\x03run\x18\x01 \x01(\v2\x0f.fermata.v1.RunR\x03run\x12\x1c\n" +
-	"\tcoalesced\x18\x02 \x01(\bR\tcoalesced\"\xb6\x02\n" +
+	"\tcoalesced\x18\x02 \x01(\bR\tcoalesced\"\xa9\x02\n" +
+	"\x12BulkRunJobsRequest\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x16\n" +
+	"\x06filter\x18\x02 \x01(\tR\x06filter\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\"\n" +
+	"\fconfirmation\x18\x04 \x01(\tR\fconfirmation\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x05 \x01(\tR\trequestId\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\x12;\n" +
+	"\abackoff\x18\a \x01(\x0e2!.fermata.v1.RunJobRequest.BackoffR\abackoff\x12+\n" +
+	"\x11ignore_exclusions\x18\b \x01(\bR\x10ignoreExclusions\"\xb6\x02\n" +
 	"\x0fListRunsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x129\n" +
 	"\n" +
@@ -4533,7 +4656,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\fdesired_jobs\x18\x02 \x03(\v2\x16.fermata.v1.DesiredJobR\vdesiredJobs\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\"D\n" +
 	"\x11ApplyJobsResponse\x12/\n" +
-	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xfa$\n" +
+	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xf6,\n" +
 	"\n" +
 	"JobService\x12g\n" +
 	"\tCreateJob\x12\x1c.fermata.v1.CreateJobRequest\x1a\x0f.fermata.v1.Job\"+\x82\xd3\xe4\x93\x02%:\x03job\"\x1e/v1/{parent=namespaces/*}/jobs\x12\x91\x01\n" +
@@ -4562,7 +4685,14 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x11DiscardDeadLetter\x12$.fermata.v1.DiscardDeadLetterRequest\x1a\x16.google.protobuf.Empty\"4\x82\xd3\xe4\x93\x02.*,/v1/{name=namespaces/*/jobs/*/deadLetters/*}\x12y\n" +
 	"\tPauseJobs\x12\x1c.fermata.v1.PauseJobsRequest\x1a\x1d.fermata.v1.PauseJobsResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/{parent=namespaces/*}/jobs:pause\x12}\n" +
 	"\n" +
-	"ResumeJobs\x12\x1d.fermata.v1.ResumeJobsRequest\x1a\x1e.fermata.v1.ResumeJobsResponse\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/v1/{parent=namespaces/*}/jobs:resume\x12u\n" +
+	"ResumeJobs\x12\x1d.fermata.v1.ResumeJobsRequest\x1a\x1e.fermata.v1.ResumeJobsResponse\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/v1/{parent=namespaces/*}/jobs:resume\x12\x86\x01\n" +
+	"\rBulkPauseJobs\x12 .fermata.v1.BulkPauseJobsRequest\x1a\x1e.fermata.v1.BulkChangeResponse\"3\x82\xd3\xe4\x93\x02-:\x01*\"(/v1/{parent=namespaces/*}/jobs:bulkPause\x12\x89\x01\n" +
+	"\x0eBulkResumeJobs\x12!.fermata.v1.BulkResumeJobsRequest\x1a\x1e.fermata.v1.BulkChangeResponse\"4\x82\xd3\xe4\x93\x02.:\x01*\")/v1/{parent=namespaces/*}/jobs:bulkResume\x12\x80\x01\n" +
+	"\vBulkRunJobs\x12\x1e.fermata.v1.BulkRunJobsRequest\x1a\x1e.fermata.v1.BulkChangeResponse\"1\x82\xd3\xe4\x93\x02+:\x01*\"&/v1/{parent=namespaces/*}/jobs:bulkRun\x12\x8d\x01\n" +
+	"\x0eBulkCancelRuns\x12!.fermata.v1.BulkCancelRunsRequest\x1a\x1e.fermata.v1.BulkChangeResponse\"8\x82\xd3\xe4\x93\x022:\x01*\"-/v1/{parent=namespaces/*}/jobs:bulkCancelRuns\x12\x89\x01\n" +
+	"\x0eBulkDeleteJobs\x12!.fermata.v1.BulkDeleteJobsRequest\x1a\x1e.fermata.v1.BulkChangeResponse\"4\x82\xd3\xe4\x93\x02.:\x01*\")/v1/{parent=namespaces/*}/jobs:bulkDelete\x12\xa1\x01\n" +
+	"\x16BulkRedriveDeadLetters\x12).fermata.v1.BulkRedriveDeadLettersRequest\x1a\x1e.fermata.v1.BulkChangeResponse\"<\x82\xd3\xe4\x93\x026:\x01*\"1/v1/{parent=namespaces/*}/deadLetters:bulkRedrive\x12\xa1\x01\n" +
+	"\x16BulkDiscardDeadLetters\x12).fermata.v1.BulkDiscardDeadLettersRequest\x1a\x1e.fermata.v1.BulkChangeResponse\"<\x82\xd3\xe4\x93\x026:\x01*\"1/v1/{parent=namespaces/*}/deadLetters:bulkDiscard\x12u\n" +
 	"\bPlanJobs\x12\x1b.fermata.v1.PlanJobsRequest\x1a\x1c.fermata.v1.PlanJobsResponse\".\x82\xd3\xe4\x93\x02(:\x01*\"#/v1/{parent=namespaces/*}/jobs:plan\x12y\n" +
 	"\tApplyJobs\x12\x1c.fermata.v1.ApplyJobsRequest\x1a\x1d.fermata.v1.ApplyJobsResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/{parent=namespaces/*}/jobs:apply\x12\x91\x01\n" +
 	"\x10ListJobRevisions\x12#.fermata.v1.ListJobRevisionsRequest\x1a$.fermata.v1.ListJobRevisionsResponse\"2\x82\xd3\xe4\x93\x02,\x12*/v1/{parent=namespaces/*/jobs/*}/revisions\x12\x80\x01\n" +
@@ -4591,7 +4721,7 @@ func file_fermata_v1_job_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_job_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_fermata_v1_job_service_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_fermata_v1_job_service_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_fermata_v1_job_service_proto_goTypes = []any{
 	(TopJobsRequest_Kind)(0),               // 0: fermata.v1.TopJobsRequest.Kind
 	(Reason_Kind)(0),                       // 1: fermata.v1.Reason.Kind
@@ -4638,212 +4768,235 @@ var file_fermata_v1_job_service_proto_goTypes = []any{
 	(*ResumeJobRequest)(nil),               // 42: fermata.v1.ResumeJobRequest
 	(*RunJobRequest)(nil),                  // 43: fermata.v1.RunJobRequest
 	(*RunJobResponse)(nil),                 // 44: fermata.v1.RunJobResponse
-	(*ListRunsRequest)(nil),                // 45: fermata.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),               // 46: fermata.v1.ListRunsResponse
-	(*GetRunRequest)(nil),                  // 47: fermata.v1.GetRunRequest
-	(*CancelRunRequest)(nil),               // 48: fermata.v1.CancelRunRequest
-	(*PreviewScheduleRequest)(nil),         // 49: fermata.v1.PreviewScheduleRequest
-	(*ScheduledTime)(nil),                  // 50: fermata.v1.ScheduledTime
-	(*PreviewScheduleResponse)(nil),        // 51: fermata.v1.PreviewScheduleResponse
-	(*DesiredJob)(nil),                     // 52: fermata.v1.DesiredJob
-	(*JobChange)(nil),                      // 53: fermata.v1.JobChange
-	(*PlanJobsRequest)(nil),                // 54: fermata.v1.PlanJobsRequest
-	(*PlanJobsResponse)(nil),               // 55: fermata.v1.PlanJobsResponse
-	(*ApplyJobsRequest)(nil),               // 56: fermata.v1.ApplyJobsRequest
-	(*ApplyJobsResponse)(nil),              // 57: fermata.v1.ApplyJobsResponse
-	nil,                                    // 58: fermata.v1.ListDeadLettersRequest.LabelsEntry
-	nil,                                    // 59: fermata.v1.RedriveDeadLettersRequest.LabelsEntry
-	nil,                                    // 60: fermata.v1.PauseJobsRequest.LabelsEntry
-	nil,                                    // 61: fermata.v1.ResumeJobsRequest.LabelsEntry
-	(*BatchCreateJobsResponse_Result)(nil), // 62: fermata.v1.BatchCreateJobsResponse.Result
-	nil,                                    // 63: fermata.v1.ListJobsRequest.LabelsEntry
-	(*RetryPolicy)(nil),                    // 64: fermata.v1.RetryPolicy
-	(*BackoffPolicy)(nil),                  // 65: fermata.v1.BackoffPolicy
-	(*durationpb.Duration)(nil),            // 66: google.protobuf.Duration
-	(*Hint)(nil),                           // 67: fermata.v1.Hint
-	(*Job)(nil),                            // 68: fermata.v1.Job
-	(*Run)(nil),                            // 69: fermata.v1.Run
-	(*timestamppb.Timestamp)(nil),          // 70: google.protobuf.Timestamp
-	(OverlapPolicy)(0),                     // 71: fermata.v1.OverlapPolicy
-	(JobStatus_State)(0),                   // 72: fermata.v1.JobStatus.State
-	(Run_Trigger)(0),                       // 73: fermata.v1.Run.Trigger
-	(DelaySource)(0),                       // 74: fermata.v1.DelaySource
-	(*Hold)(nil),                           // 75: fermata.v1.Hold
-	(*fieldmaskpb.FieldMask)(nil),          // 76: google.protobuf.FieldMask
-	(Outcome)(0),                           // 77: fermata.v1.Outcome
-	(*Schedule)(nil),                       // 78: fermata.v1.Schedule
-	(*anypb.Any)(nil),                      // 79: google.protobuf.Any
-	(*ListJobRevisionsRequest)(nil),        // 80: fermata.v1.ListJobRevisionsRequest
-	(*GetJobRevisionRequest)(nil),          // 81: fermata.v1.GetJobRevisionRequest
-	(*DiffJobRevisionsRequest)(nil),        // 82: fermata.v1.DiffJobRevisionsRequest
-	(*RestoreJobRevisionRequest)(nil),      // 83: fermata.v1.RestoreJobRevisionRequest
-	(*ListTargetsRequest)(nil),             // 84: fermata.v1.ListTargetsRequest
-	(*ProbeTargetRequest)(nil),             // 85: fermata.v1.ProbeTargetRequest
-	(*ResetTargetRequest)(nil),             // 86: fermata.v1.ResetTargetRequest
-	(*ListLocksRequest)(nil),               // 87: fermata.v1.ListLocksRequest
-	(*emptypb.Empty)(nil),                  // 88: google.protobuf.Empty
-	(*ListJobRevisionsResponse)(nil),       // 89: fermata.v1.ListJobRevisionsResponse
-	(*JobRevision)(nil),                    // 90: fermata.v1.JobRevision
-	(*DiffJobRevisionsResponse)(nil),       // 91: fermata.v1.DiffJobRevisionsResponse
-	(*ListTargetsResponse)(nil),            // 92: fermata.v1.ListTargetsResponse
-	(*ProbeTargetResponse)(nil),            // 93: fermata.v1.ProbeTargetResponse
-	(*ResetTargetResponse)(nil),            // 94: fermata.v1.ResetTargetResponse
-	(*ListLocksResponse)(nil),              // 95: fermata.v1.ListLocksResponse
+	(*BulkRunJobsRequest)(nil),             // 45: fermata.v1.BulkRunJobsRequest
+	(*ListRunsRequest)(nil),                // 46: fermata.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),               // 47: fermata.v1.ListRunsResponse
+	(*GetRunRequest)(nil),                  // 48: fermata.v1.GetRunRequest
+	(*CancelRunRequest)(nil),               // 49: fermata.v1.CancelRunRequest
+	(*PreviewScheduleRequest)(nil),         // 50: fermata.v1.PreviewScheduleRequest
+	(*ScheduledTime)(nil),                  // 51: fermata.v1.ScheduledTime
+	(*PreviewScheduleResponse)(nil),        // 52: fermata.v1.PreviewScheduleResponse
+	(*DesiredJob)(nil),                     // 53: fermata.v1.DesiredJob
+	(*JobChange)(nil),                      // 54: fermata.v1.JobChange
+	(*PlanJobsRequest)(nil),                // 55: fermata.v1.PlanJobsRequest
+	(*PlanJobsResponse)(nil),               // 56: fermata.v1.PlanJobsResponse
+	(*ApplyJobsRequest)(nil),               // 57: fermata.v1.ApplyJobsRequest
+	(*ApplyJobsResponse)(nil),              // 58: fermata.v1.ApplyJobsResponse
+	nil,                                    // 59: fermata.v1.ListDeadLettersRequest.LabelsEntry
+	nil,                                    // 60: fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	nil,                                    // 61: fermata.v1.PauseJobsRequest.LabelsEntry
+	nil,                                    // 62: fermata.v1.ResumeJobsRequest.LabelsEntry
+	(*BatchCreateJobsResponse_Result)(nil), // 63: fermata.v1.BatchCreateJobsResponse.Result
+	nil,                                    // 64: fermata.v1.ListJobsRequest.LabelsEntry
+	(*RetryPolicy)(nil),                    // 65: fermata.v1.RetryPolicy
+	(*BackoffPolicy)(nil),                  // 66: fermata.v1.BackoffPolicy
+	(*durationpb.Duration)(nil),            // 67: google.protobuf.Duration
+	(*Hint)(nil),                           // 68: fermata.v1.Hint
+	(*Job)(nil),                            // 69: fermata.v1.Job
+	(*Run)(nil),                            // 70: fermata.v1.Run
+	(*timestamppb.Timestamp)(nil),          // 71: google.protobuf.Timestamp
+	(OverlapPolicy)(0),                     // 72: fermata.v1.OverlapPolicy
+	(JobStatus_State)(0),                   // 73: fermata.v1.JobStatus.State
+	(Run_Trigger)(0),                       // 74: fermata.v1.Run.Trigger
+	(DelaySource)(0),                       // 75: fermata.v1.DelaySource
+	(*Hold)(nil),                           // 76: fermata.v1.Hold
+	(*fieldmaskpb.FieldMask)(nil),          // 77: google.protobuf.FieldMask
+	(Outcome)(0),                           // 78: fermata.v1.Outcome
+	(*Schedule)(nil),                       // 79: fermata.v1.Schedule
+	(*anypb.Any)(nil),                      // 80: google.protobuf.Any
+	(*BulkPauseJobsRequest)(nil),           // 81: fermata.v1.BulkPauseJobsRequest
+	(*BulkResumeJobsRequest)(nil),          // 82: fermata.v1.BulkResumeJobsRequest
+	(*BulkCancelRunsRequest)(nil),          // 83: fermata.v1.BulkCancelRunsRequest
+	(*BulkDeleteJobsRequest)(nil),          // 84: fermata.v1.BulkDeleteJobsRequest
+	(*BulkRedriveDeadLettersRequest)(nil),  // 85: fermata.v1.BulkRedriveDeadLettersRequest
+	(*BulkDiscardDeadLettersRequest)(nil),  // 86: fermata.v1.BulkDiscardDeadLettersRequest
+	(*ListJobRevisionsRequest)(nil),        // 87: fermata.v1.ListJobRevisionsRequest
+	(*GetJobRevisionRequest)(nil),          // 88: fermata.v1.GetJobRevisionRequest
+	(*DiffJobRevisionsRequest)(nil),        // 89: fermata.v1.DiffJobRevisionsRequest
+	(*RestoreJobRevisionRequest)(nil),      // 90: fermata.v1.RestoreJobRevisionRequest
+	(*ListTargetsRequest)(nil),             // 91: fermata.v1.ListTargetsRequest
+	(*ProbeTargetRequest)(nil),             // 92: fermata.v1.ProbeTargetRequest
+	(*ResetTargetRequest)(nil),             // 93: fermata.v1.ResetTargetRequest
+	(*ListLocksRequest)(nil),               // 94: fermata.v1.ListLocksRequest
+	(*emptypb.Empty)(nil),                  // 95: google.protobuf.Empty
+	(*BulkChangeResponse)(nil),             // 96: fermata.v1.BulkChangeResponse
+	(*ListJobRevisionsResponse)(nil),       // 97: fermata.v1.ListJobRevisionsResponse
+	(*JobRevision)(nil),                    // 98: fermata.v1.JobRevision
+	(*DiffJobRevisionsResponse)(nil),       // 99: fermata.v1.DiffJobRevisionsResponse
+	(*ListTargetsResponse)(nil),            // 100: fermata.v1.ListTargetsResponse
+	(*ProbeTargetResponse)(nil),            // 101: fermata.v1.ProbeTargetResponse
+	(*ResetTargetResponse)(nil),            // 102: fermata.v1.ResetTargetResponse
+	(*ListLocksResponse)(nil),              // 103: fermata.v1.ListLocksResponse
 }
 var file_fermata_v1_job_service_proto_depIdxs = []int32{
 	6,   // 0: fermata.v1.ListPresetsResponse.presets:type_name -> fermata.v1.Preset
-	64,  // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
-	65,  // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	66,  // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
-	67,  // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
+	65,  // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
+	66,  // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	67,  // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
+	68,  // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
 	0,   // 5: fermata.v1.TopJobsRequest.kind:type_name -> fermata.v1.TopJobsRequest.Kind
 	10,  // 6: fermata.v1.TopJobsResponse.jobs:type_name -> fermata.v1.TopJob
-	68,  // 7: fermata.v1.TopJob.job:type_name -> fermata.v1.Job
-	66,  // 8: fermata.v1.TopJob.lag:type_name -> google.protobuf.Duration
+	69,  // 7: fermata.v1.TopJob.job:type_name -> fermata.v1.Job
+	67,  // 8: fermata.v1.TopJob.lag:type_name -> google.protobuf.Duration
 	13,  // 9: fermata.v1.ExplainJobResponse.reasons:type_name -> fermata.v1.Reason
-	68,  // 10: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
-	69,  // 11: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
+	69,  // 10: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
+	70,  // 11: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
 	1,   // 12: fermata.v1.Reason.kind:type_name -> fermata.v1.Reason.Kind
-	70,  // 13: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
-	70,  // 14: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
-	70,  // 15: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
-	70,  // 16: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
-	71,  // 17: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
-	58,  // 18: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
+	71,  // 13: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
+	71,  // 14: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
+	71,  // 15: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
+	71,  // 16: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
+	72,  // 17: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
+	59,  // 18: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
 	18,  // 19: fermata.v1.ListDeadLettersResponse.dead_letters:type_name -> fermata.v1.DeadLetter
-	69,  // 20: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
-	70,  // 21: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
-	59,  // 22: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
-	60,  // 23: fermata.v1.PauseJobsRequest.labels:type_name -> fermata.v1.PauseJobsRequest.LabelsEntry
-	61,  // 24: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
-	70,  // 25: fermata.v1.QueueSettings.pause_until_time:type_name -> google.protobuf.Timestamp
-	70,  // 26: fermata.v1.PauseQueueRequest.until_time:type_name -> google.protobuf.Timestamp
+	70,  // 20: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
+	71,  // 21: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
+	60,  // 22: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	61,  // 23: fermata.v1.PauseJobsRequest.labels:type_name -> fermata.v1.PauseJobsRequest.LabelsEntry
+	62,  // 24: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
+	71,  // 25: fermata.v1.QueueSettings.pause_until_time:type_name -> google.protobuf.Timestamp
+	71,  // 26: fermata.v1.PauseQueueRequest.until_time:type_name -> google.protobuf.Timestamp
 	26,  // 27: fermata.v1.UpdateQueueSettingsRequest.settings:type_name -> fermata.v1.QueueSettings
 	26,  // 28: fermata.v1.UpdateQueueSettingsRequest.expected:type_name -> fermata.v1.QueueSettings
-	68,  // 29: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
+	69,  // 29: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
 	30,  // 30: fermata.v1.BatchCreateJobsRequest.requests:type_name -> fermata.v1.CreateJobRequest
-	62,  // 31: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
-	72,  // 32: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
-	63,  // 33: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
-	68,  // 34: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
+	63,  // 31: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
+	73,  // 32: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
+	64,  // 33: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
+	69,  // 34: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
 	38,  // 35: fermata.v1.ListUpcomingJobsResponse.runs:type_name -> fermata.v1.UpcomingRun
-	70,  // 36: fermata.v1.UpcomingRun.due_time:type_name -> google.protobuf.Timestamp
-	70,  // 37: fermata.v1.UpcomingRun.nominal_time:type_name -> google.protobuf.Timestamp
-	73,  // 38: fermata.v1.UpcomingRun.trigger:type_name -> fermata.v1.Run.Trigger
-	74,  // 39: fermata.v1.UpcomingRun.delay_source:type_name -> fermata.v1.DelaySource
-	75,  // 40: fermata.v1.UpcomingRun.hold:type_name -> fermata.v1.Hold
-	68,  // 41: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
-	76,  // 42: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	71,  // 36: fermata.v1.UpcomingRun.due_time:type_name -> google.protobuf.Timestamp
+	71,  // 37: fermata.v1.UpcomingRun.nominal_time:type_name -> google.protobuf.Timestamp
+	74,  // 38: fermata.v1.UpcomingRun.trigger:type_name -> fermata.v1.Run.Trigger
+	75,  // 39: fermata.v1.UpcomingRun.delay_source:type_name -> fermata.v1.DelaySource
+	76,  // 40: fermata.v1.UpcomingRun.hold:type_name -> fermata.v1.Hold
+	69,  // 41: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
+	77,  // 42: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
 	2,   // 43: fermata.v1.RunJobRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
-	69,  // 44: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
-	70,  // 45: fermata.v1.ListRunsRequest.start_time:type_name -> google.protobuf.Timestamp
-	70,  // 46: fermata.v1.ListRunsRequest.end_time:type_name -> google.protobuf.Timestamp
-	77,  // 47: fermata.v1.ListRunsRequest.outcomes:type_name -> fermata.v1.Outcome
-	69,  // 48: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
-	78,  // 49: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
-	70,  // 50: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
-	65,  // 51: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	64,  // 52: fermata.v1.PreviewScheduleRequest.retry_policy:type_name -> fermata.v1.RetryPolicy
-	70,  // 53: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
-	70,  // 54: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
-	70,  // 55: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
-	70,  // 56: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
-	50,  // 57: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
-	70,  // 58: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
-	66,  // 59: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
-	66,  // 60: fermata.v1.PreviewScheduleResponse.retry_delays:type_name -> google.protobuf.Duration
-	68,  // 61: fermata.v1.DesiredJob.job:type_name -> fermata.v1.Job
-	3,   // 62: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
-	68,  // 63: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
-	68,  // 64: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
-	79,  // 65: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
-	52,  // 66: fermata.v1.PlanJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
-	53,  // 67: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
-	52,  // 68: fermata.v1.ApplyJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
-	53,  // 69: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
-	68,  // 70: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
-	79,  // 71: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
-	30,  // 72: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
-	31,  // 73: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
-	33,  // 74: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
-	34,  // 75: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
-	36,  // 76: fermata.v1.JobService.ListUpcomingJobs:input_type -> fermata.v1.ListUpcomingJobsRequest
-	39,  // 77: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
-	40,  // 78: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
-	41,  // 79: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
-	42,  // 80: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
-	43,  // 81: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
-	45,  // 82: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
-	47,  // 83: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
-	48,  // 84: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
-	49,  // 85: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
-	4,   // 86: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
-	7,   // 87: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
-	8,   // 88: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
-	11,  // 89: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
-	14,  // 90: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
-	15,  // 91: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
-	16,  // 92: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
-	19,  // 93: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
-	21,  // 94: fermata.v1.JobService.DiscardDeadLetter:input_type -> fermata.v1.DiscardDeadLetterRequest
-	22,  // 95: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
-	24,  // 96: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
-	54,  // 97: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
-	56,  // 98: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
-	80,  // 99: fermata.v1.JobService.ListJobRevisions:input_type -> fermata.v1.ListJobRevisionsRequest
-	81,  // 100: fermata.v1.JobService.GetJobRevision:input_type -> fermata.v1.GetJobRevisionRequest
-	82,  // 101: fermata.v1.JobService.DiffJobRevisions:input_type -> fermata.v1.DiffJobRevisionsRequest
-	83,  // 102: fermata.v1.JobService.RestoreJobRevision:input_type -> fermata.v1.RestoreJobRevisionRequest
-	28,  // 103: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
-	29,  // 104: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
-	27,  // 105: fermata.v1.JobService.PauseQueue:input_type -> fermata.v1.PauseQueueRequest
-	84,  // 106: fermata.v1.JobService.ListTargets:input_type -> fermata.v1.ListTargetsRequest
-	85,  // 107: fermata.v1.JobService.ProbeTarget:input_type -> fermata.v1.ProbeTargetRequest
-	86,  // 108: fermata.v1.JobService.ResetTarget:input_type -> fermata.v1.ResetTargetRequest
-	87,  // 109: fermata.v1.JobService.ListLocks:input_type -> fermata.v1.ListLocksRequest
-	68,  // 110: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
-	32,  // 111: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
-	68,  // 112: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
-	35,  // 113: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
-	37,  // 114: fermata.v1.JobService.ListUpcomingJobs:output_type -> fermata.v1.ListUpcomingJobsResponse
-	68,  // 115: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
-	88,  // 116: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	68,  // 117: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
-	68,  // 118: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
-	44,  // 119: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
-	46,  // 120: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
-	69,  // 121: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
-	69,  // 122: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
-	51,  // 123: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
-	5,   // 124: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
-	68,  // 125: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
-	9,   // 126: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
-	12,  // 127: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
-	68,  // 128: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
-	68,  // 129: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
-	17,  // 130: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
-	20,  // 131: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
-	88,  // 132: fermata.v1.JobService.DiscardDeadLetter:output_type -> google.protobuf.Empty
-	23,  // 133: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
-	25,  // 134: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
-	55,  // 135: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
-	57,  // 136: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
-	89,  // 137: fermata.v1.JobService.ListJobRevisions:output_type -> fermata.v1.ListJobRevisionsResponse
-	90,  // 138: fermata.v1.JobService.GetJobRevision:output_type -> fermata.v1.JobRevision
-	91,  // 139: fermata.v1.JobService.DiffJobRevisions:output_type -> fermata.v1.DiffJobRevisionsResponse
-	68,  // 140: fermata.v1.JobService.RestoreJobRevision:output_type -> fermata.v1.Job
-	26,  // 141: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
-	26,  // 142: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
-	26,  // 143: fermata.v1.JobService.PauseQueue:output_type -> fermata.v1.QueueSettings
-	92,  // 144: fermata.v1.JobService.ListTargets:output_type -> fermata.v1.ListTargetsResponse
-	93,  // 145: fermata.v1.JobService.ProbeTarget:output_type -> fermata.v1.ProbeTargetResponse
-	94,  // 146: fermata.v1.JobService.ResetTarget:output_type -> fermata.v1.ResetTargetResponse
-	95,  // 147: fermata.v1.JobService.ListLocks:output_type -> fermata.v1.ListLocksResponse
-	110, // [110:148] is the sub-list for method output_type
-	72,  // [72:110] is the sub-list for method input_type
-	72,  // [72:72] is the sub-list for extension type_name
-	72,  // [72:72] is the sub-list for extension extendee
-	0,   // [0:72] is the sub-list for field type_name
+	70,  // 44: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
+	2,   // 45: fermata.v1.BulkRunJobsRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
+	71,  // 46: fermata.v1.ListRunsRequest.start_time:type_name -> google.protobuf.Timestamp
+	71,  // 47: fermata.v1.ListRunsRequest.end_time:type_name -> google.protobuf.Timestamp
+	78,  // 48: fermata.v1.ListRunsRequest.outcomes:type_name -> fermata.v1.Outcome
+	70,  // 49: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
+	79,  // 50: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
+	71,  // 51: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
+	66,  // 52: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	65,  // 53: fermata.v1.PreviewScheduleRequest.retry_policy:type_name -> fermata.v1.RetryPolicy
+	71,  // 54: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
+	71,  // 55: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
+	71,  // 56: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
+	71,  // 57: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
+	51,  // 58: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
+	71,  // 59: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
+	67,  // 60: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
+	67,  // 61: fermata.v1.PreviewScheduleResponse.retry_delays:type_name -> google.protobuf.Duration
+	69,  // 62: fermata.v1.DesiredJob.job:type_name -> fermata.v1.Job
+	3,   // 63: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
+	69,  // 64: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
+	69,  // 65: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
+	80,  // 66: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
+	53,  // 67: fermata.v1.PlanJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
+	54,  // 68: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
+	53,  // 69: fermata.v1.ApplyJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
+	54,  // 70: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
+	69,  // 71: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
+	80,  // 72: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
+	30,  // 73: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
+	31,  // 74: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
+	33,  // 75: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
+	34,  // 76: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
+	36,  // 77: fermata.v1.JobService.ListUpcomingJobs:input_type -> fermata.v1.ListUpcomingJobsRequest
+	39,  // 78: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
+	40,  // 79: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
+	41,  // 80: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
+	42,  // 81: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
+	43,  // 82: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
+	46,  // 83: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
+	48,  // 84: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
+	49,  // 85: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
+	50,  // 86: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
+	4,   // 87: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
+	7,   // 88: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
+	8,   // 89: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
+	11,  // 90: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
+	14,  // 91: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
+	15,  // 92: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
+	16,  // 93: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
+	19,  // 94: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
+	21,  // 95: fermata.v1.JobService.DiscardDeadLetter:input_type -> fermata.v1.DiscardDeadLetterRequest
+	22,  // 96: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
+	24,  // 97: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
+	81,  // 98: fermata.v1.JobService.BulkPauseJobs:input_type -> fermata.v1.BulkPauseJobsRequest
+	82,  // 99: fermata.v1.JobService.BulkResumeJobs:input_type -> fermata.v1.BulkResumeJobsRequest
+	45,  // 100: fermata.v1.JobService.BulkRunJobs:input_type -> fermata.v1.BulkRunJobsRequest
+	83,  // 101: fermata.v1.JobService.BulkCancelRuns:input_type -> fermata.v1.BulkCancelRunsRequest
+	84,  // 102: fermata.v1.JobService.BulkDeleteJobs:input_type -> fermata.v1.BulkDeleteJobsRequest
+	85,  // 103: fermata.v1.JobService.BulkRedriveDeadLetters:input_type -> fermata.v1.BulkRedriveDeadLettersRequest
+	86,  // 104: fermata.v1.JobService.BulkDiscardDeadLetters:input_type -> fermata.v1.BulkDiscardDeadLettersRequest
+	55,  // 105: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
+	57,  // 106: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
+	87,  // 107: fermata.v1.JobService.ListJobRevisions:input_type -> fermata.v1.ListJobRevisionsRequest
+	88,  // 108: fermata.v1.JobService.GetJobRevision:input_type -> fermata.v1.GetJobRevisionRequest
+	89,  // 109: fermata.v1.JobService.DiffJobRevisions:input_type -> fermata.v1.DiffJobRevisionsRequest
+	90,  // 110: fermata.v1.JobService.RestoreJobRevision:input_type -> fermata.v1.RestoreJobRevisionRequest
+	28,  // 111: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
+	29,  // 112: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
+	27,  // 113: fermata.v1.JobService.PauseQueue:input_type -> fermata.v1.PauseQueueRequest
+	91,  // 114: fermata.v1.JobService.ListTargets:input_type -> fermata.v1.ListTargetsRequest
+	92,  // 115: fermata.v1.JobService.ProbeTarget:input_type -> fermata.v1.ProbeTargetRequest
+	93,  // 116: fermata.v1.JobService.ResetTarget:input_type -> fermata.v1.ResetTargetRequest
+	94,  // 117: fermata.v1.JobService.ListLocks:input_type -> fermata.v1.ListLocksRequest
+	69,  // 118: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
+	32,  // 119: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
+	69,  // 120: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
+	35,  // 121: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
+	37,  // 122: fermata.v1.JobService.ListUpcomingJobs:output_type -> fermata.v1.ListUpcomingJobsResponse
+	69,  // 123: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
+	95,  // 124: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	69,  // 125: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
+	69,  // 126: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
+	44,  // 127: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
+	47,  // 128: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
+	70,  // 129: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
+	70,  // 130: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
+	52,  // 131: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
+	5,   // 132: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
+	69,  // 133: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
+	9,   // 134: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
+	12,  // 135: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
+	69,  // 136: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
+	69,  // 137: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
+	17,  // 138: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
+	20,  // 139: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
+	95,  // 140: fermata.v1.JobService.DiscardDeadLetter:output_type -> google.protobuf.Empty
+	23,  // 141: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
+	25,  // 142: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
+	96,  // 143: fermata.v1.JobService.BulkPauseJobs:output_type -> fermata.v1.BulkChangeResponse
+	96,  // 144: fermata.v1.JobService.BulkResumeJobs:output_type -> fermata.v1.BulkChangeResponse
+	96,  // 145: fermata.v1.JobService.BulkRunJobs:output_type -> fermata.v1.BulkChangeResponse
+	96,  // 146: fermata.v1.JobService.BulkCancelRuns:output_type -> fermata.v1.BulkChangeResponse
+	96,  // 147: fermata.v1.JobService.BulkDeleteJobs:output_type -> fermata.v1.BulkChangeResponse
+	96,  // 148: fermata.v1.JobService.BulkRedriveDeadLetters:output_type -> fermata.v1.BulkChangeResponse
+	96,  // 149: fermata.v1.JobService.BulkDiscardDeadLetters:output_type -> fermata.v1.BulkChangeResponse
+	56,  // 150: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
+	58,  // 151: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
+	97,  // 152: fermata.v1.JobService.ListJobRevisions:output_type -> fermata.v1.ListJobRevisionsResponse
+	98,  // 153: fermata.v1.JobService.GetJobRevision:output_type -> fermata.v1.JobRevision
+	99,  // 154: fermata.v1.JobService.DiffJobRevisions:output_type -> fermata.v1.DiffJobRevisionsResponse
+	69,  // 155: fermata.v1.JobService.RestoreJobRevision:output_type -> fermata.v1.Job
+	26,  // 156: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
+	26,  // 157: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
+	26,  // 158: fermata.v1.JobService.PauseQueue:output_type -> fermata.v1.QueueSettings
+	100, // 159: fermata.v1.JobService.ListTargets:output_type -> fermata.v1.ListTargetsResponse
+	101, // 160: fermata.v1.JobService.ProbeTarget:output_type -> fermata.v1.ProbeTargetResponse
+	102, // 161: fermata.v1.JobService.ResetTarget:output_type -> fermata.v1.ResetTargetResponse
+	103, // 162: fermata.v1.JobService.ListLocks:output_type -> fermata.v1.ListLocksResponse
+	118, // [118:163] is the sub-list for method output_type
+	73,  // [73:118] is the sub-list for method input_type
+	73,  // [73:73] is the sub-list for extension type_name
+	73,  // [73:73] is the sub-list for extension extendee
+	0,   // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_service_proto_init() }
@@ -4851,18 +5004,19 @@ func file_fermata_v1_job_service_proto_init() {
 	if File_fermata_v1_job_service_proto != nil {
 		return
 	}
+	file_fermata_v1_bulk_proto_init()
 	file_fermata_v1_job_proto_init()
 	file_fermata_v1_job_revision_proto_init()
 	file_fermata_v1_limits_proto_init()
 	file_fermata_v1_job_service_proto_msgTypes[22].OneofWrappers = []any{}
-	file_fermata_v1_job_service_proto_msgTypes[48].OneofWrappers = []any{}
+	file_fermata_v1_job_service_proto_msgTypes[49].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_job_service_proto_rawDesc), len(file_fermata_v1_job_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   60,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

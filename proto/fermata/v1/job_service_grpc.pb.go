@@ -20,44 +20,51 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	JobService_CreateJob_FullMethodName           = "/fermata.v1.JobService/CreateJob"
-	JobService_BatchCreateJobs_FullMethodName     = "/fermata.v1.JobService/BatchCreateJobs"
-	JobService_GetJob_FullMethodName              = "/fermata.v1.JobService/GetJob"
-	JobService_ListJobs_FullMethodName            = "/fermata.v1.JobService/ListJobs"
-	JobService_ListUpcomingJobs_FullMethodName    = "/fermata.v1.JobService/ListUpcomingJobs"
-	JobService_UpdateJob_FullMethodName           = "/fermata.v1.JobService/UpdateJob"
-	JobService_DeleteJob_FullMethodName           = "/fermata.v1.JobService/DeleteJob"
-	JobService_PauseJob_FullMethodName            = "/fermata.v1.JobService/PauseJob"
-	JobService_ResumeJob_FullMethodName           = "/fermata.v1.JobService/ResumeJob"
-	JobService_RunJob_FullMethodName              = "/fermata.v1.JobService/RunJob"
-	JobService_ListRuns_FullMethodName            = "/fermata.v1.JobService/ListRuns"
-	JobService_GetRun_FullMethodName              = "/fermata.v1.JobService/GetRun"
-	JobService_CancelRun_FullMethodName           = "/fermata.v1.JobService/CancelRun"
-	JobService_PreviewSchedule_FullMethodName     = "/fermata.v1.JobService/PreviewSchedule"
-	JobService_ListPresets_FullMethodName         = "/fermata.v1.JobService/ListPresets"
-	JobService_HintJob_FullMethodName             = "/fermata.v1.JobService/HintJob"
-	JobService_TopJobs_FullMethodName             = "/fermata.v1.JobService/TopJobs"
-	JobService_ExplainJob_FullMethodName          = "/fermata.v1.JobService/ExplainJob"
-	JobService_BackfillJob_FullMethodName         = "/fermata.v1.JobService/BackfillJob"
-	JobService_CancelBackfill_FullMethodName      = "/fermata.v1.JobService/CancelBackfill"
-	JobService_ListDeadLetters_FullMethodName     = "/fermata.v1.JobService/ListDeadLetters"
-	JobService_RedriveDeadLetters_FullMethodName  = "/fermata.v1.JobService/RedriveDeadLetters"
-	JobService_DiscardDeadLetter_FullMethodName   = "/fermata.v1.JobService/DiscardDeadLetter"
-	JobService_PauseJobs_FullMethodName           = "/fermata.v1.JobService/PauseJobs"
-	JobService_ResumeJobs_FullMethodName          = "/fermata.v1.JobService/ResumeJobs"
-	JobService_PlanJobs_FullMethodName            = "/fermata.v1.JobService/PlanJobs"
-	JobService_ApplyJobs_FullMethodName           = "/fermata.v1.JobService/ApplyJobs"
-	JobService_ListJobRevisions_FullMethodName    = "/fermata.v1.JobService/ListJobRevisions"
-	JobService_GetJobRevision_FullMethodName      = "/fermata.v1.JobService/GetJobRevision"
-	JobService_DiffJobRevisions_FullMethodName    = "/fermata.v1.JobService/DiffJobRevisions"
-	JobService_RestoreJobRevision_FullMethodName  = "/fermata.v1.JobService/RestoreJobRevision"
-	JobService_GetQueueSettings_FullMethodName    = "/fermata.v1.JobService/GetQueueSettings"
-	JobService_UpdateQueueSettings_FullMethodName = "/fermata.v1.JobService/UpdateQueueSettings"
-	JobService_PauseQueue_FullMethodName          = "/fermata.v1.JobService/PauseQueue"
-	JobService_ListTargets_FullMethodName         = "/fermata.v1.JobService/ListTargets"
-	JobService_ProbeTarget_FullMethodName         = "/fermata.v1.JobService/ProbeTarget"
-	JobService_ResetTarget_FullMethodName         = "/fermata.v1.JobService/ResetTarget"
-	JobService_ListLocks_FullMethodName           = "/fermata.v1.JobService/ListLocks"
+	JobService_CreateJob_FullMethodName              = "/fermata.v1.JobService/CreateJob"
+	JobService_BatchCreateJobs_FullMethodName        = "/fermata.v1.JobService/BatchCreateJobs"
+	JobService_GetJob_FullMethodName                 = "/fermata.v1.JobService/GetJob"
+	JobService_ListJobs_FullMethodName               = "/fermata.v1.JobService/ListJobs"
+	JobService_ListUpcomingJobs_FullMethodName       = "/fermata.v1.JobService/ListUpcomingJobs"
+	JobService_UpdateJob_FullMethodName              = "/fermata.v1.JobService/UpdateJob"
+	JobService_DeleteJob_FullMethodName              = "/fermata.v1.JobService/DeleteJob"
+	JobService_PauseJob_FullMethodName               = "/fermata.v1.JobService/PauseJob"
+	JobService_ResumeJob_FullMethodName              = "/fermata.v1.JobService/ResumeJob"
+	JobService_RunJob_FullMethodName                 = "/fermata.v1.JobService/RunJob"
+	JobService_ListRuns_FullMethodName               = "/fermata.v1.JobService/ListRuns"
+	JobService_GetRun_FullMethodName                 = "/fermata.v1.JobService/GetRun"
+	JobService_CancelRun_FullMethodName              = "/fermata.v1.JobService/CancelRun"
+	JobService_PreviewSchedule_FullMethodName        = "/fermata.v1.JobService/PreviewSchedule"
+	JobService_ListPresets_FullMethodName            = "/fermata.v1.JobService/ListPresets"
+	JobService_HintJob_FullMethodName                = "/fermata.v1.JobService/HintJob"
+	JobService_TopJobs_FullMethodName                = "/fermata.v1.JobService/TopJobs"
+	JobService_ExplainJob_FullMethodName             = "/fermata.v1.JobService/ExplainJob"
+	JobService_BackfillJob_FullMethodName            = "/fermata.v1.JobService/BackfillJob"
+	JobService_CancelBackfill_FullMethodName         = "/fermata.v1.JobService/CancelBackfill"
+	JobService_ListDeadLetters_FullMethodName        = "/fermata.v1.JobService/ListDeadLetters"
+	JobService_RedriveDeadLetters_FullMethodName     = "/fermata.v1.JobService/RedriveDeadLetters"
+	JobService_DiscardDeadLetter_FullMethodName      = "/fermata.v1.JobService/DiscardDeadLetter"
+	JobService_PauseJobs_FullMethodName              = "/fermata.v1.JobService/PauseJobs"
+	JobService_ResumeJobs_FullMethodName             = "/fermata.v1.JobService/ResumeJobs"
+	JobService_BulkPauseJobs_FullMethodName          = "/fermata.v1.JobService/BulkPauseJobs"
+	JobService_BulkResumeJobs_FullMethodName         = "/fermata.v1.JobService/BulkResumeJobs"
+	JobService_BulkRunJobs_FullMethodName            = "/fermata.v1.JobService/BulkRunJobs"
+	JobService_BulkCancelRuns_FullMethodName         = "/fermata.v1.JobService/BulkCancelRuns"
+	JobService_BulkDeleteJobs_FullMethodName         = "/fermata.v1.JobService/BulkDeleteJobs"
+	JobService_BulkRedriveDeadLetters_FullMethodName = "/fermata.v1.JobService/BulkRedriveDeadLetters"
+	JobService_BulkDiscardDeadLetters_FullMethodName = "/fermata.v1.JobService/BulkDiscardDeadLetters"
+	JobService_PlanJobs_FullMethodName               = "/fermata.v1.JobService/PlanJobs"
+	JobService_ApplyJobs_FullMethodName              = "/fermata.v1.JobService/ApplyJobs"
+	JobService_ListJobRevisions_FullMethodName       = "/fermata.v1.JobService/ListJobRevisions"
+	JobService_GetJobRevision_FullMethodName         = "/fermata.v1.JobService/GetJobRevision"
+	JobService_DiffJobRevisions_FullMethodName       = "/fermata.v1.JobService/DiffJobRevisions"
+	JobService_RestoreJobRevision_FullMethodName     = "/fermata.v1.JobService/RestoreJobRevision"
+	JobService_GetQueueSettings_FullMethodName       = "/fermata.v1.JobService/GetQueueSettings"
+	JobService_UpdateQueueSettings_FullMethodName    = "/fermata.v1.JobService/UpdateQueueSettings"
+	JobService_PauseQueue_FullMethodName             = "/fermata.v1.JobService/PauseQueue"
+	JobService_ListTargets_FullMethodName            = "/fermata.v1.JobService/ListTargets"
+	JobService_ProbeTarget_FullMethodName            = "/fermata.v1.JobService/ProbeTarget"
+	JobService_ResetTarget_FullMethodName            = "/fermata.v1.JobService/ResetTarget"
+	JobService_ListLocks_FullMethodName              = "/fermata.v1.JobService/ListLocks"
 )
 
 // JobServiceClient is the client API for JobService service.
@@ -143,6 +150,29 @@ type JobServiceClient interface {
 	PauseJobs(ctx context.Context, in *PauseJobsRequest, opts ...grpc.CallOption) (*PauseJobsResponse, error)
 	// Resumes all matching jobs, one page per call.
 	ResumeJobs(ctx context.Context, in *ResumeJobsRequest, opts ...grpc.CallOption) (*ResumeJobsResponse, error)
+	// Pauses the jobs that match a filter and are not paused, one page per call. How the Bulk methods
+	// count first, confirm, and continue: see BulkChangeResponse.
+	//
+	// Reasons of all Bulk methods: CONFIRMATION_REQUIRED, CONFIRMATION_EXPIRED, TOO_MANY_MATCHES (many
+	// more match than were confirmed; nothing of this page was changed), BULK_CHANGE_UNKNOWN (a page
+	// token of a change that did not begin, or whose record was deleted after a week).
+	BulkPauseJobs(ctx context.Context, in *BulkPauseJobsRequest, opts ...grpc.CallOption) (*BulkChangeResponse, error)
+	// Resumes the paused jobs that match a filter, or those of them that one BulkPauseJobs paused, one
+	// page per call.
+	BulkResumeJobs(ctx context.Context, in *BulkResumeJobsRequest, opts ...grpc.CallOption) (*BulkChangeResponse, error)
+	// Requests a manual run of each job that matches a filter, one page per call.
+	BulkRunJobs(ctx context.Context, in *BulkRunJobsRequest, opts ...grpc.CallOption) (*BulkChangeResponse, error)
+	// Cancels the runs of the jobs that match a filter, one page per call: those that are live, that
+	// wait for their next attempt, and manual runs. Planned runs stay.
+	BulkCancelRuns(ctx context.Context, in *BulkCancelRunsRequest, opts ...grpc.CallOption) (*BulkChangeResponse, error)
+	// Deletes the jobs that match a filter, one page per call. A live run is allowed to finish.
+	BulkDeleteJobs(ctx context.Context, in *BulkDeleteJobsRequest, opts ...grpc.CallOption) (*BulkChangeResponse, error)
+	// Runs the dead letters again that match a filter, one page per call. The fields of the filter are
+	// those of the job, and of the dead run (`last_error`, `last_run_time`).
+	BulkRedriveDeadLetters(ctx context.Context, in *BulkRedriveDeadLettersRequest, opts ...grpc.CallOption) (*BulkChangeResponse, error)
+	// Deletes the dead letters that match a filter, as BulkRedriveDeadLetters runs them. The dead letter
+	// of a one-time job is the job itself, which is deleted.
+	BulkDiscardDeadLetters(ctx context.Context, in *BulkDiscardDeadLettersRequest, opts ...grpc.CallOption) (*BulkChangeResponse, error)
 	// Computes field by field what ApplyJobs would change. Stores nothing. Every entry is validated,
 	// so that the response has all errors.
 	PlanJobs(ctx context.Context, in *PlanJobsRequest, opts ...grpc.CallOption) (*PlanJobsResponse, error)
@@ -444,6 +474,76 @@ func (c *jobServiceClient) ResumeJobs(ctx context.Context, in *ResumeJobsRequest
 	return out, nil
 }
 
+func (c *jobServiceClient) BulkPauseJobs(ctx context.Context, in *BulkPauseJobsRequest, opts ...grpc.CallOption) (*BulkChangeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkChangeResponse)
+	err := c.cc.Invoke(ctx, JobService_BulkPauseJobs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) BulkResumeJobs(ctx context.Context, in *BulkResumeJobsRequest, opts ...grpc.CallOption) (*BulkChangeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkChangeResponse)
+	err := c.cc.Invoke(ctx, JobService_BulkResumeJobs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) BulkRunJobs(ctx context.Context, in *BulkRunJobsRequest, opts ...grpc.CallOption) (*BulkChangeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkChangeResponse)
+	err := c.cc.Invoke(ctx, JobService_BulkRunJobs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) BulkCancelRuns(ctx context.Context, in *BulkCancelRunsRequest, opts ...grpc.CallOption) (*BulkChangeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkChangeResponse)
+	err := c.cc.Invoke(ctx, JobService_BulkCancelRuns_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) BulkDeleteJobs(ctx context.Context, in *BulkDeleteJobsRequest, opts ...grpc.CallOption) (*BulkChangeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkChangeResponse)
+	err := c.cc.Invoke(ctx, JobService_BulkDeleteJobs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) BulkRedriveDeadLetters(ctx context.Context, in *BulkRedriveDeadLettersRequest, opts ...grpc.CallOption) (*BulkChangeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkChangeResponse)
+	err := c.cc.Invoke(ctx, JobService_BulkRedriveDeadLetters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) BulkDiscardDeadLetters(ctx context.Context, in *BulkDiscardDeadLettersRequest, opts ...grpc.CallOption) (*BulkChangeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkChangeResponse)
+	err := c.cc.Invoke(ctx, JobService_BulkDiscardDeadLetters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobServiceClient) PlanJobs(ctx context.Context, in *PlanJobsRequest, opts ...grpc.CallOption) (*PlanJobsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(PlanJobsResponse)
@@ -657,6 +757,29 @@ type JobServiceServer interface {
 	PauseJobs(context.Context, *PauseJobsRequest) (*PauseJobsResponse, error)
 	// Resumes all matching jobs, one page per call.
 	ResumeJobs(context.Context, *ResumeJobsRequest) (*ResumeJobsResponse, error)
+	// Pauses the jobs that match a filter and are not paused, one page per call. How the Bulk methods
+	// count first, confirm, and continue: see BulkChangeResponse.
+	//
+	// Reasons of all Bulk methods: CONFIRMATION_REQUIRED, CONFIRMATION_EXPIRED, TOO_MANY_MATCHES (many
+	// more match than were confirmed; nothing of this page was changed), BULK_CHANGE_UNKNOWN (a page
+	// token of a change that did not begin, or whose record was deleted after a week).
+	BulkPauseJobs(context.Context, *BulkPauseJobsRequest) (*BulkChangeResponse, error)
+	// Resumes the paused jobs that match a filter, or those of them that one BulkPauseJobs paused, one
+	// page per call.
+	BulkResumeJobs(context.Context, *BulkResumeJobsRequest) (*BulkChangeResponse, error)
+	// Requests a manual run of each job that matches a filter, one page per call.
+	BulkRunJobs(context.Context, *BulkRunJobsRequest) (*BulkChangeResponse, error)
+	// Cancels the runs of the jobs that match a filter, one page per call: those that are live, that
+	// wait for their next attempt, and manual runs. Planned runs stay.
+	BulkCancelRuns(context.Context, *BulkCancelRunsRequest) (*BulkChangeResponse, error)
+	// Deletes the jobs that match a filter, one page per call. A live run is allowed to finish.
+	BulkDeleteJobs(context.Context, *BulkDeleteJobsRequest) (*BulkChangeResponse, error)
+	// Runs the dead letters again that match a filter, one page per call. The fields of the filter are
+	// those of the job, and of the dead run (`last_error`, `last_run_time`).
+	BulkRedriveDeadLetters(context.Context, *BulkRedriveDeadLettersRequest) (*BulkChangeResponse, error)
+	// Deletes the dead letters that match a filter, as BulkRedriveDeadLetters runs them. The dead letter
+	// of a one-time job is the job itself, which is deleted.
+	BulkDiscardDeadLetters(context.Context, *BulkDiscardDeadLettersRequest) (*BulkChangeResponse, error)
 	// Computes field by field what ApplyJobs would change. Stores nothing. Every entry is validated,
 	// so that the response has all errors.
 	PlanJobs(context.Context, *PlanJobsRequest) (*PlanJobsResponse, error)
@@ -782,6 +905,27 @@ func (UnimplementedJobServiceServer) PauseJobs(context.Context, *PauseJobsReques
 }
 func (UnimplementedJobServiceServer) ResumeJobs(context.Context, *ResumeJobsRequest) (*ResumeJobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumeJobs not implemented")
+}
+func (UnimplementedJobServiceServer) BulkPauseJobs(context.Context, *BulkPauseJobsRequest) (*BulkChangeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkPauseJobs not implemented")
+}
+func (UnimplementedJobServiceServer) BulkResumeJobs(context.Context, *BulkResumeJobsRequest) (*BulkChangeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkResumeJobs not implemented")
+}
+func (UnimplementedJobServiceServer) BulkRunJobs(context.Context, *BulkRunJobsRequest) (*BulkChangeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkRunJobs not implemented")
+}
+func (UnimplementedJobServiceServer) BulkCancelRuns(context.Context, *BulkCancelRunsRequest) (*BulkChangeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkCancelRuns not implemented")
+}
+func (UnimplementedJobServiceServer) BulkDeleteJobs(context.Context, *BulkDeleteJobsRequest) (*BulkChangeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkDeleteJobs not implemented")
+}
+func (UnimplementedJobServiceServer) BulkRedriveDeadLetters(context.Context, *BulkRedriveDeadLettersRequest) (*BulkChangeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkRedriveDeadLetters not implemented")
+}
+func (UnimplementedJobServiceServer) BulkDiscardDeadLetters(context.Context, *BulkDiscardDeadLettersRequest) (*BulkChangeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkDiscardDeadLetters not implemented")
 }
 func (UnimplementedJobServiceServer) PlanJobs(context.Context, *PlanJobsRequest) (*PlanJobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PlanJobs not implemented")
@@ -1293,6 +1437,132 @@ func _JobService_ResumeJobs_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_BulkPauseJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkPauseJobsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).BulkPauseJobs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_BulkPauseJobs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).BulkPauseJobs(ctx, req.(*BulkPauseJobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_BulkResumeJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkResumeJobsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).BulkResumeJobs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_BulkResumeJobs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).BulkResumeJobs(ctx, req.(*BulkResumeJobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_BulkRunJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkRunJobsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).BulkRunJobs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_BulkRunJobs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).BulkRunJobs(ctx, req.(*BulkRunJobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_BulkCancelRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkCancelRunsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).BulkCancelRuns(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_BulkCancelRuns_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).BulkCancelRuns(ctx, req.(*BulkCancelRunsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_BulkDeleteJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkDeleteJobsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).BulkDeleteJobs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_BulkDeleteJobs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).BulkDeleteJobs(ctx, req.(*BulkDeleteJobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_BulkRedriveDeadLetters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkRedriveDeadLettersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).BulkRedriveDeadLetters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_BulkRedriveDeadLetters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).BulkRedriveDeadLetters(ctx, req.(*BulkRedriveDeadLettersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_BulkDiscardDeadLetters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkDiscardDeadLettersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).BulkDiscardDeadLetters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_BulkDiscardDeadLetters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).BulkDiscardDeadLetters(ctx, req.(*BulkDiscardDeadLettersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JobService_PlanJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(PlanJobsRequest)
 	if err := dec(in); err != nil {
@@ -1633,6 +1903,34 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResumeJobs",
 			Handler:    _JobService_ResumeJobs_Handler,
+		},
+		{
+			MethodName: "BulkPauseJobs",
+			Handler:    _JobService_BulkPauseJobs_Handler,
+		},
+		{
+			MethodName: "BulkResumeJobs",
+			Handler:    _JobService_BulkResumeJobs_Handler,
+		},
+		{
+			MethodName: "BulkRunJobs",
+			Handler:    _JobService_BulkRunJobs_Handler,
+		},
+		{
+			MethodName: "BulkCancelRuns",
+			Handler:    _JobService_BulkCancelRuns_Handler,
+		},
+		{
+			MethodName: "BulkDeleteJobs",
+			Handler:    _JobService_BulkDeleteJobs_Handler,
+		},
+		{
+			MethodName: "BulkRedriveDeadLetters",
+			Handler:    _JobService_BulkRedriveDeadLetters_Handler,
+		},
+		{
+			MethodName: "BulkDiscardDeadLetters",
+			Handler:    _JobService_BulkDiscardDeadLetters_Handler,
 		},
 		{
 			MethodName: "PlanJobs",
