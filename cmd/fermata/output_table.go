@@ -13,12 +13,20 @@ import (
 const (
 	columnGap = 3
 	// minTextWidth is how short the text of the last column may become on a terminal.
-	minTextWidth = 16
+	minTextWidth = 28
 )
 
 // freeTextColumns are the columns whose text may be shortened on a terminal.
 var freeTextColumns = map[string]bool{"LAST ERROR": true, "ERROR": true, "REASON": true, "DETAIL": true, "URL": true,
 	"WHAT": true, "DESCRIPTION": true, "KNOWN AS": true, "FORMULA": true, "VALUE": true}
+
+// dropNamespaceFirst makes NAMESPACE the first column to leave out of a list of one namespace.
+func (t outputTable) dropNamespaceFirst(oneNamespace bool) outputTable {
+	if oneNamespace {
+		t.leadingColumns = append([]string{"NAMESPACE"}, t.leadingColumns...)
+	}
+	return t
+}
 
 // columnsFlag lets a command that lists things write some columns only.
 func (a *app) columnsFlag(cmd *cobra.Command) *cobra.Command {
