@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,7 +70,7 @@ func readContextFile(path string, private bool) (*ContextFile, error) {
 	if err == nil {
 		text, err = secretfile.Read(path, maxConfigFile)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !isMissing(path, err) {
 		return nil, fmt.Errorf("configuration file: %w", err)
 	}
 	if err := yaml.Unmarshal(text, &f.document); err != nil {

@@ -140,3 +140,26 @@ func TestCommandsWithoutContexts(t *testing.T) {
 		t.Errorf("slots %d, %v", *s.slots, err)
 	}
 }
+
+// TestHomesWithoutFiles: a home directory that is none is no error, unless a context is named.
+func TestHomesWithoutFiles(t *testing.T) {
+	locked := t.TempDir()
+	if err := os.Chmod(locked, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(locked, 0o700) }) // for the removal of the directory
+	for _, home := range []string{"/dev/null", "/nonexistent", locked, ""} {
+		t.Setenv("XDG_CONFIG_HOME", "")
+		t.Setenv("HOME", home)
+		for name, wantErr := range map[string]bool{"": false, "one": true} {
+			s := newSettings(t)
+			s.cmd.Flags().String("context", name, "")
+			if err := Load(s.cmd, "FT"); (err != nil) != wantErr {
+				t.Errorf("HOME=%s --context %q: %v", home, name, err)
+			}
+			if contexts, err := ReadContexts(s.cmd.Flags()); (err != nil) && !wantErr || len(contexts) != 0 {
+				t.Errorf("HOME=%s: %v, %v", home, contexts, err)
+			}
+		}
+	}
+}
