@@ -163,3 +163,32 @@ func TestHomesWithoutFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestEditsOfUnusualFiles: an alias is not edited through, a name that is another type in YAML stays a name, and a file
+// that cannot be kept whole is not edited.
+func TestEditsOfUnusualFiles(t *testing.T) {
+	path := writeFile(t, "contexts:\n  a: &a {namespace: one}\n  b: *a\n")
+	for _, name := range []string{"b", "null", "true"} {
+		if err := EditContexts(t.Context(), path, func(f *ContextFile) error {
+			return errors.Join(f.Set(name, editFlags(t, "--namespace=two"), nil), f.Use(name))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		contexts, err := ReadContexts(fileFlags(path))
+		if err != nil || contexts[0].Value("namespace")[0] != "one" {
+			t.Errorf("%+v, %v", contexts, err)
+		}
+		if last := contexts[len(contexts)-1]; last.Name != name || !last.Current || last.Value("namespace")[0] != "two" {
+			t.Errorf("%s: %+v", name, contexts)
+		}
+	}
+	for _, text := range []string{"contexts: {}\n---\ncontexts: {}\n", "- a\n", "contexts: x\n"} {
+		path := writeFile(t, text)
+		if err := EditContexts(t.Context(), path, func(f *ContextFile) error { return f.Set("a", editFlags(t, "--tls"), nil) }); err == nil {
+			t.Errorf("%q was edited", text)
+		}
+		if left, err := os.ReadFile(path); err != nil || string(left) != text {
+			t.Errorf("%q became %q, %v", text, left, err)
+		}
+	}
+}
