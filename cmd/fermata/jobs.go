@@ -22,8 +22,7 @@ func (a *app) jobsCommand() *cobra.Command {
 		withNames(a.updateCommand()), a.deleteCommand(),
 		withNames(a.pauseCommand()), withNames(a.resumeCommand()), withNames(a.runCommand()),
 		a.runsCommand(), withNames(a.cancelCommand()),
-		a.refreshDefaultsCommand(), withNames(a.hintCommand()), a.explainCommand(), withNames(a.backfillCommand()),
-		withNames(a.cancelBackfillCommand()),
+		a.refreshDefaultsCommand(), a.hintCommand(), a.explainCommand(), a.backfillCommand(), a.cancelBackfillCommand(),
 	)
 	suggest.AnswerUnknownCommand(jobs, renameRecipe, "rename", "move", "mv")
 	return jobs

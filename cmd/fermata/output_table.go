@@ -28,11 +28,14 @@ func (t outputTable) dropNamespaceFirst(oneNamespace bool) outputTable {
 	return t
 }
 
-// columnsFlag lets a command that lists things write some columns only.
+// columnsFlag makes a command one that lists things: it has --columns, and prints names with -o name. See
+// [registerList].
 func (a *app) columnsFlag(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringSliceVar(&a.columnNames, "columns", nil,
 		"write these columns of the table only, in this order, such as name,last-error (default: all, or what fits "+
 			"the terminal)")
+	annotate(cmd, printsNames)
+	annotate(cmd, printsList)
 	return cmd
 }
 
