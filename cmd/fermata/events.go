@@ -213,10 +213,17 @@ func (a *app) eventDetail(e *client.Event) string {
 	if e.GetConsecutiveFailures() > 0 {
 		add("%s in a row", countText(int(e.GetConsecutiveFailures()), "failure", "failures"))
 	}
+	numbers := parts
+	parts = nil
 	for _, text := range []string{e.GetReason(), e.GetError(), e.GetWorker(), e.GetNode()} {
 		if text != "" {
 			add("%s", a.fitText(text, 120))
 		}
+	}
+	if isNarrow(a.terminalWidth()) { // what is cut off matters least
+		parts = append(parts, numbers...)
+	} else {
+		parts = append(numbers, parts...)
 	}
 	if len(parts) == 0 {
 		return noValue

@@ -35,7 +35,11 @@ func TestEventsFitTheTerminal(t *testing.T) {
 	c := startCluster(t)
 	c.must("jobs", "create", "nightly", "--every", "1m", "--handler", "h", "--max-attempts", "1")
 	c.attempt("nightly", job.OutcomeFailed, strings.Repeat("no route to host ", 10))
-	for line := range strings.Lines(c.runWithin(80, "events")) {
+	narrow := c.runWithin(80, "events")
+	if !strings.Contains(narrow, "no route to host") {
+		t.Errorf("a terminal gets no error:\n%s", narrow)
+	}
+	for line := range strings.Lines(narrow) {
 		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 80 {
 			t.Errorf("%q", line)
 		}
