@@ -158,8 +158,8 @@ func (a *app) checkFlags(cmd *cobra.Command) error {
 	}
 	switch {
 	case a.output == "name" && cmd.Annotations[printsNames] == "":
-		return usageErrorf("%s has no names to print: -o name is for commands that list things, or change jobs or "+
-			"runs", cmd.CommandPath())
+		return usageErrorf("%s has no names to print: -o name is for commands that list things, or change jobs, runs "+
+			"or queues", cmd.CommandPath())
 	case !slices.Contains([]string{"table", "json", "yaml", "name"}, a.output):
 		return usageErrorf("--output %q: want table, json, yaml or name", a.output)
 	case a.output != "table" && len(a.columnNames) > 0:

@@ -62,11 +62,11 @@ func (a *app) backfillCommand() *cobra.Command {
 		"other runs")
 	f.StringVar(&id, "id", "", "name of the backfill, as --request-id")
 	cmd.MarkFlagsMutuallyExclusive("id", "request-id")
-	return cmd
+	return withNames(cmd)
 }
 
 func (a *app) cancelBackfillCommand() *cobra.Command {
-	return &cobra.Command{
+	return withNames(&cobra.Command{
 		Use: "backfill-cancel ID BACKFILL", Short: "End a backfill; its started runs continue", Args: exactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
@@ -80,7 +80,7 @@ func (a *app) cancelBackfillCommand() *cobra.Command {
 				})
 			})
 		},
-	}
+	})
 }
 
 // shownTime writes an instant in a zone.

@@ -38,7 +38,7 @@ func (a *app) listQueuesCommand(use string) *cobra.Command {
 	cmd := listCommand(a, use, "Show queues: waiting runs, live runs, and workers",
 		func(ctx context.Context, c *client.Client) ([]*fermatav1.Queue, error) {
 			return askOnce(ctx, a, c, all, queuesOf)
-		}, a.queueTable)
+		}, func(queues []*fermatav1.Queue) outputTable { return a.queueTable(queues).dropNamespaceFirst(!all) })
 	allNamespacesFlag(cmd, &all, false, "of all namespaces")
 	return cmd
 }

@@ -136,8 +136,8 @@ func (a *app) registerCompletions(root *cobra.Command) {
 
 // isPathFlag reports whether a flag takes the path of a file or directory.
 func isPathFlag(name string) bool {
-	return strings.HasSuffix(name, "file") || slices.Contains([]string{"config", "tls-ca", "tls-cert", "tls-key", "oidc-ca",
-		"dir"}, name)
+	return strings.HasSuffix(name, "file") ||
+		slices.Contains([]string{"config", "tls-ca", "tls-cert", "tls-key", "oidc-ca", "dir"}, name)
 }
 
 // completeArguments completes the arguments of a command by the names in its usage line. Commands with -f, which read
@@ -197,7 +197,8 @@ func argumentNames(use string) (names []string, repeated bool) {
 }
 
 // askForCompletion calls the cluster for a completion. All errors are silent: the shell offers nothing then.
-func (a *app) askForCompletion(cmd *cobra.Command, ask func(context.Context, *client.Client) ([]string, error)) []string {
+func (a *app) askForCompletion(cmd *cobra.Command,
+	ask func(context.Context, *client.Client) ([]string, error)) []string {
 	a.err, a.completing = io.Discard, true
 	if config.LoadFlags(cmd.Root().PersistentFlags(), "FERMATA") != nil || a.normalizeAddresses() != nil {
 		return nil

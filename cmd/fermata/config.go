@@ -157,7 +157,8 @@ func (a *app) setContext(cmd *cobra.Command, args []string, set []*pflag.Flag, u
 		return err
 	}
 	if inUse != name {
-		fmt.Fprintf(a.err, "hint: use it with: fermata config use-context %s, or for one command with --context %s\n", name, name)
+		fmt.Fprintf(a.err, "hint: use it with: fermata config use-context %s, or for one command with --context %s\n",
+			name, name)
 	}
 	return a.printResult(verb+" context "+name, resultFact{"context", name}, resultFact{verb, true})
 }

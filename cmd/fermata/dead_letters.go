@@ -75,7 +75,7 @@ func (a *app) letterTable(letters []*client.DeadLetter, namespaces bool) outputT
 		heading: []string{"NAMESPACE", "LETTER", "QUEUE", "RUN", "DIED", "ATTEMPTS", "OUTCOME", "KEPT FOR",
 			"ERROR"},
 		empty:          "no dead runs",
-		leadingColumns: []string{"RUN", "KEPT FOR", "ATTEMPTS", "OUTCOME", "QUEUE", "ERROR", "DIED"},
+		leadingColumns: []string{"RUN", "KEPT FOR", "ATTEMPTS", "OUTCOME", "QUEUE", "DIED", "ERROR"},
 	}
 	for _, l := range letters {
 		r := l.GetRun()

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -163,9 +164,9 @@ func (a *app) printEvent(e *client.Event, first bool) error {
 		}
 		return a.println(text)
 	}
-	const form = "%-24s  %-16s  %-32s  %-22s  %s"
-	if first {
-		if err := a.println(fmt.Sprintf(form, "TIME", "KIND", "JOB", "RUN", "DETAIL")); err != nil {
+	width := a.terminalWidth()
+	if first && !a.noHeaders {
+		if err := a.println(eventLine(width, "TIME", "KIND", "JOB", "RUN", "DETAIL")); err != nil {
 			return err
 		}
 	}
@@ -176,10 +177,24 @@ func (a *app) printEvent(e *client.Event, first bool) error {
 	case subject == "":
 		subject = noValue
 	}
-	text := fmt.Sprintf(form, e.GetTime().AsTime().UTC().Format("2006-01-02T15:04:05.000Z"), fullText(e.GetKind()),
-		nameText(subject),
-		nameText(e.GetRunId()), a.eventDetail(e))
-	return a.println(strings.TrimRight(text, " "))
+	format := "2006-01-02T15:04:05.000Z"
+	if isNarrow(width) {
+		format = "01-02 15:04:05"
+	}
+	return a.println(eventLine(width, e.GetTime().AsTime().UTC().Format(format), fullText(e.GetKind()), nameText(subject),
+		nameText(e.GetRunId()), a.eventDetail(e)))
+}
+
+// isNarrow reports whether a terminal has no room for all columns of events; width 0 is no terminal.
+func isNarrow(width int) bool { return width > 0 && width < 140 }
+
+// eventLine aligns the columns of an event. A narrow terminal gets no run, and of the detail what fits.
+func eventLine(width int, at, kind, subject, run, detail string) string {
+	if !isNarrow(width) {
+		return strings.TrimRight(fmt.Sprintf("%-24s  %-16s  %-32s  %-22s  %s", at, kind, subject, run, detail), " ")
+	}
+	text := fmt.Sprintf("%-14s  %-13s  %-16s  ", at, kind, subject)
+	return strings.TrimRight(text+clipText(detail, max(minTextWidth/2, width-utf8.RuneCountInString(text))), " ")
 }
 
 // eventDetail returns the details of an event in one line.
@@ -198,10 +213,17 @@ func (a *app) eventDetail(e *client.Event) string {
 	if e.GetConsecutiveFailures() > 0 {
 		add("%s in a row", countText(int(e.GetConsecutiveFailures()), "failure", "failures"))
 	}
+	numbers := parts
+	parts = nil
 	for _, text := range []string{e.GetReason(), e.GetError(), e.GetWorker(), e.GetNode()} {
 		if text != "" {
 			add("%s", a.fitText(text, 120))
 		}
+	}
+	if isNarrow(a.terminalWidth()) { // what is cut off matters least
+		parts = append(parts, numbers...)
+	} else {
+		parts = append(numbers, parts...)
 	}
 	if len(parts) == 0 {
 		return noValue

@@ -67,7 +67,7 @@ func (a *app) hintCommand() *cobra.Command {
 	f.StringVar(&flags.reason, "reason", "", "why, for people")
 	f.BoolVar(&flags.planner, "planner", false, "the hint comes from a planning program, not from a person")
 	f.BoolVar(&flags.clear, "clear", false, "remove the hint")
-	return cmd
+	return withNames(cmd)
 }
 
 // buildHint returns nil for --clear.

@@ -102,7 +102,7 @@ func (a *app) jobTable(jobs []*client.Job, namespaces bool) outputTable {
 		heading: []string{"NAMESPACE", "NAME", "QUEUE", "SCHEDULE", "STATE", "NEXT RUN", "FAILURES", "BACKOFF",
 			"MAX LAG", "LAST", "AGE", "LAST ERROR"},
 		empty: "no jobs",
-		leadingColumns: []string{"AGE", "MAX LAG", "BACKOFF", "LAST", "SCHEDULE", "LAST ERROR", "FAILURES", "QUEUE",
+		leadingColumns: []string{"AGE", "MAX LAG", "BACKOFF", "LAST", "SCHEDULE", "QUEUE", "LAST ERROR", "FAILURES",
 			"NEXT RUN", "STATE"},
 	}
 	for _, j := range jobs {

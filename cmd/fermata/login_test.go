@@ -134,6 +134,11 @@ func TestSignInWholePath(t *testing.T) {
 
 	exchanged := o.issuer.Calls("/token")
 	o.ahead.Store(int64(o.issuer.TTL - 30*time.Second))
+	// A shell that completes a line takes the token as it is: a refresh may last longer than the shell waits.
+	line := append(append([]string{"__completeNoDesc"}, o.flags...), "jobs", "get", "n")
+	if _, out, errs := o.runAt(t.Context(), line...); !strings.HasPrefix(out, "nightly\n") || o.issuer.Calls("/token") != exchanged {
+		t.Errorf("completion: %s%s, %d exchanges", out, errs, o.issuer.Calls("/token")-exchanged)
+	}
 	o.wants(0, []string{"nightly"}, "jobs", "list")
 	o.wants(0, []string{"nightly"}, "jobs", "list")
 	if got := o.issuer.Calls("/token") - exchanged; got != 1 {

@@ -30,8 +30,10 @@ func (a *app) logLevelCommand() *cobra.Command {
 	var address string
 	var lasting time.Duration
 	cmd := &cobra.Command{
-		Use: "log-level [debug|info|warn|error]", ValidArgs: []string{"debug", "info", "warn", "error"}, Short: "Show or change the log level of a process on this host",
-		Long: logLevelHelp,
+		Use:       "log-level [debug|info|warn|error]",
+		ValidArgs: []string{"debug", "info", "warn", "error"},
+		Short:     "Show or change the log level of a process on this host",
+		Long:      logLevelHelp,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usageErrorf("want at most one level")

@@ -43,6 +43,9 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
+	if width := a.terminalWidth(); width > 0 {
+		fitHelp(root, width)
+	}
 	if completesLine(args) {
 		a.registerCompletions(root)
 	}

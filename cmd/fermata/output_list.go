@@ -20,8 +20,6 @@ type plainItem interface {
 // those of an empty table.
 func registerList[M any](a *app, cmd *cobra.Command, table func([]M) outputTable) *cobra.Command {
 	a.columnsFlag(cmd)
-	annotate(cmd, printsNames)
-	annotate(cmd, printsList)
 	if a.listColumns == nil {
 		a.listColumns = map[*cobra.Command]func() []string{}
 	}

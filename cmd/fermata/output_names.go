@@ -43,6 +43,8 @@ func (a *app) printNames(m proto.Message) error {
 		name = strings.TrimPrefix(v.GetName(), "namespaces/")
 	case *fermatav1.Queue:
 		name = v.GetQueue()
+	case *client.QueueSettings:
+		name = v.GetName()[strings.LastIndexByte(v.GetName(), '/')+1:]
 	case *fermatav1.Node:
 		name = v.GetName()
 	case *fermatav1.Worker:

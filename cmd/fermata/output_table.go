@@ -13,18 +13,29 @@ import (
 const (
 	columnGap = 3
 	// minTextWidth is how short the text of the last column may become on a terminal.
-	minTextWidth = 16
+	minTextWidth = 28
 )
 
 // freeTextColumns are the columns whose text may be shortened on a terminal.
 var freeTextColumns = map[string]bool{"LAST ERROR": true, "ERROR": true, "REASON": true, "DETAIL": true, "URL": true,
 	"WHAT": true, "DESCRIPTION": true, "KNOWN AS": true, "FORMULA": true, "VALUE": true, "CHANGED": true}
 
-// columnsFlag lets a command that lists things write some columns only.
+// dropNamespaceFirst makes NAMESPACE the first column to leave out of a list of one namespace.
+func (t outputTable) dropNamespaceFirst(oneNamespace bool) outputTable {
+	if oneNamespace {
+		t.leadingColumns = append([]string{"NAMESPACE"}, t.leadingColumns...)
+	}
+	return t
+}
+
+// columnsFlag makes a command one that lists things: it has --columns, and prints names with -o name. See
+// [registerList].
 func (a *app) columnsFlag(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringSliceVar(&a.columnNames, "columns", nil,
 		"write these columns of the table only, in this order, such as name,last-error (default: all, or what fits "+
 			"the terminal)")
+	annotate(cmd, printsNames)
+	annotate(cmd, printsList)
 	return cmd
 }
 

@@ -58,7 +58,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		want  string
 	}{
 		{0, "NAME AGE STATE LAST ERROR"}, {200, "NAME AGE STATE LAST ERROR"}, {60, "NAME AGE STATE LAST ERROR"},
-		{45, "NAME AGE STATE LAST ERROR"}, {40, "NAME STATE LAST ERROR"}, {30, "NAME STATE"}, {10, "NAME"}, {1, "NAME"},
+		{56, "NAME AGE STATE LAST ERROR"}, {50, "NAME STATE LAST ERROR"}, {30, "NAME STATE"}, {10, "NAME"}, {1, "NAME"},
 	} {
 		var out bytes.Buffer
 		a := &app{standardStreams: standardStreams{out: &out}, now: time.Now}

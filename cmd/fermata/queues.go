@@ -28,8 +28,8 @@ func (a *app) queuesCommand() *cobra.Command {
 			})
 		},
 	}
-	queues.AddCommand(a.listQueuesCommand("list"), get, a.setQueueCommand(), a.pauseQueueCommand(),
-		a.resumeQueueCommand())
+	queues.AddCommand(a.listQueuesCommand("list"), withNames(get), withNames(a.setQueueCommand()),
+		withNames(a.pauseQueueCommand()), withNames(a.resumeQueueCommand()))
 	return queues
 }
 

@@ -31,6 +31,14 @@ func TestRequestIDs(t *testing.T) {
 	if !strings.HasPrefix(out, "backfill fill-1 of ping") {
 		t.Error(out)
 	}
+	for line, want := range map[string]string{
+		"jobs hint ping --in 5m -o name": "ping\n", "queues pause mail -o name": "mail\n", "queues set mail --rate 5 -o name": "mail\n",
+		"queues get mail -o name": "mail\n", "queues resume mail other -o name": "mail\nother\n", "jobs backfill-cancel ping fill-1 -o name": "ping\n",
+	} {
+		if out := c.must(strings.Fields(line)...); out != want {
+			t.Errorf("%s: %q, want %q", line, out, want)
+		}
+	}
 	first := c.must("jobs", "create", "--handler", "h", "--request-id", "anonymous-1", "-o", "name")
 	if again := c.must("jobs", "create", "--handler", "h", "--request-id", "anonymous-1", "-o", "name"); again != first {
 		t.Errorf("the id of a job without one: %q, then %q", first, again)

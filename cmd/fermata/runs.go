@@ -44,7 +44,7 @@ func (a *app) runTable(runs []*client.Run) outputTable {
 	t := outputTable{
 		heading:        []string{"RUN", "STATE", "TRIGGER", "DUE", "TOOK", "ATTEMPTS", "OUTCOME", "WORKER", "ERROR"},
 		empty:          "no runs",
-		leadingColumns: []string{"WORKER", "TRIGGER", "ATTEMPTS", "TOOK", "ERROR", "STATE", "DUE"},
+		leadingColumns: []string{"WORKER", "TRIGGER", "ATTEMPTS", "TOOK", "STATE", "ERROR", "DUE"},
 	}
 	for _, r := range runs {
 		outcome := enumName(r.GetOutcome())

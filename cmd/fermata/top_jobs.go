@@ -32,6 +32,7 @@ func (a *app) topJobsCommand(kind fermatav1.TopJobsRequest_Kind, use, short, lon
 	table func([]*fermatav1.TopJob) outputTable) *cobra.Command {
 	var all bool
 	var limit int
+	shown := func(jobs []*fermatav1.TopJob) outputTable { return table(jobs).dropNamespaceFirst(!all) }
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,13 +44,13 @@ func (a *app) topJobsCommand(kind fermatav1.TopJobsRequest_Kind, use, short, lon
 				if err != nil {
 					return err
 				}
-				return printList(a, jobs, table)
+				return printList(a, jobs, shown)
 			})
 		},
 	}
 	allNamespacesFlag(cmd, &all, false, "of all namespaces")
 	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number, 1 to 100")
-	return registerList(a, cmd, table)
+	return registerList(a, cmd, shown)
 }
 
 // topJobs are the worst jobs of a kind, the worst first.
@@ -82,7 +83,7 @@ func sortTopJobs(kind fermatav1.TopJobsRequest_Kind, jobs []*fermatav1.TopJob, l
 func (a *app) lateTable(jobs []*fermatav1.TopJob) outputTable {
 	t := outputTable{heading: []string{"NAMESPACE", "NAME", "QUEUE", "LATE BY", "MAX LAG", "RUN", "HELD",
 		"LAST ERROR"}, empty: "no late jobs",
-		leadingColumns: []string{"MAX LAG", "LAST ERROR", "QUEUE", "RUN", "HELD", "NAMESPACE"}}
+		leadingColumns: []string{"MAX LAG", "QUEUE", "LAST ERROR", "RUN", "HELD", "NAMESPACE"}}
 	for _, j := range jobs {
 		run := "has started"
 		if j.GetWaiting() {

@@ -123,3 +123,5 @@ func TestServeAndStop(t *testing.T) {
 		t.Errorf("exit code %d:\n%s", code, log.String())
 	}
 }
+
+func TestDurationsHaveDays(t *testing.T) { flagtest.DurationsHaveDays(t, rootCommand()) }

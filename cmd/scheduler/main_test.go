@@ -212,3 +212,5 @@ func TestFilesOfFlagsAreGuarded(t *testing.T) {
 		return ""
 	})
 }
+
+func TestDurationsHaveDays(t *testing.T) { flagtest.DurationsHaveDays(t, rootCommand(nil)) }

@@ -135,7 +135,8 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	config.DurationVar(flags, &cfg.SessionTTL, "session-ttl", 8*time.Second,
 		"life of a worker's session without a heartbeat: how long a dead worker keeps its runs; 1s or more; more "+
 			"than two thirds of --lease-ttl counts as that")
-	config.DurationVar(flags, &cfg.Limits.MinInterval, "min-interval", 5*time.Second, "shortest interval that a job may have")
+	config.DurationVar(flags, &cfg.Limits.MinInterval, "min-interval", 5*time.Second,
+		"shortest interval that a job may have")
 	flags.IntVar(&cfg.Limits.MaxPayload, "max-payload", 256<<10,
 		"largest payload of a job, in bytes, at most 15728640 (15 MiB): a message has 16 MiB, and room for the "+
 			"rest of a job")
@@ -174,7 +175,8 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 		"file with the keys that sign the chain of audit records, a line \"private id base64seed\" each, the "+
 			"signing one first, read again when it changes; 'scheduler audit-key new' makes one (default: the chain is "+
 			"not signed)")
-	config.DurationVar(flags, &f.drainTimeout, "drain-timeout", 30*time.Second, "how long a stop may wait for running work")
+	config.DurationVar(flags, &f.drainTimeout, "drain-timeout", 30*time.Second,
+		"how long a stop may wait for running work")
 	flags.StringVar(&f.traceEndpoint, "trace-endpoint", "",
 		"send the traces of runs to this OpenTelemetry collector, by OTLP over gRPC: http://host:4317, or "+
 			"https://host:4317 for TLS; see docs/tracing.md (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere)")

@@ -308,3 +308,5 @@ func TestFilesOfFlagsAreGuarded(t *testing.T) {
 		return stderr.String()
 	})
 }
+
+func TestDurationsHaveDays(t *testing.T) { flagtest.DurationsHaveDays(t, rootCommand(t.Context())) }

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,11 +71,15 @@ func readContextFile(path string, private bool) (*ContextFile, error) {
 	if err == nil {
 		text, err = secretfile.Read(path, maxConfigFile)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !isMissing(path, err) {
 		return nil, fmt.Errorf("configuration file: %w", err)
 	}
-	if err := yaml.Unmarshal(text, &f.document); err != nil {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(&f.document); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("configuration file %s: %w", path, err)
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) { // an edit would lose it
+		return nil, fmt.Errorf("configuration file %s: it contains more than one document; only one is allowed", path)
 	}
 	if len(f.document.Content) == 0 {
 		f.document = yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{{Kind: yaml.MappingNode}}}
@@ -219,7 +223,7 @@ func (f *ContextFile) Use(name string) error {
 	if !f.Has(name) {
 		return f.table.unknown(name)
 	}
-	setKey(f.top(), currentKey, &yaml.Node{Kind: yaml.ScalarNode, Value: name})
+	setKey(f.top(), currentKey, textNode(name))
 	return f.readTable()
 }
 
@@ -239,16 +243,34 @@ func (f *ContextFile) Delete(name string) error {
 func mappingOf(in *yaml.Node, key string) *yaml.Node {
 	at := keyIndex(in, key)
 	if at < 0 {
-		in.Content = append(in.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, &yaml.Node{Kind: yaml.MappingNode})
+		in.Content = append(in.Content, textNode(key), &yaml.Node{Kind: yaml.MappingNode})
 		at = len(in.Content) - 2
 	}
-	value := resolveAlias(in.Content[at+1])
-	if value.Kind != yaml.MappingNode {
+	value := in.Content[at+1]
+	switch {
+	case value.Kind == yaml.AliasNode: // the original stays as it is
+		value = copyNode(value.Alias)
+	case value.Kind != yaml.MappingNode:
 		value = &yaml.Node{Kind: yaml.MappingNode}
-		in.Content[at+1] = value
 	}
+	in.Content[at+1] = value
 	value.Style = 0
 	return value
+}
+
+// copyNode copies a node with all below it, without its anchor.
+func copyNode(n *yaml.Node) *yaml.Node {
+	copied := *n
+	copied.Anchor, copied.Content = "", make([]*yaml.Node, len(n.Content))
+	for i, child := range n.Content {
+		copied.Content[i] = copyNode(child)
+	}
+	return &copied
+}
+
+// textNode is a string, quoted if it would be read as another type.
+func textNode(text string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
 }
 
 func setKey(mapping *yaml.Node, key string, value *yaml.Node) {
@@ -256,7 +278,7 @@ func setKey(mapping *yaml.Node, key string, value *yaml.Node) {
 		mapping.Content[at+1] = value
 		return
 	}
-	mapping.Content = append(mapping.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, value)
+	mapping.Content = append(mapping.Content, textNode(key), value)
 }
 
 func removeKey(mapping *yaml.Node, key string) bool {

@@ -140,3 +140,55 @@ func TestCommandsWithoutContexts(t *testing.T) {
 		t.Errorf("slots %d, %v", *s.slots, err)
 	}
 }
+
+// TestHomesWithoutFiles: a home directory that is none is no error, unless a context is named.
+func TestHomesWithoutFiles(t *testing.T) {
+	locked := t.TempDir()
+	if err := os.Chmod(locked, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(locked, 0o700) }) // for the removal of the directory
+	for _, home := range []string{"/dev/null", "/nonexistent", locked, ""} {
+		t.Setenv("XDG_CONFIG_HOME", "")
+		t.Setenv("HOME", home)
+		for name, wantErr := range map[string]bool{"": false, "one": true} {
+			s := newSettings(t)
+			s.cmd.Flags().String("context", name, "")
+			if err := Load(s.cmd, "FT"); (err != nil) != wantErr {
+				t.Errorf("HOME=%s --context %q: %v", home, name, err)
+			}
+			if contexts, err := ReadContexts(s.cmd.Flags()); (err != nil) && !wantErr || len(contexts) != 0 {
+				t.Errorf("HOME=%s: %v, %v", home, contexts, err)
+			}
+		}
+	}
+}
+
+// TestEditsOfUnusualFiles: an alias is not edited through, a name that is another type in YAML stays a name, and a file
+// that cannot be kept whole is not edited.
+func TestEditsOfUnusualFiles(t *testing.T) {
+	path := writeFile(t, "contexts:\n  a: &a {namespace: one}\n  b: *a\n")
+	for _, name := range []string{"b", "null", "true"} {
+		if err := EditContexts(t.Context(), path, func(f *ContextFile) error {
+			return errors.Join(f.Set(name, editFlags(t, "--namespace=two"), nil), f.Use(name))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		contexts, err := ReadContexts(fileFlags(path))
+		if err != nil || contexts[0].Value("namespace")[0] != "one" {
+			t.Errorf("%+v, %v", contexts, err)
+		}
+		if last := contexts[len(contexts)-1]; last.Name != name || !last.Current || last.Value("namespace")[0] != "two" {
+			t.Errorf("%s: %+v", name, contexts)
+		}
+	}
+	for _, text := range []string{"contexts: {}\n---\ncontexts: {}\n", "- a\n", "contexts: x\n"} {
+		path := writeFile(t, text)
+		if err := EditContexts(t.Context(), path, func(f *ContextFile) error { return f.Set("a", editFlags(t, "--tls"), nil) }); err == nil {
+			t.Errorf("%q was edited", text)
+		}
+		if left, err := os.ReadFile(path); err != nil || string(left) != text {
+			t.Errorf("%q became %q, %v", text, left, err)
+		}
+	}
+}

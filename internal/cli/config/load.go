@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -53,13 +54,23 @@ func loadFile(flags *pflag.FlagSet) error {
 	}
 	if isDefault {
 		switch err := checkPrivate(path); {
-		case errors.Is(err, fs.ErrNotExist):
+		case isMissing(path, err):
 			return missingFileError(flags, path)
 		case err != nil:
-			return fmt.Errorf("configuration file: %w", err)
+			return fmt.Errorf("configuration file: %w; --config names another file, and --config /dev/null none", err)
 		}
 	}
 	return setFromFile(flags, path)
+}
+
+// isMissing reports whether an error says that there is no file, also where the home directory is none of the user's,
+// as in containers.
+func isMissing(path string, err error) bool {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return true
+	}
+	_, seen := os.Lstat(path)
+	return errors.Is(err, fs.ErrPermission) && errors.Is(seen, fs.ErrPermission)
 }
 
 // EnvName returns the environment variable of a flag.

@@ -30,6 +30,25 @@ func NoBackquotes(t testing.TB, c *cobra.Command) {
 	}
 }
 
+// DurationsHaveDays fails the test for each flag of a command, or of those below it, that takes a duration without
+// weeks and days.
+func DurationsHaveDays(t testing.TB, c *cobra.Command) {
+	t.Helper()
+	for _, set := range []*pflag.FlagSet{c.Flags(), c.PersistentFlags()} {
+		set.VisitAll(func(f *pflag.Flag) {
+			if f.Value.Type() != "duration" {
+				return
+			}
+			if err := f.Value.Set("1w1d"); err != nil || f.Value.String() != "192h0m0s" {
+				t.Errorf("%s --%s 1w1d: %v, %v", c.CommandPath(), f.Name, f.Value, err)
+			}
+		})
+	}
+	for _, sub := range c.Commands() {
+		DurationsHaveDays(t, sub)
+	}
+}
+
 // namesFile is what the help or the name of a flag has whose value names a file or a directory.
 var namesFile = regexp.MustCompile(`(?i)\b(files?|PEM|director(y|ies)|paths?)\b|-(file|ca|cert|key|dir|home)$`)
 
