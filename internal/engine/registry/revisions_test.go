@@ -241,11 +241,13 @@ func TestRevisionsInBackups(t *testing.T) {
 	}
 	// A job that is replaced keeps its own, and the replaced definition becomes one.
 	first.edit(t, d.Key, "cleo", func(d *job.Definition) { d.Handler = "late" })
-	if a := first.Restore(t.Context(), page.Backups, job.ExistingReplace)[0]; a.Err != nil || a.Outcome != job.RestoreReplaced {
+	ctx := context.WithValue(t.Context(), callerOf{}, "dan")
+	if a := first.Restore(ctx, page.Backups, job.ExistingReplace)[0]; a.Err != nil || a.Outcome != job.RestoreReplaced {
 		t.Fatalf("%+v", a)
 	}
 	list, err = first.Revisions(t.Context(), d.Key)
-	if err != nil || len(list) != 5 || list[0].Handler != "mail" || list[1].Handler != "late" || list[0].Revision != 5 {
+	if err != nil || len(list) != 5 || list[0].Handler != "mail" || list[1].Handler != "late" || list[0].Revision != 5 ||
+		list[0].LastEdit.Identity != "dan" {
 		t.Errorf("%+v, %v", list, err)
 	}
 }
