@@ -120,7 +120,7 @@ func TestRestoreRevision(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := back.Definition
-		if got.Revision != 3 || got.Handler != "http" || string(got.Payload) != "{}" || got.FirstDay() != firstDay ||
+		if got.Revision != 3 || got.Handler != "http" || string(got.Payload) != "{}" || got.Schedule.Calendar.From != firstDay ||
 			got.Generation != 3 || got.CreatedMS != created.Definition.CreatedMS || got.LastEdit.Identity != "bob" ||
 			got.CreateRequestID != created.Definition.CreateRequestID {
 			t.Errorf("restored %+v", got)
@@ -170,7 +170,7 @@ func TestSealedRevisions(t *testing.T) {
 	r := withRevisions(t, s.plain, job.DefaultRevisions, seal)
 	key := put(t, r, "sealed", "secret")
 	first := s.stored(t, key)
-	r.edit(t, key, "", func(d *job.Definition) { d.Payload, d.PayloadKey = []byte("another"), "" })
+	r.edit(t, key, "", func(d *job.Definition) { d.Handler, d.Payload, d.PayloadKey = "exec", []byte("another"), "" })
 	if _, err := r.RestoreRevision(t.Context(), key, 1, "", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -202,6 +202,18 @@ func TestSealedRevisions(t *testing.T) {
 	r.edit(t, plain, "", func(d *job.Definition) { d.Timeout = time.Hour })
 	if list, err := r.Revisions(t.Context(), plain); err != nil || len(list) != 1 {
 		t.Errorf("%d revisions of a job that was sealed: %v", len(list), err)
+	}
+	version1 := put(t, s.first, "rotated", "old")
+	without.edit(t, version1, "", func(d *job.Definition) { d.Timeout = time.Minute })
+	if list, err := without.Revisions(t.Context(), version1); err != nil || len(list) != 2 {
+		t.Fatalf("%d revisions: %v", len(list), err)
+	}
+	if _, err := r.Update(t.Context(), job.UpdateRequest{Key: version1, Reseal: true,
+		Merge: func(d job.Definition) (job.Definition, error) { return d, nil }}); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := r.Revisions(t.Context(), version1); err != nil || len(list) != 1 {
+		t.Errorf("%d revisions of a job that was sealed again: %v", len(list), err)
 	}
 	strict := withRevisions(t, s.plain, job.DefaultRevisions, func(o *registry.Options) { o.Sealer = s.strictRing })
 	forged := put(t, without, "forged", "planted")
