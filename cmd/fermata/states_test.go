@@ -121,6 +121,9 @@ func withoutRevision(want, got []string) []string {
 	for i := range got {
 		if i < len(want) && strings.Contains(got[i], `"revision":"3"`) {
 			got[i] = strings.Replace(got[i], `"revision":"3"`, `"revision":"1"`, 1)
+			if line, _, ok := strings.Cut(got[i], `,"revisions":[`); ok { // its own ones, which stay
+				got[i] = line + "}"
+			}
 		}
 	}
 	return got

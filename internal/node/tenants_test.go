@@ -57,7 +57,7 @@ func newTenants(t *testing.T, more string) *tenants {
 	if err := os.WriteFile(path, []byte(entries+rules+more), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	x.node = startWith(t, x.redis.URL(), "n", func(c *node.Config) { c.AccessFile, c.EventsKeep = path, 10_000 })
+	x.node = startWith(t, x.redis.URL(), "n", func(c *node.Config) { c.AccessFile, c.EventsKeep, c.JobRevisions = path, 10_000, 10 })
 	x.conn = x.connect()
 	return x
 }

@@ -112,7 +112,7 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 			continue
 		}
 		shard := r.o.Store.ShardOf(b.Definition.Key)
-		items[i] = &restoreItem{backup: b, answer: &answers[i], limits: limits}
+		items[i] = &restoreItem{backup: b, answer: &answers[i], limits: limits, by: r.callerEdit(ctx)}
 		byShard[shard] = append(byShard[shard], items[i])
 	}
 	for shard, items := range byShard {
@@ -187,6 +187,7 @@ type restoreItem struct {
 	plan    job.Restoration
 	answer  *job.RestoreAnswer
 	limits  job.Limits // with the work of the call
+	by      job.Edit
 }
 
 // restoreShard tries to restore jobs of one shard once, and returns those to be tried again.

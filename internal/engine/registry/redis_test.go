@@ -43,7 +43,7 @@ type rig struct {
 	leases int
 }
 
-func newRig(t *testing.T, options ...redistest.Option) *rig {
+func newRig(t testing.TB, options ...redistest.Option) *rig {
 	t.Helper()
 	return rigOn(t, redistest.Start(t, options...))
 }
@@ -55,7 +55,7 @@ func newRigs(t *testing.T) (first, second *rig) {
 	return rigOn(t, server), rigOn(t, server)
 }
 
-func rigOn(t *testing.T, server *redistest.Server, adjust ...func(*redisstore.Options)) *rig {
+func rigOn(t testing.TB, server *redistest.Server, adjust ...func(*redisstore.Options)) *rig {
 	t.Helper()
 	c, err := conn.NewClient(conn.ClientOptions{URL: server.URL(), ReadTimeout: 20 * time.Second})
 	if err != nil {

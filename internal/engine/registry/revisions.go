@@ -147,8 +147,8 @@ func (r *Registry) sizeOfRevisions(list []*job.Definition) (bytes int) {
 	return bytes
 }
 
-// planRevisions completes a restoration: a job that takes a free id gets the revisions of the backup, and one that
-// replaces another one adds that to the revisions which it has.
+// planRevisions completes a restoration: a job that takes a free id gets the revisions of the backup. A definition
+// that is replaced is added to the revisions that the job has, as by an edit.
 func (i *restoreItem) planRevisions(r *Registry) {
 	d := i.plan.Record.Definition
 	if p := i.present; p != nil {
@@ -156,6 +156,7 @@ func (i *restoreItem) planRevisions(r *Registry) {
 		i.plan.RemoveRevisions = !same || r.o.Revisions == 0 || d.ReplacesSeal(p.Definition)
 		if !i.plan.RemoveRevisions && !p.Definition.Equal(d) {
 			i.plan.Replaced, i.plan.Keep = p.Definition, r.o.Revisions
+			d.LastEdit = i.by
 		}
 		if same {
 			return

@@ -3,6 +3,10 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +22,7 @@ type callerOf struct{}
 
 // withRevisions is a registry on the Redis of a rig whose jobs keep revisions, for callers that may reach the given
 // queues.
-func withRevisions(t *testing.T, r *rig, kept int, adjust ...func(*registry.Options)) *rig {
+func withRevisions(t testing.TB, r *rig, kept int, adjust ...func(*registry.Options)) *rig {
 	t.Helper()
 	book := ledger.New(ledger.Options{Store: r.store, Observer: quiet{}, Nudger: quiet{}, Revisions: kept})
 	t.Cleanup(book.Stop)
@@ -116,7 +120,7 @@ func TestRestoreRevision(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := back.Definition
-		if got.Revision != 3 || got.Handler != "http" || string(got.Payload) != "{}" || got.FirstDay() != firstDay ||
+		if got.Revision != 3 || got.Handler != "http" || string(got.Payload) != "{}" || got.Schedule.Calendar.From != firstDay ||
 			got.Generation != 3 || got.CreatedMS != created.Definition.CreatedMS || got.LastEdit.Identity != "bob" ||
 			got.CreateRequestID != created.Definition.CreateRequestID {
 			t.Errorf("restored %+v", got)
@@ -166,7 +170,7 @@ func TestSealedRevisions(t *testing.T) {
 	r := withRevisions(t, s.plain, job.DefaultRevisions, seal)
 	key := put(t, r, "sealed", "secret")
 	first := s.stored(t, key)
-	r.edit(t, key, "", func(d *job.Definition) { d.Payload, d.PayloadKey = []byte("another"), "" })
+	r.edit(t, key, "", func(d *job.Definition) { d.Handler, d.Payload, d.PayloadKey = "exec", []byte("another"), "" })
 	if _, err := r.RestoreRevision(t.Context(), key, 1, "", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -198,6 +202,18 @@ func TestSealedRevisions(t *testing.T) {
 	r.edit(t, plain, "", func(d *job.Definition) { d.Timeout = time.Hour })
 	if list, err := r.Revisions(t.Context(), plain); err != nil || len(list) != 1 {
 		t.Errorf("%d revisions of a job that was sealed: %v", len(list), err)
+	}
+	version1 := put(t, s.first, "rotated", "old")
+	without.edit(t, version1, "", func(d *job.Definition) { d.Timeout = time.Minute })
+	if list, err := without.Revisions(t.Context(), version1); err != nil || len(list) != 2 {
+		t.Fatalf("%d revisions: %v", len(list), err)
+	}
+	if _, err := r.Update(t.Context(), job.UpdateRequest{Key: version1, Reseal: true,
+		Merge: func(d job.Definition) (job.Definition, error) { return d, nil }}); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := r.Revisions(t.Context(), version1); err != nil || len(list) != 1 {
+		t.Errorf("%d revisions of a job that was sealed again: %v", len(list), err)
 	}
 	strict := withRevisions(t, s.plain, job.DefaultRevisions, func(o *registry.Options) { o.Sealer = s.strictRing })
 	forged := put(t, without, "forged", "planted")
@@ -237,11 +253,146 @@ func TestRevisionsInBackups(t *testing.T) {
 	}
 	// A job that is replaced keeps its own, and the replaced definition becomes one.
 	first.edit(t, d.Key, "cleo", func(d *job.Definition) { d.Handler = "late" })
-	if a := first.Restore(t.Context(), page.Backups, job.ExistingReplace)[0]; a.Err != nil || a.Outcome != job.RestoreReplaced {
+	ctx := context.WithValue(t.Context(), callerOf{}, "dan")
+	if a := first.Restore(ctx, page.Backups, job.ExistingReplace)[0]; a.Err != nil || a.Outcome != job.RestoreReplaced {
 		t.Fatalf("%+v", a)
 	}
 	list, err = first.Revisions(t.Context(), d.Key)
-	if err != nil || len(list) != 5 || list[0].Handler != "mail" || list[1].Handler != "late" || list[0].Revision != 5 {
+	if err != nil || len(list) != 5 || list[0].Handler != "mail" || list[1].Handler != "late" || list[0].Revision != 5 ||
+		list[0].LastEdit.Identity != "dan" {
 		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// TestNoRevisionsInAFullNamespace: at its limit of bytes a namespace takes edits that make no definition larger, and
+// keeps no further revisions. A census counts revisions.
+func TestNoRevisionsInAFullNamespace(t *testing.T) {
+	r := newRig(t)
+	var full atomic.Bool
+	book := ledger.New(ledger.Options{Store: r.store, Observer: quiet{}, Nudger: quiet{}, Revisions: job.DefaultRevisions,
+		Full: func(namespace string) bool { return full.Load() && namespace == "default" }})
+	t.Cleanup(book.Stop)
+	limited := withRevisions(t, r, job.DefaultRevisions, func(o *registry.Options) { o.Ledger = book })
+	d := jobOf("full")
+	if _, err := limited.Create(t.Context(), d, ""); err != nil {
+		t.Fatal(err)
+	}
+	bytes := func() int {
+		t.Helper()
+		counts := r.store.Limits().ByteCounts()
+		if _, err := counts.Census(t.Context(), 0, func(string) bool { return true }); err != nil {
+			t.Fatal(err)
+		}
+		all, _, err := counts.Counts(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all["default"]
+	}
+	before := bytes()
+	limited.edit(t, d.Key, "ann", func(d *job.Definition) { d.Handler = "exec" })
+	if after := bytes(); after < before+before/2 {
+		t.Errorf("%d bytes with a revision, %d before", after, before)
+	}
+	full.Store(true)
+	limited.edit(t, d.Key, "bob", func(d *job.Definition) { d.Handler = "mail" })
+	list, err := limited.Revisions(t.Context(), d.Key)
+	if err != nil || len(list) != 2 || list[0].Revision != 3 || list[1].Revision != 1 || list[0].Before != nil || list[0].LastEdit.Identity != "bob" {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// TestExportsWithManyRevisionsAreSplit into shorter pages, which together have every job with its revisions.
+func TestExportsWithManyRevisionsAreSplit(t *testing.T) {
+	r := withRevisions(t, newRig(t), 5)
+	const jobs = 25
+	for i := range jobs {
+		d := jobOf(fmt.Sprint("large", i))
+		if _, err := r.Create(t.Context(), d, ""); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 4 { // the last one leaves the definition small and its revisions large
+			r.edit(t, d.Key, "ann", func(d *job.Definition) {
+				d.Payload = []byte(strings.Repeat("x", 80_000*min(1, 3-n)+n))
+			})
+		}
+	}
+	var got []job.Backup
+	pages := 0
+	for token := ""; ; pages++ {
+		page, err := r.ExportJobs(t.Context(), job.Filter{Namespace: "default"}, 0, token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes := 0
+		for _, b := range page.Backups {
+			for _, d := range b.Revisions {
+				bytes += len(d.Payload)
+			}
+		}
+		if bytes > 5<<20 {
+			t.Errorf("a page has %d bytes of revisions", bytes)
+		}
+		got, token = append(got, page.Backups...), page.Next
+		if token == "" {
+			break
+		}
+	}
+	if len(got) != jobs || pages < 1 {
+		t.Errorf("%d jobs in %d pages", len(got), pages+1)
+	}
+	for _, b := range got {
+		if len(b.Revisions) < 3 {
+			t.Errorf("%s has %d revisions", b.Definition.ID, len(b.Revisions))
+		}
+	}
+}
+
+// scriptMicros is how long Redis has worked on scripts, in microseconds.
+func scriptMicros(b *testing.B, r *rig) float64 {
+	b.Helper()
+	text, err := r.admin.Info(b.Context(), "commandstats").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(text, "cmdstat_evalsha:")
+	_, rest, _ = strings.Cut(rest, "usec=")
+	number, _, _ := strings.Cut(rest, ",")
+	micros, _ := strconv.ParseFloat(number, 64)
+	return micros
+}
+
+// BenchmarkUpdateWithRevisions is what an edit costs with and without revisions, and how many bytes of Redis a
+// revision takes. Each job has as many as are kept.
+func BenchmarkUpdateWithRevisions(b *testing.B) {
+	for _, kept := range []int{0, job.DefaultRevisions, job.MaxRevisions} {
+		b.Run(fmt.Sprint("kept=", kept), func(b *testing.B) {
+			r := withRevisions(b, newRig(b), kept)
+			d := jobOf("edited")
+			if _, err := r.Create(b.Context(), d, ""); err != nil {
+				b.Fatal(err)
+			}
+			n := 0
+			edit := func() {
+				n++
+				_, err := r.Update(b.Context(), job.UpdateRequest{Key: d.Key, Merge: func(d job.Definition) (job.Definition, error) {
+					d.Timeout = time.Duration(1+n%100) * time.Second
+					return d, nil
+				}})
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			for range job.MaxRevisions + 1 {
+				edit()
+			}
+			before := scriptMicros(b, r)
+			for b.Loop() {
+				edit()
+			}
+			b.ReportMetric((scriptMicros(b, r)-before)/float64(b.N), "server-µs/op")
+			key := strings.TrimSuffix(r.store.LockKey(r.store.ShardOf(d.Key)), "lock") + "revisions"
+			b.ReportMetric(float64(len(r.admin.HGet(b.Context(), key, "default/edited").Val()))/float64(max(1, kept)), "bytes/revision")
+		})
 	}
 }
