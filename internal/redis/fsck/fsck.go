@@ -28,7 +28,7 @@ type Checker struct{ store *redisstore.Store }
 func New(store *redisstore.Store) *Checker { return &Checker{store} }
 
 // CheckShard compares all that is stored in a shard: states, definitions, histories, the index of each lane, the
-// index of lanes and that of objectives. With repair, what can be repaired without a loss is: entries of the
+// index of lanes, that of objectives and those of unsuccessful runs. With repair, what can be repaired without a loss is: entries of the
 // indexes are set by the records, and histories without a record go. With an error it returns what it found
 // before.
 func (c *Checker) CheckShard(ctx context.Context, shard int, repair bool) (job.ConsistencyReport, error) {
@@ -43,7 +43,7 @@ func (c *Checker) CheckShard(ctx context.Context, shard int, repair bool) (job.C
 	}
 	for _, pass := range []func() error{
 		a.checkDefinitions, a.checkStates, a.checkFamilies, a.collectIndexedLanes,
-		a.checkLaneEntries, a.checkLaneIndex, a.checkHistories,
+		a.checkLaneEntries, a.checkLaneIndex, a.checkHistories, a.checkUnsuccessful,
 	} {
 		if err := pass(); err != nil {
 			return a.report, err
