@@ -92,6 +92,8 @@ func TestInvalidSettingsAreRefused(t *testing.T) {
 		"session-ttl":                     {"1ms", "0s", "999ms"},
 		"lock-ttl":                        {"1ms", "0s", "1000.5ms"},
 		"audit-max-records":               {"5", "0", "10000001"},
+		"unsuccessful-runs-keep":          {"0", "999", "10000001"},
+		"unsuccessful-runs-retention":     {"0s", "59m", "8761h"},
 		"events-keep":                     {"999", "-1", "10000001"},
 		"metrics-top-jobs":                {"-1", "51"},
 		"name":                            {"a b", "a\nb", "a|b", "é"},

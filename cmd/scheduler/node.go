@@ -37,6 +37,7 @@ type nodeFlags struct {
 // nonZeroFlags are flags whose default would silently replace 0.
 var nonZeroFlags = []string{
 	"lock-ttl", "lease-ttl", "session-ttl", "min-interval", "max-payload", "audit-max-records", "audit-retention",
+	"unsuccessful-runs-keep", "unsuccessful-runs-retention",
 	"audit-max-bytes", "redis-pool-size", "redis-timeout", "shards",
 	"durability-replicas", "durability-timeout",
 }
@@ -164,6 +165,11 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 			"nodes; see docs/events.md (default: none are recorded)")
 	flags.StringVar(&cfg.WebhooksFile, "webhooks-file", "",
 		"YAML file with the webhooks that receive events, reloaded when it changes; needs --events-keep")
+	flags.IntVar(&cfg.UnsuccessfulRunsKeep, "unsuccessful-runs-keep", 64_000,
+		"about how many runs that ended without success are kept in Redis for lists of them, of each queue: 1,000 to "+
+			"10,000,000, the same on all nodes; see docs/how-to/what-failed.md")
+	flags.DurationVar(&cfg.UnsuccessfulRunsRetention, "unsuccessful-runs-retention", 7*24*time.Hour,
+		"about how long they are kept, 1h to 8760h, the same on all nodes")
 	flags.IntVar(&cfg.AuditMaxRecords, "audit-max-records", 100_000,
 		"about how many audit records are kept in Redis, 100 to 10,000,000; see docs/security/audit.md")
 	config.DurationVar(flags, &cfg.AuditRetention, "audit-retention", 90*24*time.Hour,

@@ -140,6 +140,11 @@ type Config struct {
 	EventsKeep int
 	// WebhooksFile lists the receivers of events. Empty: none.
 	WebhooksFile string
+	// UnsuccessfulRunsKeep is the approximate number of runs that ended without success to keep of each queue, in all
+	// shards, 1000 to 10,000,000; default 64,000. UnsuccessfulRunsRetention is their age, 1 h to 365 days; default 7
+	// days.
+	UnsuccessfulRunsKeep      int
+	UnsuccessfulRunsRetention time.Duration
 	// AuditMaxRecords is the approximate number of audit records to keep, 100 to 10,000,000; default 100,000.
 	// AuditRetention is their approximate age, an hour to ten years; default 90 days. AuditMaxBytes bounds their
 	// size in Redis, 1 MiB to 64 GiB; default 64 MiB.
@@ -200,6 +205,8 @@ func (c *Config) setDefaults() {
 	orDefault(&c.LockTTL, shardlock.DefaultTTL)
 	orDefault(&c.LeaseTTL, dispatch.DefaultLeaseTTL)
 	orDefault(&c.SessionTTL, dispatch.DefaultSessionTTL)
+	orDefault(&c.UnsuccessfulRunsKeep, redisstore.DefaultKeepUnsuccessful)
+	orDefault(&c.UnsuccessfulRunsRetention, redisstore.DefaultUnsuccessfulAge)
 	orDefault(&c.AuditMaxRecords, audittrail.DefaultMaxRecords)
 	orDefault(&c.AuditRetention, audittrail.DefaultAge)
 	orDefault(&c.AuditMaxBytes, audittrail.DefaultBytes)

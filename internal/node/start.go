@@ -120,6 +120,7 @@ func (n *Node) storeOptions(client redis.UniversalClient) redisstore.Options {
 		Client: client, Prefix: n.cfg.Keyspace, Shards: n.cfg.Shards, Caller: n.cfg.Name,
 		Durability: n.cfg.Durability, Replicas: n.cfg.DurabilityReplicas, WaitTimeout: n.cfg.DurabilityTimeout,
 		AllowUnsafe: n.cfg.AllowUnsafeRedis, Functions: n.cfg.RedisFunctions, KeepEvents: n.cfg.EventsKeep,
+		KeepUnsuccessful: n.cfg.UnsuccessfulRunsKeep, UnsuccessfulAge: n.cfg.UnsuccessfulRunsRetention,
 		OnLanesDueEarlier: n.Nudge, Logger: n.cfg.Logger,
 	}
 	if n.cfg.Virtual {

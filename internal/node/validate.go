@@ -160,6 +160,11 @@ func (c *Config) checkRecords(f *configErrors) {
 		"0 to %d", job.MaxRevisions)
 	f.require(c.EventsKeep == 0 || c.EventsKeep >= redisstore.MinKeepEvents && c.EventsKeep <= redisstore.MaxKeepEvents,
 		"events-keep", c.EventsKeep, "%d to %d, or 0 for none", redisstore.MinKeepEvents, redisstore.MaxKeepEvents)
+	f.requireBetween("unsuccessful-runs-keep", c.UnsuccessfulRunsKeep, redisstore.MinKeepUnsuccessful,
+		redisstore.MaxKeepUnsuccessful)
+	f.require(c.UnsuccessfulRunsRetention >= redisstore.MinUnsuccessfulAge &&
+		c.UnsuccessfulRunsRetention <= redisstore.MaxUnsuccessfulAge, "unsuccessful-runs-retention",
+		c.UnsuccessfulRunsRetention, "%v to %v", redisstore.MinUnsuccessfulAge, redisstore.MaxUnsuccessfulAge)
 	if c.WebhooksFile != "" && c.EventsKeep == 0 {
 		*f = append(*f, errors.New("--webhooks-file needs --events-keep: without it no events are recorded"))
 	}

@@ -30,9 +30,11 @@ func TestTheOutermostSettingsAreAccepted(t *testing.T) {
 			c.Redis.PoolSize, c.Redis.ReadTimeout, c.Shards, c.DurabilityReplicas, c.DurabilityTimeout = 1, time.Millisecond, 1, 1, time.Millisecond
 			c.LockTTL, c.LeaseTTL, c.AuditMaxRecords, c.EventsKeep, c.MaxUnauthenticatedConnections = shardlock.MinTTL, time.Second, audittrail.MinKeep, 1000, guard.MinUnauthenticatedConnections
 			c.SessionTTL, c.Limits.MaxPayload, c.Limits.MinInterval = time.Second, 1, time.Millisecond
+			c.UnsuccessfulRunsKeep, c.UnsuccessfulRunsRetention = 1000, time.Hour
 		},
 		"largest": func(c *node.Config) {
 			c.Redis.PoolSize, c.Shards, c.AuditMaxRecords, c.EventsKeep = conn.MaxPoolSize, redisstore.MaxShards, audittrail.MaxKeep, 10_000_000
+			c.UnsuccessfulRunsKeep, c.UnsuccessfulRunsRetention = 10_000_000, 365*24*time.Hour
 			c.MetricsTopJobs, c.NamespaceJobs, c.Limits.MaxPayload = 50, authz.MaxNamespaceJobs, rpc.MaxPayload
 			c.ClientLimits.Rate, c.ClientLimits.Burst = authz.MaxRate, 1_000_000
 		},

@@ -26,4 +26,5 @@ var faultKinds = Enum[fermatav1.Finding_Fault, job.Fault]{
 	{fermatav1.Finding_FAULT_OBJECTIVE, job.FaultObjective},
 	{fermatav1.Finding_FAULT_REVISIONS, job.FaultRevisions},
 	{fermatav1.Finding_FAULT_OVERSIZED, job.FaultOversized},
+	{fermatav1.Finding_FAULT_UNSUCCESSFUL_RUNS, job.FaultUnsuccessful},
 }

@@ -78,6 +78,7 @@ var methodRequests = []struct {
 	{"ResumeJob", request{"POST", ns + "/jobs/a:b:resume", "", 0}, request{"POST", ns + "/jobs/none:resume", "", 404}},
 	{"RunJob", request{"POST", ns + "/jobs/c:run", `{"requestId":"r1"}`, 0}, request{"POST", ns + "/jobs/none:run", "", 404}},
 	{"ListRuns", request{"GET", ns + "/jobs/c/runs", "", 0}, request{"GET", ns + "/jobs/none/runs", "", 404}},
+	{"ListRuns", request{"GET", ns + "/jobs/-/runs?outcomes=OUTCOME_DEAD&page_size=5", "", 0}, request{"GET", ns + "/jobs/c/runs?page_size=5", "", 400}},
 	{"GetRun", request{"GET", ns + "/jobs/c/runs/{run}", "", 0}, request{"GET", ns + "/jobs/c/runs/none", "", 404}},
 	{"CancelRun", request{"POST", ns + "/jobs/c/runs/{run}:cancel", "", 0}, request{"POST", ns + "/jobs/c/runs/none:cancel", "", 404}},
 	{"PreviewSchedule", request{"POST", "/v1/schedules:preview", `{"schedule":{"cron":{"expressions":["0 9 * * *"]}},"count":2}`, 0},

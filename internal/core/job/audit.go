@@ -22,7 +22,7 @@ const (
 	FaultNoState
 	// FaultNoDefinition: a state without a definition.
 	FaultNoDefinition
-	// FaultUnreadable: the stored record cannot be read.
+	// FaultUnreadable: the stored record, or an entry of the index of unsuccessful runs, cannot be read.
 	FaultUnreadable
 	// FaultState: a state that contradicts itself.
 	FaultState
@@ -36,17 +36,20 @@ const (
 	FaultRevisions
 	// FaultOversized: the shard has more lanes than one read lists. Its data is consistent.
 	FaultOversized
+	// FaultUnsuccessful: lists do not find the index of unsuccessful runs of a queue. It can be repaired.
+	FaultUnsuccessful
 )
 
 func (f Fault) String() string {
 	return enumName(f, "none", "index region", "index missing", "index extra", "lane index", "history", "no state",
 		"no definition",
-		"unreadable", "state", "runs", "objective", "revisions", "oversized")
+		"unreadable", "state", "runs", "objective", "revisions", "oversized", "unsuccessful runs")
 }
 
 // Repairable reports whether the fault can be repaired without loss.
 func (f Fault) Repairable() bool {
-	return f >= FaultIndexRegion && f <= FaultHistory || f == FaultObjective || f == FaultRevisions
+	return f >= FaultIndexRegion && f <= FaultHistory || f == FaultObjective || f == FaultRevisions ||
+		f == FaultUnsuccessful
 }
 
 // Finding is one fault.

@@ -3,7 +3,8 @@
 // # Model
 //
 // A check goes through a shard in passes: definitions, states, families of jobs and their runs, entries of lanes,
-// the index of lanes, histories, and revisions. It reads everything, in steps of a bounded size. Findings are values
+// the index of lanes, histories, revisions, and the indexes of unsuccessful runs. It reads everything, in steps of a
+// bounded size. Findings are values
 // of package job; a report lists a bounded number of them.
 //
 // # Invariants

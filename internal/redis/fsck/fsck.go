@@ -27,9 +27,10 @@ type Checker struct{ store *redisstore.Store }
 // New makes a checker of a store.
 func New(store *redisstore.Store) *Checker { return &Checker{store} }
 
-// CheckShard compares all that is stored in a shard: states, definitions, revisions, histories, the index of each lane, the
-// index of lanes and that of objectives. With repair, what can be repaired without a loss is: entries of the
-// indexes are set by the records, and histories and revisions without a record go. With an error it returns what it found
+// CheckShard compares all that is stored in a shard: states, definitions, revisions, histories, the index of each lane,
+// the index of lanes, that of objectives and those of unsuccessful runs. With repair, what can be repaired without a
+// loss is: entries of the indexes are set by the records, and histories and revisions without a record are deleted.
+// With an error it returns what it found
 // before.
 func (c *Checker) CheckShard(ctx context.Context, shard int, repair bool) (job.ConsistencyReport, error) {
 	if shard < 0 || shard >= c.store.Shards() {
@@ -43,7 +44,7 @@ func (c *Checker) CheckShard(ctx context.Context, shard int, repair bool) (job.C
 	}
 	for _, pass := range []func() error{
 		a.checkDefinitions, a.checkStates, a.checkFamilies, a.collectIndexedLanes,
-		a.checkLaneEntries, a.checkLaneIndex, a.checkHistories, a.checkRevisions,
+		a.checkLaneEntries, a.checkLaneIndex, a.checkHistories, a.checkRevisions, a.checkUnsuccessful,
 	} {
 		if err := pass(); err != nil {
 			return a.report, err

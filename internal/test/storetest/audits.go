@@ -10,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/fsck"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
@@ -125,6 +127,21 @@ func testAudit(w *World) {
 		{job.FaultObjective, job.RecordID(record(6)), func() func() {
 			w.Client.ZAdd(ctx, w.Key(0, "objectives"), redis.Z{Member: record(6), Score: float64(w.Get(ids[6]).State.Due + 1002)})
 			return nil
+		}},
+		{job.FaultUnsuccessful, "", func() func() {
+			end := w.Clock.Load()
+			entry, err := codec.EncodeEndedRun(&job.EndedRun{Key: job.Key{Namespace: Lane().Namespace, ID: "gone"},
+				Run: job.Run{ID: "1-1", FinishedMS: unixtime.Milli(end)}})
+			if err != nil {
+				w.T.Fatal(err)
+			}
+			w.Client.ZAdd(ctx, w.Key(0, "unsuccessful:")+Lane().Namespace+"/"+Lane().Queue, redis.Z{Member: entry, Score: float64(end)})
+			return nil
+		}},
+		{job.FaultUnreadable, "", func() func() {
+			index := w.Key(0, "unsuccessful:") + Lane().Namespace + "/" + Lane().Queue
+			w.Client.ZAdd(ctx, index, redis.Z{Member: "\xff", Score: 7})
+			return func() { w.Client.ZRem(ctx, index, "\xff") }
 		}},
 	} {
 		undo := tt.broken()

@@ -42,7 +42,7 @@ const (
 	Finding_FAULT_NO_STATE Finding_Fault = 6
 	// A state without a definition.
 	Finding_FAULT_NO_DEFINITION Finding_Fault = 7
-	// The stored record cannot be decoded.
+	// The stored record, or an entry of the index of unsuccessful runs, cannot be decoded.
 	Finding_FAULT_UNREADABLE Finding_Fault = 8
 	// A state contradicts itself.
 	Finding_FAULT_STATE Finding_Fault = 9
@@ -55,6 +55,8 @@ const (
 	Finding_FAULT_OVERSIZED Finding_Fault = 12
 	// Revisions of a job that does not exist. A node of a version before revisions deleted it.
 	Finding_FAULT_REVISIONS Finding_Fault = 13
+	// Lists do not find the index of unsuccessful runs of a queue.
+	Finding_FAULT_UNSUCCESSFUL_RUNS Finding_Fault = 14
 )
 
 // Enum value maps for Finding_Fault.
@@ -74,22 +76,24 @@ var (
 		11: "FAULT_OBJECTIVE",
 		12: "FAULT_OVERSIZED",
 		13: "FAULT_REVISIONS",
+		14: "FAULT_UNSUCCESSFUL_RUNS",
 	}
 	Finding_Fault_value = map[string]int32{
-		"FAULT_UNSPECIFIED":   0,
-		"FAULT_INDEX_REGION":  1,
-		"FAULT_INDEX_MISSING": 2,
-		"FAULT_INDEX_EXTRA":   3,
-		"FAULT_LANE_INDEX":    4,
-		"FAULT_HISTORY":       5,
-		"FAULT_NO_STATE":      6,
-		"FAULT_NO_DEFINITION": 7,
-		"FAULT_UNREADABLE":    8,
-		"FAULT_STATE":         9,
-		"FAULT_RUNS":          10,
-		"FAULT_OBJECTIVE":     11,
-		"FAULT_OVERSIZED":     12,
-		"FAULT_REVISIONS":     13,
+		"FAULT_UNSPECIFIED":       0,
+		"FAULT_INDEX_REGION":      1,
+		"FAULT_INDEX_MISSING":     2,
+		"FAULT_INDEX_EXTRA":       3,
+		"FAULT_LANE_INDEX":        4,
+		"FAULT_HISTORY":           5,
+		"FAULT_NO_STATE":          6,
+		"FAULT_NO_DEFINITION":     7,
+		"FAULT_UNREADABLE":        8,
+		"FAULT_STATE":             9,
+		"FAULT_RUNS":              10,
+		"FAULT_OBJECTIVE":         11,
+		"FAULT_OVERSIZED":         12,
+		"FAULT_REVISIONS":         13,
+		"FAULT_UNSUCCESSFUL_RUNS": 14,
 	}
 )
 
@@ -2489,7 +2493,7 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\x12CheckShardResponse\x12/\n" +
 	"\bfindings\x18\x01 \x03(\v2\x13.fermata.v1.FindingR\bfindings\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x18\n" +
-	"\arecords\x18\x03 \x01(\x03R\arecords\"\xef\x03\n" +
+	"\arecords\x18\x03 \x01(\x03R\arecords\"\x8c\x04\n" +
 	"\aFinding\x12/\n" +
 	"\x05fault\x18\x01 \x01(\x0e2\x19.fermata.v1.Finding.FaultR\x05fault\x12\x16\n" +
 	"\x06record\x18\x02 \x01(\tR\x06record\x12\x12\n" +
@@ -2498,7 +2502,7 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\n" +
 	"repairable\x18\x05 \x01(\bR\n" +
 	"repairable\x12\x1a\n" +
-	"\brepaired\x18\x06 \x01(\bR\brepaired\"\xb2\x02\n" +
+	"\brepaired\x18\x06 \x01(\bR\brepaired\"\xcf\x02\n" +
 	"\x05Fault\x12\x15\n" +
 	"\x11FAULT_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12FAULT_INDEX_REGION\x10\x01\x12\x17\n" +
@@ -2515,7 +2519,8 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\x12\x13\n" +
 	"\x0fFAULT_OBJECTIVE\x10\v\x12\x13\n" +
 	"\x0fFAULT_OVERSIZED\x10\f\x12\x13\n" +
-	"\x0fFAULT_REVISIONS\x10\r2\xb4\v\n" +
+	"\x0fFAULT_REVISIONS\x10\r\x12\x1b\n" +
+	"\x17FAULT_UNSUCCESSFUL_RUNS\x10\x0e2\xb4\v\n" +
 	"\x0eClusterService\x12[\n" +
 	"\tListNodes\x12\x1c.fermata.v1.ListNodesRequest\x1a\x1d.fermata.v1.ListNodesResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/nodes\x12_\n" +
 	"\n" +
