@@ -1,8 +1,8 @@
 package rpc
 
 import (
-	"context"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"

@@ -25,7 +25,8 @@ func (s *jobService) addWarnings(ctx context.Context, jobs ...doubtfulJob) {
 		d := j.record.Definition
 		warnings := append(presetWarnings(j.sent, d), job.ScheduleWarnings(j.record, now)...)
 		if unserved[job.QueueKey{Namespace: d.Namespace, Queue: d.Queue}] {
-			warnings = append(warnings, job.Warning{Field: "queue", Text: "has no worker now: no run starts until one serves it"})
+			text := "has no worker now: no run starts until one serves it"
+			warnings = append(warnings, job.Warning{Field: "queue", Text: text})
 		}
 		for _, w := range warnings {
 			j.answer.Warnings = append(j.answer.Warnings, &fermatav1.Warning{Field: w.Field, Text: w.Text})
@@ -64,7 +65,8 @@ func presetWarnings(sent *fermatav1.Job, d *job.Definition) (warnings []job.Warn
 		{"backoff_policy.preset", sent.GetBackoffPolicy().GetPreset(), backoff.BackoffFields},
 	} {
 		if p.name != "" && !d.UsesPreset(p.name, p.fields) {
-			warnings = append(warnings, job.Warning{Field: p.field, Text: "has no effect: the job sets all fields of the preset itself"})
+			text := "has no effect: the job sets all fields of the preset itself"
+			warnings = append(warnings, job.Warning{Field: p.field, Text: text})
 		}
 	}
 	return warnings
