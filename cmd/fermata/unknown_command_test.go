@@ -12,8 +12,7 @@ import (
 func TestWordsThatAreNoCommands(t *testing.T) {
 	c := &cluster{t: t, address: "127.0.0.1:1"}
 	for line, want := range map[string]string{
-		"dead delete perm1":     "dead letters end by themselves after dead_letter_ttl; there is no command to discard them",
-		"dead discard perm1":    "dead letters end by themselves after dead_letter_ttl; there is no command to discard them",
+		"dead delete perm1":     "dead letters end by themselves after dead_letter_ttl; fermata dead-letters discard ends them now",
 		"jobs rename failing x": "fermata import --states",
 		"jobs trigger x":        "did you mean fermata jobs run?",
 		"jobs describe x":       "did you mean fermata jobs get?",
