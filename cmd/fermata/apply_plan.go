@@ -172,6 +172,7 @@ func (p *applyPlanner) applyChanges(ctx context.Context) error {
 			continue
 		}
 		sum.countAction(c.GetAction())
+		p.app.writeWarnings(desired[i].GetJobId()+": ", c.GetAfter())
 	}
 	if err != nil {
 		failed = append(failed, err)

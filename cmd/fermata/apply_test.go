@@ -173,6 +173,16 @@ func TestApplyKeepsAPause(t *testing.T) {
 	if got := c.must("queues", "get", "mail"); !strings.Contains(got, "Paused:") || !strings.Contains(got, "at most 5 a second") {
 		t.Errorf("%s", got)
 	}
+	c.must("queues", "pause", "mail", "--for", "2h")
+	c.must("apply", "-f", "-", "<queues: {mail: {rate: 4, paused: true}}")
+	if got := c.must("queues", "get", "mail"); !strings.Contains(got, "starts until 2026-03-01T14:00:00Z") {
+		t.Errorf("the end of the pause is lost: %s", got)
+	}
+	if code, _, errs := c.run("apply", "-f", "-", "<queues: {mail: {pause_until_time: 2026-03-01T14:00:00Z}}"); code != 2 ||
+		!strings.Contains(errs, "pause_until_time") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	c.must("apply", "-f", "-", "<queues: {mail: {rate: 5}}")
 	if code, out, errs := c.run("diff", "--exit-code", "-f", "-", "<queues: {mail: {rate: 5}}"); code != 0 {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}

@@ -10,12 +10,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/cli/suggest"
 )
 
 func (a *app) deadLettersCommand() *cobra.Command {
 	dead := &cobra.Command{Use: "dead-letters", Aliases: []string{"dead"}, Short: "Show dead runs, start them again, or discard them", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	dead.AddCommand(a.deadLettersListCommand(), a.redriveCommand(), a.discardCommand())
+	suggest.AnswerUnknownCommand(dead, "dead letters end by themselves after dead_letter_ttl; fermata dead-letters "+
+		"discard ends them now", "delete", "rm", "remove", "drop", "purge", "clear")
 	return dead
 }
 
@@ -142,8 +145,7 @@ func (a *app) redriveCommand() *cobra.Command {
 
 func (a *app) discardCommand() *cobra.Command {
 	cmd := a.forEachJob(&cobra.Command{
-		Use: "discard (JOB[/SLOT]... | --filter F)", Short: "Delete dead runs for good", Aliases: []string{"delete", "rm"},
-		SuggestFor: []string{"remove", "drop", "purge", "clear"},
+		Use: "discard (JOB[/SLOT]... | --filter F)", Short: "Delete dead runs for good",
 		Long: "Delete dead runs for good. JOB means all dead runs of that job, JOB/SLOT the one that fermata " +
 			"dead-letters list\n" +
 			"shows by that name. The dead run of a one-time job is the job itself: it is deleted. Dead runs also end by\n" +

@@ -26,7 +26,8 @@ var examples = map[string]string{
 	"fermata queues list": "  fermata queues list --all-namespaces\n  fermata queues list --columns " +
 		"queue,backlog,free-slots",
 	"fermata queues get":    "  fermata queues get mail",
-	"fermata queues pause":  "  fermata queues pause mail",
+	"fermata targets":       "  fermata targets list --open",
+	"fermata locks":         "  fermata locks list --held",
 	"fermata queues resume": "  fermata queues resume mail",
 	"fermata import":        "  fermata import -f jobs.jsonl\n  fermata import crontab /etc/crontab > jobs.yaml",
 	"fermata import crontab": "  crontab -l | fermata import crontab > jobs.yaml\n  fermata import crontab " +

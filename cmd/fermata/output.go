@@ -82,6 +82,9 @@ func (a *app) printTableWithin(t outputTable, width int) error {
 
 // printMessage writes a message as JSON or YAML, or with asTable.
 func printMessage[M proto.Message](a *app, m M, asTable func(M) error) error {
+	if j, ok := any(m).(*client.Job); ok {
+		a.writeWarnings("", j)
+	}
 	switch a.output {
 	case "table":
 		return asTable(m)
@@ -93,6 +96,13 @@ func printMessage[M proto.Message](a *app, m M, asTable func(M) error) error {
 		return err
 	}
 	return a.printText(text)
+}
+
+// writeWarnings writes what the nodes remarked about a job, each remark as a line of stderr that begins with a name.
+func (a *app) writeWarnings(name string, j *client.Job) {
+	for _, w := range j.GetWarnings() {
+		fmt.Fprintln(a.err, "warning: "+printableText(name+w.GetField()+" "+w.GetText()))
+	}
 }
 
 // printText writes a JSON object, as such or as YAML.

@@ -120,6 +120,20 @@ func TestTargetsAndLocksAsTables(t *testing.T) {
 	))
 }
 
+func TestWarningsOfDoubtfulJobs(t *testing.T) {
+	c := startCluster(t)
+	golden(t, "warnings", c.script(
+		"jobs create ended --every 1m --end 2026-02-01T00:00:00Z --handler h",
+		"jobs create fine --every 1m --handler h",
+		"jobs update fine --end 2026-02-01T00:00:00Z -o name",
+		"jobs get fine -o name",
+	))
+	code, _, errs := c.run("apply", "-f", "-", "<jobs: {leap: {handler: h, schedule: {cron: {expressions: [0 0 29 2 *]}}}}")
+	if code != 0 || !strings.Contains(errs, "warning: leap: schedule first starts a run at 2028-02-29T00:00:00Z") {
+		t.Errorf("apply: %d, %q", code, errs)
+	}
+}
+
 func TestQueueLimits(t *testing.T) {
 	c := startCluster(t)
 	golden(t, "queues", c.script(

@@ -12,8 +12,7 @@ import (
 func TestWordsThatAreNoCommands(t *testing.T) {
 	c := &cluster{t: t, address: "127.0.0.1:1"}
 	for line, want := range map[string]string{
-		"dead delete perm1":     "dead runs are deleted by fermata dead-letters discard",
-		"dead discard perm1":    "give a --filter",
+		"dead delete perm1":     "dead letters end by themselves after dead_letter_ttl; fermata dead-letters discard ends them now",
 		"jobs rename failing x": "fermata import --states",
 		"jobs trigger x":        "did you mean fermata jobs run?",
 		"jobs describe x":       "did you mean fermata jobs get?",

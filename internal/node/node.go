@@ -107,6 +107,7 @@ type parts struct {
 	scheduler  *scheduler.Scheduler
 	slotShare  *slotshare.Allocator
 	lookout    *queuestats.Sampler
+	served     servedQueues
 	locks      *shardlock.Manager
 	peers      *peer.Peer
 	gossip     *membership.Cluster

@@ -200,7 +200,7 @@ func (n *Node) startServers(ctx context.Context) error {
 	options, err := n.addAuthentication(ctx, rpc.Options{
 		Trace: calls,
 		Jobs:  n.registry, Defaults: n.defaults, Cluster: clusterView{n}, Worker: workers, Events: n.feed,
-		Webhooks: n.webhookService(), Sizes: n.lookout,
+		Webhooks: n.webhookService(), Sizes: n.lookout, UnservedQueues: n.unservedQueues,
 		ObserveCall: func(method string, code codes.Code, took time.Duration) {
 			n.telemetry.ObserveCall(method, code.String(), took)
 		},

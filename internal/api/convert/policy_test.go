@@ -93,6 +93,7 @@ func TestPresetByMask(t *testing.T) {
 func TestEverySettableFieldIsInTheMask(t *testing.T) {
 	outputs := map[string]bool{
 		"name": true, "etag": true, "generation": true, "create_time": true, "update_time": true, "status": true, "payload_sealed": true, "payload_key_id": true, "payload_size": true,
+		"warnings": true,
 	}
 	fields := (&fermatav1.Job{}).ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {

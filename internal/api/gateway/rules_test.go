@@ -73,7 +73,7 @@ func wantedVerb(name, custom string) string {
 		return "PUT"
 	case strings.HasPrefix(name, "Update"):
 		return "PATCH"
-	case strings.HasPrefix(name, "Delete"):
+	case strings.HasPrefix(name, "Delete"), strings.HasPrefix(name, "Discard"):
 		return "DELETE"
 	}
 	return "GET"

@@ -20,7 +20,9 @@ func (s *jobService) PlanJobs(ctx context.Context, q *fermatav1.PlanJobsRequest)
 	if err := findTooLargeError(answers); err != nil {
 		return nil, err
 	}
-	return &fermatav1.PlanJobsResponse{Changes: s.changesToPB(answers, true)}, nil
+	changes := s.changesToPB(answers, true)
+	s.warnOfChanges(ctx, q.GetDesiredJobs(), answers, changes)
+	return &fermatav1.PlanJobsResponse{Changes: changes}, nil
 }
 
 func (s *jobService) ApplyJobs(ctx context.Context, q *fermatav1.ApplyJobsRequest) (*fermatav1.ApplyJobsResponse, error) {
@@ -32,7 +34,21 @@ func (s *jobService) ApplyJobs(ctx context.Context, q *fermatav1.ApplyJobsReques
 	if err := findTooLargeError(answers); err != nil {
 		return nil, err
 	}
-	return &fermatav1.ApplyJobsResponse{Changes: s.changesToPB(answers, false)}, nil
+	changes := s.changesToPB(answers, false)
+	s.warnOfChanges(ctx, q.GetDesiredJobs(), answers, changes)
+	return &fermatav1.ApplyJobsResponse{Changes: changes}, nil
+}
+
+// warnOfChanges adds warnings to jobs that a call creates or updates.
+func (s *jobService) warnOfChanges(ctx context.Context, desired []*fermatav1.DesiredJob, answers []job.ApplyResult,
+	changes []*fermatav1.JobChange) {
+	var jobs []doubtfulJob
+	for i, c := range changes {
+		if a := answers[i].After; a != nil && c.GetAfter() != nil && c.GetAction() != fermatav1.JobChange_ACTION_UNCHANGED {
+			jobs = append(jobs, doubtfulJob{desired[i].GetJob(), a, c.GetAfter()})
+		}
+	}
+	s.addWarnings(ctx, jobs...)
 }
 
 // findTooLargeError returns the error of a call that was too large and changed nothing.

@@ -32,6 +32,8 @@ type jobService struct {
 	bulk        BulkChanges
 	now         func() time.Time
 	defaults    *backoff.Defaults // nil: the operator has set none
+	// unservedQueues is that of Options.
+	unservedQueues func(context.Context, []job.QueueKey) []job.QueueKey
 }
 
 // newJobService serves the jobs of one engine.
@@ -65,7 +67,9 @@ func (s *jobService) CreateJob(ctx context.Context, q *fermatav1.CreateJobReques
 	if err != nil {
 		return nil, err
 	}
-	return s.jobToPB(record), nil
+	answer := s.jobToPB(record)
+	s.addWarnings(ctx, doubtfulJob{q.GetJob(), &record, answer})
+	return answer, nil
 }
 
 func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCreateJobsRequest) (*fermatav1.BatchCreateJobsResponse, error) {
@@ -97,7 +101,17 @@ func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCrea
 	for i, answer := range s.definitions.CreateBatch(ctx, good) {
 		answers[place[i]] = answer
 	}
-	return s.batchToPB(answers, q.GetNamesOnly()), nil
+	response := s.batchToPB(answers, q.GetNamesOnly())
+	if !q.GetNamesOnly() {
+		var jobs []doubtfulJob
+		for i, result := range response.GetResults() {
+			if result.GetJob() != nil {
+				jobs = append(jobs, doubtfulJob{q.GetRequests()[i].GetJob(), &answers[i].Record, result.GetJob()})
+			}
+		}
+		s.addWarnings(ctx, jobs...)
+	}
+	return response, nil
 }
 
 func (s *jobService) batchToPB(answers []job.CreateAnswer, namesOnly bool) *fermatav1.BatchCreateJobsResponse {
@@ -174,7 +188,7 @@ func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobReques
 	if err != nil {
 		return nil, err
 	}
-	return s.recordOrError(s.definitions.Update(ctx, job.UpdateRequest{
+	record, err := s.definitions.Update(ctx, job.UpdateRequest{
 		Key: key, Etag: sent.GetEtag(), RequestID: q.GetRequestId(), Reseal: reseal,
 		Merge: func(present job.Definition) (job.Definition, error) {
 			noteDigestBefore(ctx, &present)
@@ -189,7 +203,13 @@ func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobReques
 			return d, r.Err()
 		},
 		KeepsPayload: convert.KeepsPayload(sent, paths),
-	}))
+	})
+	if err != nil {
+		return nil, err
+	}
+	answer := s.jobToPB(record)
+	s.addWarnings(ctx, doubtfulJob{sentByMask(sent, paths), &record, answer})
+	return answer, nil
 }
 
 func (s *jobService) DeleteJob(ctx context.Context, q *fermatav1.DeleteJobRequest) (*emptypb.Empty, error) {

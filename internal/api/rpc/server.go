@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,6 +20,7 @@ import (
 	"github.com/fermata-io/fermata/internal/api/workerstream"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/backoff"
+	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/grpccodec"
 	"github.com/fermata-io/fermata/proto/externalscaler"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -70,6 +72,9 @@ type Options struct {
 	MaxRecvMsgSize int
 	// MaxConcurrentStreams bounds the calls at once of one connection. Default 250.
 	MaxConcurrentStreams uint32
+	// UnservedQueues returns those of some queues that certainly have no worker; nil: nothing is known. Jobs of these
+	// queues are answered with a warning.
+	UnservedQueues func(context.Context, []job.QueueKey) []job.QueueKey
 	// Defaults are the operator's values of policies that jobs do not set; nil: only the built-in ones.
 	Defaults *backoff.Defaults
 	// Authority authenticates and authorizes callers. If it is nil, every caller may do anything.
@@ -134,7 +139,9 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 		return nil, nil, err
 	}
 	server := grpc.NewServer(options...)
-	fermatav1.RegisterJobServiceServer(server, newJobService(queueScopedJobs{o.Jobs}, o.Now, o.Defaults))
+	jobs := newJobService(queueScopedJobs{o.Jobs}, o.Now, o.Defaults)
+	jobs.unservedQueues = o.UnservedQueues
+	fermatav1.RegisterJobServiceServer(server, jobs)
 	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: queueScopedJobs{o.Jobs}, defaults: o.Defaults})
 	fermatav1.RegisterAccessServiceServer(server, &accessService{limits: o.Limits, jobLimit: o.JobLimit, bytesLimit: o.JobBytesLimit, node: o.Node})
 	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster, now: o.Now, trail: o.AuditTrail})
