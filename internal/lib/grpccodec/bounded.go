@@ -14,7 +14,7 @@ const (
 	// A request may have partsAnyway messages and elements of lists, and one more for each bytesPerPart bytes. A server
 	// decodes a request before it knows whether the caller may send it, and a message of two bytes, such as a null in a
 	// list, takes a hundred in memory.
-	partsAnyway  = 100_000
+	partsAnyway  = 250_000
 	bytesPerPart = 12
 	// uncounted is the size up to which a request is not counted: it cannot have so many parts that they matter.
 	uncounted = 64 << 10
