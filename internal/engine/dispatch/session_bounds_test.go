@@ -156,17 +156,21 @@ func TestSessionsOfAnIdentityShareTheirReturns(t *testing.T) {
 			t.Errorf("%d leases were returned in five minutes, want up to %d", returned, most)
 		}
 		b.d.mu.Lock()
-		owes := b.d.mu.returns[""].excess > freeReturnsOfIdentity
+		owes := b.d.mu.returns[""].excess
 		b.d.mu.Unlock()
 		late, _ := b.connect("late", slots, 1)
-		if !owes || late.returns.excess < float64(late.freeReturns()) {
-			t.Errorf("a new session of an identity that owes %v has free returns", b.d.mu.returns[""].excess)
+		b.d.mu.Lock()
+		if owes <= freeReturnsOfIdentity || late.returns.excess < float64(late.freeReturns()) {
+			t.Errorf("a new session of an identity that owes %v has free returns", owes)
 		}
+		b.d.mu.Unlock()
 		for _, s := range append(sessions, late) {
 			s.Close("test", nil)
 		}
 		time.Sleep(time.Hour)
 		last, _ := b.connect("last", slots, 1)
+		b.d.mu.Lock()
+		defer b.d.mu.Unlock()
 		if i := b.d.mu.returns[""]; i.sessions != 1 || i.rests != 0 || last.returns.excess != 0 {
 			t.Errorf("after an hour: %+v", i)
 		}
