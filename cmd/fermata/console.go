@@ -53,7 +53,7 @@ func (a *app) serveConsole(ctx context.Context, address string, readOnly bool) e
 	if err != nil {
 		return newUsageError(err)
 	}
-	secret := rand.Text()
+	secret, path := rand.Text(), "/c-"+rand.Text()
 	server, err := httpapi.Start(httpapi.Options{
 		Address: address, Flag: "rest-addr",
 		Logger: slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn})),
@@ -61,13 +61,13 @@ func (a *app) serveConsole(ctx context.Context, address string, readOnly bool) e
 			Dial:    dial,
 			Console: &gateway.ConsoleOptions{Files: console.Files(), ReadOnly: readOnly, Version: buildVersion},
 		},
-		Wrap: func(next http.Handler) http.Handler { return &consoleGuard{next: next, secret: secret} },
+		Wrap: func(next http.Handler) http.Handler { return &consoleGuard{next: next, secret: secret, path: path} },
 	})
 	if err != nil {
 		return newUsageError(err)
 	}
-	if err := a.println(fmt.Sprintf("%s/?secret=%s\n\nFor programs:\n  curl -H 'Authorization: Bearer %s' %s/v1/whoami",
-		server.URL(), secret, secret, server.URL())); err != nil {
+	if err := a.println(fmt.Sprintf("%s%s/?secret=%s\n\nFor programs:\n  curl -H 'Authorization: Bearer %s' %s/v1/whoami",
+		server.URL(), path, secret, secret, server.URL())); err != nil {
 		return err
 	}
 	select {
@@ -102,23 +102,31 @@ func (a *app) consoleDialer(ctx context.Context) (func(string) (gateway.Connecti
 }
 
 // consoleGuard lets requests in that know the secret of the console: from its link, its cookie or as bearer token.
+//
+// Browsers send a cookie to every port of a host, also to servers of other users of this machine. So the cookie is for
+// a path that nobody can guess, below which the guard serves everything: a browser sends it nowhere else.
 type consoleGuard struct {
 	next   http.Handler
 	secret string
+	path   string // without a slash at its end
 }
 
 func (g *consoleGuard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Referrer-Policy", "no-referrer")
-	if r.URL.Path == "/" && r.Method == http.MethodGet && g.knows(r.URL.Query().Get("secret")) {
-		http.SetCookie(w, &http.Cookie{
-			Name: consoleCookie, Value: g.secret, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		})
-		http.Redirect(w, r, "/", http.StatusSeeOther)
-		return
-	}
+	next := g.next
 	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if cookie, err := r.Cookie(consoleCookie); err == nil && token == "" {
-		token = cookie.Value
+	if strings.HasPrefix(r.URL.Path, g.path+"/") {
+		if r.URL.Path == g.path+"/" && r.Method == http.MethodGet && g.knows(r.URL.Query().Get("secret")) {
+			http.SetCookie(w, &http.Cookie{
+				Name: consoleCookie, Value: g.secret, Path: g.path + "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+			})
+			http.Redirect(w, r, g.path+"/", http.StatusSeeOther)
+			return
+		}
+		if cookie, err := r.Cookie(consoleCookie); err == nil && token == "" {
+			token = cookie.Value
+		}
+		next = http.StripPrefix(g.path, g.next)
 	}
 	if !g.knows(token) {
 		http.Error(w, "open the link that fermata console has printed", http.StatusUnauthorized)
@@ -126,7 +134,7 @@ func (g *consoleGuard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Header.Del("Authorization") // the secret is for this process only
 	r.Header.Del("Cookie")
-	g.next.ServeHTTP(w, r)
+	next.ServeHTTP(w, r)
 }
 
 func (g *consoleGuard) knows(secret string) bool {

@@ -41,10 +41,10 @@ func TestConsoleNeedsItsSecret(t *testing.T) {
 		ended <- runCommand(ctx, []string{"--address", startCluster(t).address, "console", "--rest-addr", "127.0.0.1:0"},
 			standardStreams{in: strings.NewReader(""), out: out, err: out}, time.Now)
 	}()
-	link := regexp.MustCompile(`(http://\S+)/\?secret=(\S+)`)
+	link := regexp.MustCompile(`(http://[^/\s]+)(/\S+)/\?secret=(\S+)`)
 	redistest.Eventually(t, time.Minute, "a link", func() bool { return link.MatchString(out.String()) })
 	found := link.FindStringSubmatch(out.String())
-	base, secret := found[1], found[2]
+	base, path, secret := found[1], found[2], found[3]
 	call := func(path string, headers ...string) (int, string, []*http.Cookie) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), "GET", base+path, nil)
@@ -73,15 +73,27 @@ func TestConsoleNeedsItsSecret(t *testing.T) {
 	if code, text, _ := call("/v1/whoami", "Authorization", "Bearer "+secret); code != http.StatusOK || !strings.Contains(text, "anonymous") {
 		t.Errorf("with the secret: status %d: %s", code, text)
 	}
-	code, _, cookies := call("/?secret=" + secret)
+	code, _, cookies := call(path + "/?secret=" + secret)
 	if code != http.StatusSeeOther || len(cookies) != 1 || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteStrictMode {
 		t.Fatalf("the link: status %d, %v", code, cookies)
 	}
-	if code, text, _ := call("/v1/whoami", "Cookie", cookies[0].Name+"="+cookies[0].Value); code != http.StatusOK {
-		t.Errorf("with the cookie: status %d: %s", code, text)
+	// A browser sends cookies to all ports: only an unknown path keeps this one from servers of other users.
+	if cookies[0].Path != path+"/" || len(path) < 20 {
+		t.Errorf("the cookie is sent below %q", cookies[0].Path)
 	}
-	if code, _, _ := call("/?secret=x"); code != http.StatusUnauthorized {
-		t.Errorf("a wrong link: status %d", code)
+	sent := []string{"Cookie", cookies[0].Name + "=" + cookies[0].Value}
+	for below, want := range map[string]int{path: http.StatusOK, "": http.StatusUnauthorized, "/c-x": http.StatusUnauthorized} {
+		if code, text, _ := call(below+"/v1/whoami", sent...); code != want {
+			t.Errorf("with the cookie, below %q: status %d, want %d: %s", below, code, want, text)
+		}
+	}
+	if code, _, _ := call(path+"/v1/whoami", "Authorization", "Bearer "+secret); code != http.StatusOK {
+		t.Errorf("a program below the path of pages: status %d", code)
+	}
+	for _, link := range []string{path + "/?secret=x", "/?secret=" + secret, path + "/v1/whoami"} {
+		if code, _, _ := call(link); code != http.StatusUnauthorized {
+			t.Errorf("%s: status %d", link, code)
+		}
 	}
 	stop()
 	if code := <-ended; code != exitOK {

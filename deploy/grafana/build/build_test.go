@@ -22,10 +22,10 @@ import (
 // What of the JSON model Grafana 9 can read is tested in internal/test/observability, on the files
 // that are shipped. Here are the promises to those who look at the dashboards.
 
-// node of a metric that a worker has, and what rules record, is not chosen by $node.
+// node of a metric that a worker or a gateway has, and what rules record, is not chosen by $node.
 var (
 	metric    = regexp.MustCompile(`\b(fermata|go|process)[a-z0-9_:]*[a-z0-9](\{[^}]*\})?`)
-	elsewhere = regexp.MustCompile(`^fermata(:|_worker_)`)
+	elsewhere = regexp.MustCompile(`^fermata(:|_worker_|_gateway_)`)
 	grouping  = regexp.MustCompile(`\b(by|on) *\([^)]*\)`)
 )
 

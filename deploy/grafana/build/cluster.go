@@ -61,5 +61,12 @@ func cluster() dashboard {
 			stacked("Failed calls", "ops", "By code. `ResourceExhausted`: a quota, or Redis is full. `Unavailable`: Redis is down. `NotFound`, `Canceled`: caused by the clients, look there.", series{"{{method}} {{code}}", rate("fermata_rpc_seconds_count", onNode+`,code!="OK"`, "method, code")}).orNone().shortened(),
 			list("Versions", "short", "The version of each node. If two versions run for longer than an upgrade takes, finish it.", "max by (instance, version) (fermata_build_info{"+onNode+"})").columns(map[string]string{"instance": "Node", "version": "Version", "Value": ""}),
 		),
+		part("Gateways",
+			stacked("Requests over HTTP", "ops", "By method and status, of gateways. 429: a limit, see the panel beside. 5xx: look at the failed calls above.", series{"{{method}} {{code}}", rate("fermata_gateway_requests_total", inCluster, "method, code")}).orNone().shortened(),
+			stacked("Refused for want of room", "ops", "By the limit that a gateway reached. `calls`, `event_streams`: one identity asks too much. `memory`, `slow_body`: large bodies that arrive slowly. `verification`: many invalid tokens.", series{"{{reason}}", rate("fermata_gateway_refused_total", inCluster, "reason")}).orNone(),
+			graph("Requests under way", "short", "For each gateway, with its event streams and callers. Near `--max-callers`: add gateways.", series{"{{instance}} requests", sum("fermata_gateway_requests_in_flight", inCluster, "instance")},
+				series{"{{instance}} event streams", sum("fermata_gateway_event_streams", inCluster, "instance")}, series{"{{instance}} callers", sum("fermata_gateway_callers", inCluster, "instance")}).orNone(),
+			graph("Memory of bodies", "bytes", "What request bodies take, by an estimate, of 256 MiB. If it stays near that, others get 429: find the identity that sends large batches.", series{"{{instance}}", sum("fermata_gateway_body_memory_bytes", inCluster, "instance")}).orNone(),
+		),
 	)
 }

@@ -127,7 +127,7 @@ var (
 )
 
 // scraped are what every node has, and every worker.
-const scraped = `__name__=~"fermata_build_info|fermata_worker_running"`
+const scraped = `__name__=~"fermata_build_info|fermata_worker_running|fermata_gateway_callers"`
 
 // Selectors of what the variables choose.
 const (

@@ -67,7 +67,7 @@ var decided = map[string][]string{
 		"access-file", "payload-key-file", "audit-key-file", "webhooks-file", "defaults-file",
 	},
 	"gateway": {
-		"config", "help", "scheduler", "rest-addr", "metrics-addr", "allowed-hosts", "rest-tls-cert", "rest-tls-key", "insecure", "tls", "tls-ca",
+		"config", "help", "scheduler", "rest-addr", "metrics-addr", "allowed-hosts", "trusted-proxies", "rest-tls-cert", "rest-tls-key", "insecure", "tls", "tls-ca",
 		"tls-cert", "tls-key", "tls-server-name",
 	},
 	"worker": {

@@ -48,8 +48,9 @@ func requireCoveredQueue(ctx context.Context, f job.Filter) error {
 }
 
 // restrictListing is requireCoveredQueue for a listing. Without a queue the caller may go through all jobs, and the
-// filter that it returns hides those of other queues: they are hidden where pages are filled,
-// so that neither the length of a page nor its token shows that they are there.
+// filter that it returns hides those of other queues. A list of jobs, in an order or of few jobs, reads only the lanes
+// that the caller may see. A longer list without an order, and one of dead letters, walks all jobs: hidden ones take no
+// place of a page and are named by no token, but how soon pages end shows that there are others.
 func restrictListing(ctx context.Context, f job.Filter) (job.Filter, error) {
 	if f.AllNamespaces {
 		f.Scope = reachableOfAll(ctx)

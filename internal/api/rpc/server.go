@@ -194,7 +194,7 @@ func serverOptions(o Options) ([]grpc.ServerOption, error) {
 		grpc.ChainUnaryInterceptor(append(unary, a.interceptUnary)...),
 		grpc.ChainStreamInterceptor(stream...),
 		grpc.MaxRecvMsgSize(cmp.Or(o.MaxRecvMsgSize, guard.MaxRequestBytes)),
-		grpc.ForceServerCodecV2(grpccodec.Codec()),
+		grpc.ForceServerCodecV2(grpccodec.BoundedCodec()),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow),
 		grpc.MaxConcurrentStreams(cmp.Or(o.MaxConcurrentStreams, guard.MaxStreamsPerConnection)),
 		grpc.MaxHeaderListSize(guard.MaxHeaderBytes),

@@ -82,7 +82,8 @@ func (d *Dispatcher) startAdopted(a *attempt, now time.Time) {
 // endPreviousSession ends the session that s follows. Attempts that the worker does not report any more have
 // ended: if they had not started, no handler saw them; otherwise they ended with the process that ran them.
 func (d *Dispatcher) endPreviousSession(s, prev *Session, fx *pendingEffects) {
-	later := s.hello.Epoch > prev.hello.Epoch
+	later, returned := s.hello.Epoch > prev.hello.Epoch, 0
+	s.inheritReturns(prev)
 	if !prev.closed {
 		d.detachSession(prev, fx)
 		prev.stopStream(job.ErrSuperseded)
@@ -104,8 +105,10 @@ func (d *Dispatcher) endPreviousSession(s, prev *Session, fx *pendingEffects) {
 			d.submitOwnEvent(a, d.newLossEvent(a), fx)
 		default:
 			d.returnLease(a, "unsent", fx)
+			returned++
 		}
 	}
+	s.chargeReturned(returned)
 }
 
 // newLossEvent is the event that a started attempt has ended without a result. It carries that the attempt was

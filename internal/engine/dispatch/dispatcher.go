@@ -27,6 +27,7 @@ type Dispatcher struct {
 		workers       map[workerKey]*Session      // latest sessions, closed ones while they have attempts
 		queues        map[queueKey]*queueSessions // of the queues that workers serve
 		sessionShares *fairshare.Table            // of the memory that sessions take
+		returns       map[string]*identityReturns // by identity: leases that were returned unstarted
 		sortedQueues  []*queueSessions            // the same; nil after a queue was added or removed
 		workerGroups  map[string]*WorkerGroup     // by their queues
 		grants        uint64                      // grants of slots so far
@@ -71,7 +72,7 @@ func New(o Options) (*Dispatcher, error) {
 		clockWake: make(chan struct{}, 1), ioWake: make(chan struct{}, 1), addressWake: make(chan struct{}, 1),
 	}
 	d.mu.workers = make(map[workerKey]*Session)
-	d.mu.sessionShares = newSessionShares(memoryLimit())
+	d.mu.sessionShares, d.mu.returns = newSessionShares(memoryLimit()), make(map[string]*identityReturns)
 	d.mu.queues = make(map[queueKey]*queueSessions)
 	d.mu.workerGroups = make(map[string]*WorkerGroup)
 	d.mu.attempts = make(map[string]*attempt)

@@ -32,6 +32,7 @@ type Session struct {
 	returnedForeign int           // leases of other nodes that were returned here
 	resultPace      resultPace
 	returns         returnBudget
+	ofIdentity      *identityReturns // of all sessions of its identity
 	draining        bool
 	sentAway        bool // the worker was asked to reconnect; it may trust its leases for their own life
 	drained         bool

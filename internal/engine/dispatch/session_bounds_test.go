@@ -123,3 +123,84 @@ func okAll(ids []string) (results []job.Result) {
 	}
 	return results
 }
+
+// TestSessionsOfAnIdentityShareTheirReturns: many sessions that return what they are given get hardly more leases than
+// a few.
+func TestSessionsOfAnIdentityShareTheirReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		const workers, slots = 100, 50
+		sessions := make([]*Session, workers)
+		for i := range sessions {
+			sessions[i], _ = b.connect(fmt.Sprint("w", i), slots, 1)
+		}
+		next, returned := 0, 0
+		for began := time.Now(); time.Since(began) < 5*time.Minute; time.Sleep(100 * time.Millisecond) {
+			ids := make([]string, b.free())
+			for i := range ids {
+				ids[i] = fmt.Sprint("j", next)
+				next++
+			}
+			if len(ids) == 0 {
+				continue
+			}
+			ids = b.deliver(ids...)
+			for _, s := range sessions {
+				s.HandleReturned(ids)
+			}
+			returned += len(ids)
+			synctest.Wait()
+		}
+		free := workers * (freeReturns + 4*slots)
+		if most := free + 300*returnsPerSecond*2*restsAtFullRate; returned > most {
+			t.Errorf("%d leases were returned in five minutes, want up to %d", returned, most)
+		}
+		b.d.mu.Lock()
+		owes := b.d.mu.returns[""].excess
+		b.d.mu.Unlock()
+		late, _ := b.connect("late", slots, 1)
+		b.d.mu.Lock()
+		if owes <= freeReturnsOfIdentity || late.returns.excess < float64(late.freeReturns()) {
+			t.Errorf("a new session of an identity that owes %v has free returns", owes)
+		}
+		b.d.mu.Unlock()
+		for _, s := range append(sessions, late) {
+			s.Close("test", nil)
+		}
+		time.Sleep(time.Hour)
+		last, _ := b.connect("last", slots, 1)
+		b.d.mu.Lock()
+		defer b.d.mu.Unlock()
+		if i := b.d.mu.returns[""]; i.sessions != 1 || i.rests != 0 || last.returns.excess != 0 {
+			t.Errorf("after an hour: %+v", i)
+		}
+	})
+}
+
+// TestReturnsAreOwedByTheNextSession: a worker that reconnects owes what it owed, and the leases that its previous
+// session had not started are returned leases.
+func TestReturnsAreOwedByTheNextSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		const slots = 100
+		next, returned := 0, 0
+		s, _ := b.connect("w", slots, 1)
+		for epoch := uint32(2); epoch < 200; epoch++ {
+			ids := make([]string, b.free())
+			for i := range ids {
+				ids[i] = fmt.Sprint("j", next)
+				next++
+			}
+			if len(ids) > 0 {
+				b.deliver(ids...)
+			}
+			returned += len(ids)
+			s, _ = b.connect("w", slots, epoch)
+			synctest.Wait()
+			time.Sleep(100 * time.Millisecond)
+		}
+		if most := s.freeReturns() + 2*slots + 20*returnsPerSecond + 500; returned > most {
+			t.Errorf("%d leases in 20 s by a worker that reconnects, want up to %d", returned, most)
+		}
+	})
+}

@@ -61,7 +61,7 @@ func (d *Dispatcher) applyResult(s *Session, r job.Result, clocks map[int]unixti
 	default:
 		s.resultPace.countResult(fx.currentTime())
 		if !a.started {
-			s.returns.addStarted(1)
+			s.chargeStarted(1)
 		}
 		s.markOutdated()
 		d.applyMissedStart(a, r, clocks, fx)

@@ -21,7 +21,7 @@ func (s *Session) HandleStarted(leaseIDs []string) {
 		if a == nil || a.session != s || a.started || a.over || a.pendingEvent != nil {
 			continue
 		}
-		s.returns.addStarted(1)
+		s.chargeStarted(1)
 		a.markStarted(now, a.nowMS(clocks), d.o.Store.Latest(a.shard), d.o.margin())
 		fx.notices = d.appendStart(fx.notices, a)
 		renew := a.trustedUntil.Add(d.o.margin() - d.o.LeaseTTL + d.o.renewEvery())
@@ -104,7 +104,9 @@ func (s *Session) HandleReturned(leaseIDs []string) {
 			unstarted++
 		}
 	}
-	s.chargeReturned(unstarted)
+	if unstarted > 0 {
+		s.chargeReturned(unstarted)
+	}
 	d.mu.Unlock()
 	d.runEffects(&fx)
 }

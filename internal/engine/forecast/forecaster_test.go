@@ -281,6 +281,9 @@ func TestEqualQueriesShareAnAnswer(t *testing.T) {
 			t.Errorf("an old answer is served: %v", err)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
+		f.answersMu.Lock()
+		defer f.answersMu.Unlock()
 		if len(f.answers) != 0 {
 			t.Errorf("%d answers are kept", len(f.answers))
 		}
@@ -301,8 +304,11 @@ func TestWorkForNobodyEnds(t *testing.T) {
 			cancel()
 		}
 		synctest.Wait()
-		if len(f.answers) != 0 {
-			t.Errorf("work for %d answers goes on", len(f.answers))
+		f.answersMu.Lock()
+		left := len(f.answers)
+		f.answersMu.Unlock()
+		if left != 0 {
+			t.Errorf("work for %d answers goes on", left)
 		}
 		<-f.building
 		ask(t, f)

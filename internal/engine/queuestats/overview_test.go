@@ -214,12 +214,12 @@ func TestLanesThatBecameLateAreRead(t *testing.T) {
 func TestCallersGetALookThatBeganAfterTheirs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l sharedLook[int]
-		stored, looks := 0, 0
+		var stored, looks atomic.Int64
 		look := func(context.Context) (int, error) {
-			looks++
-			seen := stored
+			looks.Add(1)
+			seen := stored.Load()
 			time.Sleep(50 * time.Millisecond)
-			return seen, nil
+			return int(seen), nil
 		}
 		get := func(suffices bool) (int, bool) {
 			n, isNew, err := l.getUpToDate(t.Context(), t.Context(), look, func(int) bool { return suffices })
@@ -231,7 +231,7 @@ func TestCallersGetALookThatBeganAfterTheirs(t *testing.T) {
 		if n, isNew := get(false); n != 0 || !isNew {
 			t.Errorf("the first look: %d, new %v", n, isNew)
 		}
-		stored = 1
+		stored.Store(1)
 		if n, isNew := get(true); n != 0 || isNew {
 			t.Errorf("an answer that suffices: %d, new %v", n, isNew)
 		}
@@ -241,7 +241,8 @@ func TestCallersGetALookThatBeganAfterTheirs(t *testing.T) {
 		var callers sync.WaitGroup
 		callers.Go(func() { get(false) })
 		time.Sleep(time.Millisecond)
-		stored, looks = 2, 0
+		stored.Store(2)
+		looks.Store(0)
 		for range 100 {
 			callers.Go(func() {
 				if n, _ := get(false); n != 2 {
@@ -250,8 +251,8 @@ func TestCallersGetALookThatBeganAfterTheirs(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		if looks != 1 {
-			t.Errorf("%d looks for 100 callers", looks)
+		if n := looks.Load(); n != 1 {
+			t.Errorf("%d looks for 100 callers", n)
 		}
 		time.Sleep(time.Minute)
 	})

@@ -32,7 +32,7 @@ const (
 // out those with names up to after.
 func (r *Registry) listFew(ctx context.Context, f job.Filter, size int, token string) (page job.Page, isServed bool,
 	after job.RecordID, err error) {
-	plan := planOf(f)
+	plan, started := planOf(f), time.Now()
 	at, err := parsePlace(token, fewCall, f)
 	continues := err == nil && token != ""
 	if r.o.Lanes == nil || token != "" && !continues {
@@ -48,7 +48,7 @@ func (r *Registry) listFew(ctx context.Context, f job.Filter, size int, token st
 	s := &sortedJobs{order: job.OrderID}
 	s.addByID(entries, at)
 	slices.SortFunc(s.list, func(a, b candidate) int { return a.at.compare(b.at) })
-	p := &orderedPage{registry: r, size: size, started: time.Now(), from: at, at: at,
+	p := &orderedPage{registry: r, size: size, started: started, from: at, at: at,
 		want: func(record *job.Record) bool { return matchesFilter(f, record) }}
 	if err := p.fill(ctx, s); err != nil {
 		return job.Page{}, false, "", err

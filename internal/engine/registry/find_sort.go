@@ -119,7 +119,13 @@ func (r *Registry) readLanes(ctx context.Context, lanes []job.ShardLane, part sc
 	if err != nil || sum(counts) > limit {
 		return nil, sum(counts), err
 	}
-	parts, err := r.o.Store.ReadIndex(ctx, ranges)
+	var filled []job.IndexRange
+	for i, n := range counts {
+		if n > 0 {
+			filled = append(filled, ranges[i])
+		}
+	}
+	parts, err := r.o.Store.ReadIndex(ctx, filled)
 	entries = slices.Concat(parts...)
 	return entries, len(entries), err
 }

@@ -3,5 +3,6 @@
 //
 // A message that implements [Writer] or [Reader] encodes or decodes itself, with package
 // protofield; [Codec] uses protobuf for all others. The wire format is the same, so that either
-// end of a stream may use plain protobuf.
+// end of a stream may use plain protobuf. [BoundedCodec], for servers, refuses requests that would take many times their
+// size in memory.
 package grpccodec

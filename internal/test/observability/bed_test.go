@@ -27,13 +27,14 @@ type bed struct {
 	t          *testing.T
 	nodes      []*member
 	workers    []*member
+	gateway    *member
 	jobs       fermatav1.JobServiceClient
 	scaler     externalscaler.ExternalScalerClient
 	prometheus *prometheus   // which the test waits with
 	all        []*prometheus // in every mode
 }
 
-// member is a scheduler or worker process, and where it listens: a worker only for scrapes.
+// member is a process, and where it listens: a worker or gateway only for scrapes.
 type member struct {
 	*process
 	grpc, gossip, http string
@@ -85,6 +86,7 @@ func newBed(t *testing.T) *bed {
 		w.http = w.awaitLog("serving metrics")["address"]
 		b.workers = append(b.workers, w)
 	}
+	b.startGateway(buildCommand(t, dir, "gateway"), files.CA)
 	conn, err := grpc.NewClient(b.nodes[1].grpc, grpc.WithTransportCredentials(credentials.NewTLS(authority.Client(tlstest.Pair{}))))
 	if err != nil {
 		t.Fatal(err)
@@ -96,6 +98,20 @@ func newBed(t *testing.T) *bed {
 	}
 	b.prometheus = b.all[0]
 	return b
+}
+
+// startGateway starts a gateway that has served a request.
+func (b *bed) startGateway(path, authority string) {
+	b.t.Helper()
+	g := &member{process: startProcess(b.t, "g0", path, "--tls-ca", authority, "--scheduler", b.nodes[1].grpc,
+		"--rest-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0", "--log-format", "json")}
+	g.http = g.awaitLog("serving metrics")["address"]
+	b.gateway = g
+	response, err := http.Get(g.awaitLog("serving the API")["url"] + "/openapi.json")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	_ = response.Body.Close()
 }
 
 // writeWebhooksFile is a file with one whose endpoint takes everything.
@@ -123,7 +139,7 @@ func (b *bed) scrapeTargets() []target {
 	for _, w := range b.workers {
 		all = append(all, target{"fermata-worker", w.name, w.http})
 	}
-	return all
+	return append(all, target{"fermata-gateway", b.gateway.name, b.gateway.http})
 }
 
 // logLine looks for a line of a log.

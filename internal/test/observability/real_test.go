@@ -29,6 +29,7 @@ func TestRealClusterAndPrometheus(t *testing.T) {
 	for _, w := range b.workers {
 		scrapeMetrics(t, w.http, scraped)
 	}
+	scrapeMetrics(t, b.gateway.http, scraped)
 	t.Run("documentation", func(t *testing.T) { compareDocs(t, scraped) })
 	t.Run("held", func(t *testing.T) {
 		for _, reason := range []string{"slot", "backoff", "retry", "paused", "lock", "target"} {
