@@ -80,7 +80,7 @@ func startCluster(t *testing.T, o gateway.Options) *cluster {
 	t.Helper()
 	o.Dial = httpapi.Dialer([]string{runner.Address()}, client.Options{})
 	if o.Console == nil {
-		o.Console = &gateway.ConsoleOptions{Files: console.Files(), Version: "test"}
+		o.Console = testConsole()
 	}
 	s, err := httpapi.Start(httpapi.Options{
 		Address: "127.0.0.1:0", Flag: "rest-addr", Logger: slog.New(slog.DiscardHandler), Gateway: o,
@@ -99,6 +99,10 @@ func startCluster(t *testing.T, o gateway.Options) *cluster {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return &cluster{t: t, url: s.URL() + o.BasePath, client: c}
+}
+
+func testConsole() *gateway.ConsoleOptions {
+	return &gateway.ConsoleOptions{Files: console.Files(), Version: "test"}
 }
 
 // namespaceOf is the namespace of a test.

@@ -1,6 +1,7 @@
 // The frame around each screen: navigation, namespace, zone, theme, caller.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call } from "../api/client";
+import { lastPart } from "../api/names";
 import { Dialog } from "../components/dialog";
 import { Failed } from "../components/messages";
 import { localZone } from "../format/time";
@@ -24,7 +25,6 @@ export function Shell() {
     <>
       <a class="skip" href="#main" onClick={focusMain}>Skip to the content</a>
       <Header current={found?.screen} />
-      {serverConfig.value.readOnly && <p class="banner">Read-only: this console shows everything and changes nothing.</p>}
       <Main found={found} />
       <Notices />
       <Dialog open={showsKeys} title="Keys" onClose={() => setShowsKeys(false)}>
@@ -103,6 +103,7 @@ function Header({ current }: { current: Screen | undefined }) {
           <a key={s.path} href={listLink(s.path, {})} aria-current={isUnder(current, s) ? "page" : undefined}>{s.nav}</a>
         ))}
       </nav>
+      {serverConfig.value.readOnly && <span class="banner">Read-only</span>}
       <div class="controls">
         <Find />
         <NamespaceChoice />
@@ -131,7 +132,7 @@ function Find() {
 
 function NamespaceChoice() {
   const list = useQuery("namespaces", (signal) => call("ListNamespaces", {}, undefined, { signal }), 30_000);
-  const names = (list.data.value?.namespaces ?? []).map((n) => n.name!);
+  const names = (list.data.value?.namespaces ?? []).map((n) => lastPart(n.name));
   const chosen = namespace.value;
   if (chosen !== anyNamespace && !names.includes(chosen)) names.unshift(chosen);
   return (
