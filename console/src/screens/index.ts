@@ -1,8 +1,17 @@
 // All screens, in the order of the navigation.
 import type { Screen } from "../app/screen";
+import { auditScreen } from "./audit";
+import { clusterScreen } from "./cluster";
+import { deadLettersScreen } from "./dead_letters";
+import { eventsScreen } from "./events";
 import { jobScreen } from "./job";
 import { jobsScreen } from "./jobs";
 import { overviewScreen } from "./overview";
+import { queueScreen, queuesScreen } from "./queues";
 import { runScreen } from "./run";
+import { webhooksScreen } from "./webhooks";
 
-export const screens: Screen[] = [overviewScreen, jobsScreen, jobScreen, runScreen];
+export const screens: Screen[] = [
+  overviewScreen, jobsScreen, queuesScreen, deadLettersScreen, clusterScreen, eventsScreen, webhooksScreen, auditScreen,
+  jobScreen, runScreen, queueScreen,
+];

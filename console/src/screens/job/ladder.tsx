@@ -17,7 +17,7 @@ interface Gate {
   link?: (job: Job, r: Reason) => string | undefined;
 }
 
-const queueLink = (job: Job) => linkTo(["queues"], { namespace: parseJobName(job.name).namespace });
+const queueLink = (job: Job) => linkTo(["namespaces", parseJobName(job.name).namespace, "queues", job.queue ?? ""]);
 
 const gates: Gate[] = [
   { name: "Schedule", kinds: ["KIND_EXCLUSION", "KIND_SCHEDULE", "KIND_DONE"], open: (j) => (j.schedule ? "has further times" : "runs on request") },

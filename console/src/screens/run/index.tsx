@@ -1,5 +1,4 @@
 // Run: when it was scheduled, due, started and ended, with what result.
-import type { ComponentChildren } from "preact";
 import { ActionButton } from "../../actions/button";
 import { cancelRun } from "../../actions/jobs";
 import { call } from "../../api/client";
@@ -8,6 +7,7 @@ import { jobLink } from "../../app/routes";
 import type { Screen, ScreenProps } from "../../app/screen";
 import { Card, Sentence } from "../../components/card";
 import { CopyButton } from "../../components/copy";
+import { Facts } from "../../components/facts";
 import { Loaded } from "../../components/messages";
 import { zoneOfSchedule } from "../../components/schedule_text";
 import { State, stateOfRun } from "../../components/state";
@@ -73,11 +73,6 @@ function sentenceOf(run: Run, job: Job): string {
       return run.hold?.reason ? `It is held (${wordsOf(run.hold.reason, "REASON_")}${run.hold.key ? ` ${run.hold.key}` : ""}).` : "It waits for its due time or a free slot.";
   }
   return `It ended as ${wordsOf(run.outcome, "OUTCOME_")} after ${run.attempts ?? 0} attempt${run.attempts === 1 ? "" : "s"}.`;
-}
-
-/** Facts are names with values. */
-function Facts({ facts }: { facts: Array<[string, ComponentChildren]> }) {
-  return <dl class="facts">{facts.filter(([, v]) => v).map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>;
 }
 
 export const runScreen: Screen = {
