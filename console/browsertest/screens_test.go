@@ -16,6 +16,8 @@ import (
 var screens = []struct{ name, place string }{
 	{"overview", "#/"},
 	{"jobs", "#/jobs"},
+	{"upcoming", "#/upcoming"},
+	{"load", "#/load"},
 	{"queues", "#/queues"},
 	{"dead-letters", "#/dead-letters"},
 	{"cluster", "#/cluster"},

@@ -6,12 +6,14 @@ import { deadLettersScreen } from "./dead_letters";
 import { eventsScreen } from "./events";
 import { jobScreen } from "./job";
 import { jobsScreen } from "./jobs";
+import { loadScreen } from "./load";
 import { overviewScreen } from "./overview";
 import { queueScreen, queuesScreen } from "./queues";
 import { runScreen } from "./run";
+import { upcomingScreen } from "./upcoming";
 import { webhooksScreen } from "./webhooks";
 
 export const screens: Screen[] = [
-  overviewScreen, jobsScreen, queuesScreen, deadLettersScreen, clusterScreen, eventsScreen, webhooksScreen, auditScreen,
+  overviewScreen, jobsScreen, upcomingScreen, loadScreen, queuesScreen, deadLettersScreen, clusterScreen, eventsScreen, webhooksScreen, auditScreen,
   jobScreen, runScreen, queueScreen,
 ];

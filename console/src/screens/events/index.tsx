@@ -43,7 +43,7 @@ const columns: Column<Event>[] = [
   { title: "What", minor: 1, cell: (e) => <What event={e} /> },
   { title: "Queue", minor: 2, cell: (e) => <bdi>{e.queue}</bdi> },
   { title: "Worker", minor: 2, cell: (e) => <bdi class="id">{e.worker}</bdi> },
-  { title: "Next", minor: 2, cell: (e) => (e.dueTime ? <Time at={e.dueTime} /> : null) },
+  { title: "Due", minor: 2, cell: (e) => (e.dueTime ? <Time at={e.dueTime} /> : null) },
 ];
 
 function What({ event: e }: { event: Event }) {
