@@ -15,7 +15,9 @@ import (
 )
 
 // jobPlace is the place of a job of a test.
-func jobPlace(t *testing.T, id string) string { return "#/namespaces/" + namespaceOf(t) + "/jobs/" + id }
+func jobPlace(t *testing.T, id string) string {
+	return "#/namespaces/" + namespaceOf(t) + "/jobs/" + id
+}
 
 // TestJobShowsItsBackoff: the sentence, the curve and the ladder say the same.
 func TestJobShowsItsBackoff(t *testing.T) {

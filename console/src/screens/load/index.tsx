@@ -81,4 +81,4 @@ function Busiest({ counts, start, step }: { counts: number[]; start: number; ste
   return <Card title="Busiest minutes"><Table caption="Busiest minutes" columns={columns} rows={rows} keyOf={(r) => r.at} /></Card>;
 }
 
-export const loadScreen: Screen = { path: "load", title: () => "Load", nav: "Load", key: "l", view: Load };
+export const loadScreen: Screen = { path: "load", title: () => "Load", under: "upcoming", view: Load };
