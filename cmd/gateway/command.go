@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/console"
 	"github.com/fermata-io/fermata/internal/api/gateway"
 	"github.com/fermata-io/fermata/internal/auth/bearer"
 	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
@@ -59,8 +58,7 @@ type settings struct {
 	nodeFiles      tlsfiles.Files
 	serverFiles    tlsfiles.Files
 	logs           logs.Options
-	console        bool
-	readOnly       bool
+	console        consoleSettings
 	basePath       string
 }
 
@@ -107,9 +105,7 @@ func (f *settings) registerFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.serverFiles.Key, "rest-tls-key", "", "PEM file with the key of this server")
 	flags.BoolVar(&f.insecure, "insecure", false,
 		"listen where other hosts can reach it without TLS, because TLS ends in front of this gateway")
-	flags.BoolVar(&f.console, "console", true, "serve the web console")
-	flags.BoolVar(&f.readOnly, "console-read-only", false,
-		"refuse all changes by pages in a browser; programs are not concerned")
+	f.console.registerFlags(flags)
 	flags.StringVar(&f.basePath, "base-path", "",
 		"path below which everything is served, such as /ops/fermata (default: the root)")
 	flags.IntVar(&f.maxCallers, "max-callers", 1024, "callers with different tokens that are served at once")
@@ -146,10 +142,18 @@ func (f settings) buildService(lines io.Writer) (*service, error) {
 	nodeOptions, nodeErr := f.nodeOptions(s)
 	serverErr := f.serverOptions(s)
 	proxies, proxiesErr := parseNetworks(f.trustedProxies)
-	if err := errors.Join(logErr, drainErr, f.checkLimits(), proxiesErr, nodeErr, serverErr); err != nil {
+	consoleOptions, consoleErr := f.console.options()
+	_, baseErr := gateway.CheckBasePath(f.basePath)
+	if baseErr != nil {
+		baseErr = fmt.Errorf("--base-path %q: %w", f.basePath, baseErr)
+	}
+	err := errors.Join(logErr, drainErr, f.checkLimits(), proxiesErr, nodeErr, serverErr, consoleErr, baseErr)
+	if err != nil {
 		return nil, err
 	}
 	secretfile.WarnIfExposed(logger, f.nodeFiles.Key)
+	secretfile.WarnIfExposed(logger, f.console.keyFile)
+	secretfile.WarnIfExposed(logger, f.console.oidc.ClientSecretFile)
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.dialNodes = httpapi.Dialer(f.addresses, nodeOptions)
@@ -157,12 +161,7 @@ func (f settings) buildService(lines io.Writer) (*service, error) {
 	s.options.Gateway = gateway.Options{
 		Dial: s.dialNodes, RequireToken: f.nodeFiles.Cert != "", AllowedHosts: f.allowedHosts,
 		MaxConnections: f.maxCallers, MaxCalls: f.maxCalls, MaxWatches: f.maxStreams,
-		TrustedProxies: proxies, Registerer: registry, BasePath: f.basePath,
-	}
-	if f.console {
-		s.options.Gateway.Console = &gateway.ConsoleOptions{
-			Files: console.Files(), ReadOnly: f.readOnly, Version: buildVersion,
-		}
+		TrustedProxies: proxies, Registerer: registry, BasePath: f.basePath, Console: consoleOptions,
 	}
 	return s, nil
 }

@@ -34,22 +34,29 @@ func TestWrongUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown flag":     {[]string{"--nonsense"}, "--nonsense"},
-		"argument":         {[]string{"argument"}, "argument"},
-		"misspelt command": {[]string{"verison"}, "did you mean gateway version?"},
-		"bare host":        {[]string{"--scheduler", "localhost"}, "--scheduler"},
-		"no address":       {[]string{"--rest-addr", "foo"}, `--rest-addr "foo": want host:port`},
-		"proxy":            {[]string{"--trusted-proxies", "10.0.0.1"}, `--trusted-proxies "10.0.0.1": want a network`},
-		"plain text":       {[]string{"--rest-addr", "0.0.0.0:7073"}, "--insecure if TLS ends in front"},
-		"key alone":        {[]string{"--rest-tls-key", empty}, "--rest-tls-cert and --rest-tls-key go together"},
-		"no certificate":   {[]string{"--rest-tls-cert", empty, "--rest-tls-key", empty}, "--rest-tls-cert"},
-		"authority":        {[]string{"--tls-ca", empty}, "--tls-ca"},
-		"no calls":         {[]string{"--max-calls", "0"}, "--max-calls 0: want more than 0"},
-		"no streams":       {[]string{"--max-event-streams", "-1"}, "max-event-streams"},
-		"no callers":       {[]string{"--max-callers", "0"}, "--max-callers"},
-		"drain timeout":    {[]string{"--drain-timeout", "0s"}, "--drain-timeout"},
-		"log level":        {[]string{"--log-level", "loud"}, `"loud"`},
-		"missing file":     {[]string{"--config", "/nonexistent"}, "/nonexistent"},
+		"unknown flag":       {[]string{"--nonsense"}, "--nonsense"},
+		"argument":           {[]string{"argument"}, "argument"},
+		"misspelt command":   {[]string{"verison"}, "did you mean gateway version?"},
+		"bare host":          {[]string{"--scheduler", "localhost"}, "--scheduler"},
+		"no address":         {[]string{"--rest-addr", "foo"}, `--rest-addr "foo": want host:port`},
+		"plain text":         {[]string{"--rest-addr", "0.0.0.0:7073"}, "--insecure if TLS ends in front"},
+		"key alone":          {[]string{"--rest-tls-key", empty}, "--rest-tls-cert and --rest-tls-key go together"},
+		"no certificate":     {[]string{"--rest-tls-cert", empty, "--rest-tls-key", empty}, "--rest-tls-cert"},
+		"authority":          {[]string{"--tls-ca", empty}, "--tls-ca"},
+		"no calls":           {[]string{"--max-calls", "0"}, "--max-calls 0: want more than 0"},
+		"no streams":         {[]string{"--max-event-streams", "-1"}, "max-event-streams"},
+		"no callers":         {[]string{"--max-callers", "0"}, "--max-callers"},
+		"issuer without URL": {[]string{"--oidc-issuer", "https://login.example", "--oidc-client-id", "c"}, "--console-url"},
+		"issuer in the clear": {[]string{"--oidc-issuer", "http://login.example", "--oidc-client-id", "c", "--console-url", "https://c.example"},
+			"--oidc-issuer"},
+		"client alone":   {[]string{"--oidc-client-id", "c"}, "--oidc-issuer"},
+		"URL of nothing": {[]string{"--console-url", "fermata.example"}, "--console-url"},
+		"session key":    {[]string{"--console-session-key-file", empty}, "has 0 bytes, want 32"},
+		"base path":      {[]string{"--base-path", "ops"}, "base path"},
+		"drain timeout":  {[]string{"--drain-timeout", "0s"}, "--drain-timeout"},
+		"log level":      {[]string{"--log-level", "loud"}, `"loud"`},
+		"missing file":   {[]string{"--config", "/nonexistent"}, "/nonexistent"},
+		"proxy":          {[]string{"--trusted-proxies", "10.0.0.1"}, `--trusted-proxies "10.0.0.1": want a network`},
 	} {
 		var stderr bytes.Buffer
 		stop := make(chan os.Signal, 1)
@@ -96,17 +103,18 @@ func TestServeAndStop(t *testing.T) {
 	metrics := regexp.MustCompile(`serving metrics.* address=(\S+)`)
 	redistest.Eventually(t, time.Minute, "addresses", func() bool { return url.MatchString(log.String()) && metrics.MatchString(log.String()) })
 	base, ops := url.FindStringSubmatch(log.String())[1], "http://"+metrics.FindStringSubmatch(log.String())[1]
-	for address, want := range map[string]string{
-		base + "/v1/whoami": `"anonymous"`, ops + "/healthz": "", ops + "/readyz": "", ops + "/metrics": "fermata_gateway_callers 1",
+	for _, page := range []struct{ address, want string }{
+		{base + "/v1/whoami", `"anonymous"`}, {base + "/", "<title>Fermata</title>"}, {ops + "/healthz", ""}, {ops + "/readyz", ""},
+		{ops + "/metrics", "fermata_gateway_callers 1"}, // the one that has asked who it is
 	} {
-		redistest.Eventually(t, time.Minute, address, func() bool {
-			resp, err := http.Get(address)
+		redistest.Eventually(t, time.Minute, page.address, func() bool {
+			resp, err := http.Get(page.address)
 			if err != nil {
 				return false
 			}
 			defer resp.Body.Close()
 			text, err := io.ReadAll(resp.Body)
-			return err == nil && resp.StatusCode == http.StatusOK && strings.Contains(string(text), want)
+			return err == nil && resp.StatusCode == http.StatusOK && strings.Contains(string(text), page.want)
 		})
 	}
 	stream, err := http.Get(base + "/v1/events")

@@ -78,10 +78,16 @@ type cluster struct {
 // startCluster serves the console of the node of the tests. Each test has a namespace of its own.
 func startCluster(t *testing.T, o gateway.Options) *cluster {
 	t.Helper()
-	o.Dial = httpapi.Dialer([]string{runner.Address()}, client.Options{})
 	if o.Console == nil {
-		o.Console = &gateway.ConsoleOptions{Files: console.Files(), Version: "test"}
+		o.Console = testConsole()
 	}
+	return startGateway(t, runner.Address(), o, client.Options{})
+}
+
+// startGateway serves the console of a node. The client of the cluster has these options.
+func startGateway(t *testing.T, address string, o gateway.Options, clientOptions client.Options) *cluster {
+	t.Helper()
+	o.Dial = httpapi.Dialer([]string{address}, client.Options{})
 	s, err := httpapi.Start(httpapi.Options{
 		Address: "127.0.0.1:0", Flag: "rest-addr", Logger: slog.New(slog.DiscardHandler), Gateway: o,
 	})
@@ -93,12 +99,17 @@ func startCluster(t *testing.T, o gateway.Options) *cluster {
 		defer cancel()
 		_ = s.Stop(ctx) // the browser may hold connections
 	})
-	c, err := client.Dial([]string{runner.Address()}, client.Options{Namespace: namespaceOf(t)})
+	clientOptions.Namespace = namespaceOf(t)
+	c, err := client.Dial([]string{address}, clientOptions)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return &cluster{t: t, url: s.URL() + o.BasePath, client: c}
+}
+
+func testConsole() *gateway.ConsoleOptions {
+	return &gateway.ConsoleOptions{Files: console.Files(), Version: "test"}
 }
 
 // namespaceOf is the namespace of a test.
@@ -280,10 +291,12 @@ func (p *tab) focus(selector string) {
 	p.do(chromedp.Focus(chromedp.CSS(selector)))
 }
 
-// typeInto types into a field, after what it has.
+// typeInto types into a field, where its cursor is.
 func (p *tab) typeInto(selector, text string) {
 	p.t.Helper()
-	p.focus(selector)
+	if at := fmt.Sprintf("document.activeElement === document.querySelector(%q)", selector); !evaluate[bool](p, at) {
+		p.focus(selector)
+	}
 	p.press(text)
 }
 

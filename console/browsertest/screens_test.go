@@ -16,6 +16,14 @@ import (
 var screens = []struct{ name, place string }{
 	{"overview", "#/"},
 	{"jobs", "#/jobs"},
+	{"upcoming", "#/upcoming"},
+	{"load", "#/load"},
+	{"queues", "#/queues"},
+	{"dead-letters", "#/dead-letters"},
+	{"cluster", "#/cluster"},
+	{"events", "#/events"},
+	{"webhooks", "#/webhooks"},
+	{"audit", "#/audit"},
 }
 
 // TestScreensAreAccessible looks at each screen in both themes, wide and narrow.

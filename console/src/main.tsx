@@ -4,21 +4,21 @@ import "./style/components.css";
 import { render } from "preact";
 import { apiBase, whenSignedOut } from "./api/client";
 import { toFailure } from "./api/errors";
+import { refreshExpiredSessions } from "./api/session";
 import { isSignedOut, learnCaller, serverConfig, type ServerConfig } from "./app/access";
 import { Shell, StartFailed } from "./app/shell";
-import { dropCache } from "./live/query";
 
 const root = document.getElementById("console")!;
 
 async function start(): Promise<void> {
   whenSignedOut(() => {
     isSignedOut.value = true;
-    dropCache();
   });
   try {
     const response = await fetch(`${apiBase}console.json`, { credentials: "same-origin" });
     if (response.ok) serverConfig.value = (await response.json()) as ServerConfig;
   } catch { /* the next call says what is wrong */ }
+  if (serverConfig.value.signIn?.provider) refreshExpiredSessions();
   render(<Shell />, root);
   try {
     await learnCaller();

@@ -1,5 +1,5 @@
 // The button of an action, and its dialog.
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useId, useRef, useState } from "preact/hooks";
 import { toFailure, type Failure } from "../api/errors";
 import { refusalOf } from "../app/access";
 import { notify } from "../app/notices";
@@ -48,10 +48,6 @@ function ActionForm<S>({ action, subject, onCancel, onDone }: {
   const [isRunning, setIsRunning] = useState(false);
   // One id for all attempts of this dialog: a repetition after a lost response has no second effect.
   const requestId = useRef(crypto.randomUUID());
-  const form = useRef<HTMLFormElement>(null);
-  useEffect(() => {
-    form.current?.querySelector<HTMLElement>("input, select, textarea, button.main")?.focus();
-  }, []);
   const submit = async (e: Event) => {
     e.preventDefault();
     if (isRunning) return;
@@ -68,7 +64,7 @@ function ActionForm<S>({ action, subject, onCancel, onDone }: {
     }
   };
   return (
-    <form ref={form} onSubmit={(e) => void submit(e)} class="action">
+    <form onSubmit={(e) => void submit(e)} class="action">
       <p>{action.effect(subject, values)}</p>
       {fields.map((f) => (
         <FieldInput key={f.name} field={f} value={values[f.name]!}

@@ -1,8 +1,11 @@
 // Actions on one job.
-import type { Job, RunJobRequestBackoff } from "../api/generated";
-import { parseJobName } from "../api/names";
-import { formatSpan } from "../format/duration";
-import { defineAction, type Action } from "./action";
+import { Failure } from "../api/errors";
+import type { Hint, Job, Run, RunJobRequestBackoff } from "../api/generated";
+import { parseJobName, parseRunName } from "../api/names";
+import { apiDuration, formatSpan, parseInput } from "../format/duration";
+import { formatTime, zoneFor } from "../format/time";
+import { serverNow } from "../live/clock";
+import { defineAction, type Action, type Values } from "./action";
 
 const scopeOf = (job: Job) => ({ namespace: parseJobName(job.name).namespace, queue: job.queue });
 const idOf = (job: Job) => parseJobName(job.name).job;
@@ -74,4 +77,123 @@ export const resumeJob: Action<Job> = defineAction({
   body: (_, v) => ({ catchUp: v["catchUp"] === "true" || undefined }),
   cli: (job, v) => ["jobs", "resume", idOf(job), ...inNamespace(job), ...(v["catchUp"] === "true" ? ["--catch-up"] : [])],
   done: (job) => `${idOf(job)} goes on.`,
+});
+
+/** durationOf reads a field of a form. It throws a Failure that names it. */
+function durationOf(v: Values, name: string, label: string): number {
+  const ms = parseInput(v[name] ?? "");
+  if (ms === undefined || ms <= 0) throw new Failure(`${label}: want a duration such as 5m or 90s`, 400);
+  return ms;
+}
+
+/** hintOf is the hint of a form; undefined removes the current one. It throws a Failure. */
+function hintOf(v: Values): Hint | undefined {
+  if (v["kind"] === "clear") return undefined;
+  const hint: Hint = { source: "SOURCE_OPERATOR", reason: v["reason"] || undefined };
+  const ms = durationOf(v, "wait", "Duration");
+  if (v["kind"] === "every") hint.interval = apiDuration(ms);
+  else hint.nextRunTime = new Date(serverNow() + ms).toISOString();
+  if (v["for"]) hint.expireTime = new Date(serverNow() + durationOf(v, "for", "For")).toISOString();
+  return hint;
+}
+
+/** hintText is the hint of a form for a command, whose text must not fail while somebody types. */
+function hintForText(v: Values): Hint | undefined {
+  try {
+    return hintOf(v);
+  } catch {
+    return {};
+  }
+}
+
+export const hintJob: Action<Job> = defineAction({
+  id: "hint-job", label: "Hint…", method: "HintJob",
+  title: (job) => `Hint for ${idOf(job)}`,
+  effect: (_, v) => {
+    switch (v["kind"]) {
+      case "clear":
+        return "The current hint is removed: the schedule decides, with its backoff.";
+      case "every":
+        return "Until the hint ends, this interval takes the place of that of the schedule, backed off or not.";
+    }
+    return "The next run is due then, once, whatever the schedule and the backoff say.";
+  },
+  fields: (job) => [
+    { name: "kind", label: "What", kind: "choice", initial: "in", options: [
+      { value: "in", text: "Next run in" }, { value: "every", text: "Run every" },
+      ...(job.status?.hint ? [{ value: "clear", text: "Remove the hint" }] : []),
+    ] },
+    { name: "wait", label: "Duration", kind: "duration", initial: "5m" },
+    { name: "for", label: "For", kind: "duration", help: "How long the hint lasts. Empty: an hour." },
+    { name: "reason", label: "Reason", kind: "text", maxLength: 256 },
+  ],
+  scope: scopeOf,
+  unavailable: (job) => (job.schedule?.interval || job.schedule?.cron || job.schedule?.calendar ? "" : "A job without a recurring schedule takes no hint."),
+  params: (job) => parseJobName(job.name),
+  body: (_, v, requestId) => ({ hint: requestId ? hintOf(v) : hintForText(v) }),
+  cli: (job, v) => ["jobs", "hint", idOf(job), ...inNamespace(job),
+    ...(v["kind"] === "clear" ? ["--clear"] : [v["kind"] === "every" ? "--every" : "--in", v["wait"] ?? ""]),
+    ...(v["kind"] === "clear" ? [] : [...option("--for", v["for"]), ...option("--reason", v["reason"])])],
+  done: (job) => `${idOf(job)}: the hint is set.`,
+});
+
+/** instantOf reads a time of a form, which is in the zone of this machine. It throws a Failure. */
+function instantOf(v: Values, name: string, label: string): string {
+  const time = new Date(v[name] ?? "");
+  if (Number.isNaN(time.getTime())) throw new Failure(`${label}: want a date and a time`, 400);
+  return time.toISOString();
+}
+
+export const backfillJob: Action<Job> = defineAction({
+  id: "backfill-job", label: "Backfill…", method: "BackfillJob",
+  title: (job) => `Backfill ${idOf(job)}`,
+  effect: (_, v) => "The scheduled times of the range run, paced by the recovery rate of the queue, "
+    + (v["parallel"] === "true" ? "several at once, beside other runs of the job." : "one after the other, never beside another run of the job."),
+  fields: () => [
+    { name: "from", label: "From (local time)", kind: "time", required: true },
+    { name: "to", label: "To (local time), which does not count", kind: "time", required: true },
+    { name: "parallel", label: "Several at once, up to the overlap limit of the job", kind: "check" },
+  ],
+  scope: scopeOf,
+  unavailable: (job) => (job.schedule?.interval || job.schedule?.cron || job.schedule?.calendar ? "" : "Only a recurring schedule has times to run again."),
+  params: (job) => parseJobName(job.name),
+  body: (_, v, requestId) => ({
+    startTime: requestId ? instantOf(v, "from", "From") : v["from"], endTime: requestId ? instantOf(v, "to", "To") : v["to"],
+    overlapPolicy: v["parallel"] === "true" ? "OVERLAP_POLICY_ALLOW_ALL" : undefined, requestId: requestId || undefined,
+  }),
+  cli: (job, v) => ["jobs", "backfill", idOf(job), ...inNamespace(job), "--from", (v["from"] ?? "").replace("T", " "),
+    "--to", (v["to"] ?? "").replace("T", " "), ...(v["parallel"] === "true" ? ["--parallel"] : [])],
+  done: (job) => `${idOf(job)}: the backfill has begun.`,
+});
+
+export const deleteJob: Action<Job> = defineAction({
+  id: "delete-job", label: "Delete…", method: "DeleteJob", isDestructive: true,
+  title: (job) => `Delete ${idOf(job)}`,
+  effect: (job) => "The job, its history and its dead letters are deleted."
+    + (job.status?.state === "STATE_RUNNING" ? " Its live run finishes first." : "") + " This cannot be undone.",
+  scope: scopeOf,
+  params: (job) => parseJobName(job.name),
+  etag: (job) => job.etag,
+  cli: (job) => ["jobs", "delete", idOf(job), ...inNamespace(job), ...option("--etag", job.etag)],
+  done: (job) => `${idOf(job)} is deleted.`,
+});
+
+/** JobRun is a run with its job. */
+export interface JobRun {
+  job: Job;
+  run: Run;
+}
+
+export const cancelRun: Action<JobRun> = defineAction({
+  id: "cancel-run", label: "Cancel…", method: "CancelRun",
+  title: ({ run }) => `Cancel the run of ${formatTime(Date.parse(run.nominalTime ?? ""), serverNow(), zoneFor())}`,
+  effect: ({ run }) => run.state === "STATE_RUNNING"
+    ? "The handler is asked to stop, and the run ends when it does. The job continues with its schedule."
+    : "The run ends at once, without an attempt. The job continues with its schedule.",
+  scope: ({ job }) => scopeOf(job),
+  unavailable: ({ run }) => (run.state === "STATE_FINISHED" ? "The run has ended." : ""),
+  params: ({ run }) => parseRunName(run.name),
+  body: () => ({}),
+  cli: ({ job, run }) => ["jobs", "cancel", idOf(job), parseRunName(run.name).run, ...inNamespace(job)],
+  done: ({ run }) => run.state === "STATE_RUNNING" ? "The run is being cancelled." : "The run is cancelled.",
 });

@@ -60,9 +60,8 @@ export async function call<M extends MethodName>(
   };
   if (body !== undefined) init.body = JSON.stringify(body);
   try {
-    const sent = Date.now();
-    const response = await fetch(apiBase + pathOf(name, params), init);
-    noteServerTime(response.headers.get("Date"), sent, Date.now());
+    let response = await send(apiBase + pathOf(name, params), init);
+    if (response.status === 401 && await refresh()) response = await send(apiBase + pathOf(name, params), init);
     const text = await response.text();
     if (!response.ok) throw failureOf(response, text);
     return (text ? JSON.parse(text) : {}) as Result<M>;
@@ -74,12 +73,26 @@ export async function call<M extends MethodName>(
   }
 }
 
+async function send(url: string, init: RequestInit): Promise<Response> {
+  const sent = Date.now();
+  const response = await fetch(url, init);
+  noteServerTime(response.headers.get("Date"), sent, Date.now());
+  return response;
+}
+
 function headersOf(body: unknown, options: CallOptions): Record<string, string> {
   const headers: Record<string, string> = {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (options.etag) headers["If-Match"] = `"${options.etag}"`;
   if (options.requestId) headers["X-Request-Id"] = options.requestId;
   return headers;
+}
+
+let refresh = (): Promise<boolean> => Promise.resolve(false);
+
+/** whenExpired sets how a credential that is no longer accepted is replaced; true: the call is sent again. */
+export function whenExpired(f: () => Promise<boolean>): void {
+  refresh = f;
 }
 
 let onSignedOut = () => {};

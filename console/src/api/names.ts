@@ -21,3 +21,6 @@ export function parseJobName(name: string | undefined): JobName {
 export function parseRunName(name: string | undefined): RunName {
   return { ...parseJobName(name), run: (name ?? "").split("/")[5] ?? "" };
 }
+
+/** lastPart is the id at the end of a resource name. */
+export const lastPart = (name: string | undefined): string => (name ?? "").split("/").at(-1)!;

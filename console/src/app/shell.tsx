@@ -1,6 +1,7 @@
 // The frame around each screen: navigation, namespace, zone, theme, caller.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call } from "../api/client";
+import { lastPart } from "../api/names";
 import { Dialog } from "../components/dialog";
 import { Failed } from "../components/messages";
 import { localZone } from "../format/time";
@@ -13,20 +14,23 @@ import { Notices } from "./notices";
 import { anyNamespace, chooseNamespace, goTo, listLink, namespace, place } from "./routes";
 import { matchScreen, type Screen } from "./screen";
 import { settings, type Theme, type TimeStyle, type Zone } from "./settings";
-import { SignIn } from "./sign_in";
+import { SignIn, signOut } from "./sign_in";
 
 /** Shell is the whole page. */
 export function Shell() {
   const [showsKeys, setShowsKeys] = useState(false);
   useEffect(() => bindShellKeys(() => setShowsKeys(true)), []);
   const found = findScreen(place.value.path);
+  const isUnknown = isSignedOut.value && !caller.value;
   return (
     <>
       <a class="skip" href="#main" onClick={focusMain}>Skip to the content</a>
-      <Header current={found?.screen} />
-      {serverConfig.value.readOnly && <p class="banner">Read-only: this console shows everything and changes nothing.</p>}
+      <Header current={found?.screen} isUnknown={isUnknown} />
       <Main found={found} />
       <Notices />
+      <Dialog open={isSignedOut.value && !!caller.value} title="The session has ended" onClose={() => { isSignedOut.value = false; }}>
+        <SignIn keepsPage />
+      </Dialog>
       <Dialog open={showsKeys} title="Keys" onClose={() => setShowsKeys(false)}>
         <table class="keys">
           <tbody>
@@ -68,7 +72,7 @@ function Main({ found }: { found: Found | undefined }) {
   const View = found?.screen.view;
   return (
     <main id="main" ref={main} tabIndex={-1}>
-      {isSignedOut.value ? <SignIn /> : View ? <View key={key} params={found!.params} /> : <NotFound />}
+      {isSignedOut.value && !caller.value ? <section class="card narrow"><h1>Sign in</h1><SignIn /></section> : View ? <View key={key} params={found!.params} /> : <NotFound />}
     </main>
   );
 }
@@ -88,7 +92,7 @@ function bindShellKeys(showKeys: () => void): () => void {
   return () => undo.forEach((u) => u());
 }
 
-function Header({ current }: { current: Screen | undefined }) {
+function Header({ current, isUnknown }: { current: Screen | undefined; isUnknown: boolean }) {
   return (
     <header class="top">
       <a class="brand" href={listLink("", {})} aria-label="Fermata, overview">
@@ -103,9 +107,10 @@ function Header({ current }: { current: Screen | undefined }) {
           <a key={s.path} href={listLink(s.path, {})} aria-current={isUnder(current, s) ? "page" : undefined}>{s.nav}</a>
         ))}
       </nav>
+      {serverConfig.value.readOnly && <span class="banner">Read-only</span>}
       <div class="controls">
         <Find />
-        <NamespaceChoice />
+        {!isUnknown && <NamespaceChoice />}
         <Preferences />
       </div>
     </header>
@@ -131,7 +136,7 @@ function Find() {
 
 function NamespaceChoice() {
   const list = useQuery("namespaces", (signal) => call("ListNamespaces", {}, undefined, { signal }), 30_000);
-  const names = (list.data.value?.namespaces ?? []).map((n) => n.name!);
+  const names = (list.data.value?.namespaces ?? []).map((n) => lastPart(n.name));
   const chosen = namespace.value;
   if (chosen !== anyNamespace && !names.includes(chosen)) names.unshift(chosen);
   return (
@@ -172,6 +177,8 @@ function Preferences() {
             <option value="dark">Dark</option>
           </select>
         </label>
+        {serverConfig.value.signIn && who && who.authentication !== "AUTHENTICATION_NONE"
+          && <button type="button" onClick={() => void signOut()}>Sign out</button>}
         <p class="soft"><a href="licenses.txt">Licences</a> · {serverConfig.value.version ?? ""}</p>
       </div>
     </details>

@@ -17,7 +17,10 @@ export function Dialog({ open, title, onClose, children, wide }: DialogProps) {
   const id = useId();
   useEffect(() => {
     const d = element.current!;
-    if (open && !d.open) d.showModal();
+    if (open && !d.open) {
+      d.showModal();
+      d.querySelector<HTMLElement>("form :is(input, select, textarea, button.main)")?.focus();
+    }
     if (!open && d.open) d.close();
   }, [open]);
   return (

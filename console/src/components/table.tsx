@@ -1,7 +1,7 @@
 // The table of all lists. While the pointer or the focus is in it, rows keep their places.
 import type { ComponentChildren } from "preact";
 import type { Signal } from "@preact/signals";
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { plural } from "../format/text";
 
 /** Column is a column of a table. */
@@ -33,8 +33,10 @@ export interface TableProps<T> {
 export function Table<T>(p: TableProps<T>) {
   const [isHeld, setIsHeld] = useState(false);
   const held = useHeldRows(p.rows, p.keyOf, isHeld);
+  const scroll = useRef<HTMLDivElement>(null);
+  useEffect(() => focusableIfWide(scroll.current!, p.caption), [p.caption]);
   return (
-    <div class="table">
+    <div class="table" ref={scroll}>
       <table>
         <caption class="hidden">{p.caption}</caption>
         <thead>
@@ -67,6 +69,19 @@ export function Table<T>(p: TableProps<T>) {
         {plural(held.waiting, "row")} moved or new; shown when the pointer leaves the table.</p>}
     </div>
   );
+}
+
+/** focusableIfWide lets the keyboard scroll an element that is wider than its place. */
+function focusableIfWide(e: HTMLElement, name: string): () => void {
+  const observer = new ResizeObserver(() => {
+    const isWide = e.scrollWidth > e.clientWidth;
+    for (const [key, value] of [["tabindex", "0"], ["role", "group"], ["aria-label", name]] as const) {
+      if (isWide) e.setAttribute(key, value);
+      else e.removeAttribute(key);
+    }
+  });
+  observer.observe(e);
+  return () => observer.disconnect();
 }
 
 const hasFocus = (e: HTMLElement) => e.contains(document.activeElement);

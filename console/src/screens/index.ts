@@ -1,6 +1,19 @@
 // All screens, in the order of the navigation.
 import type { Screen } from "../app/screen";
-import { overviewScreen } from "./overview";
+import { auditScreen } from "./audit";
+import { clusterScreen } from "./cluster";
+import { deadLettersScreen } from "./dead_letters";
+import { eventsScreen } from "./events";
+import { jobScreen } from "./job";
 import { jobsScreen } from "./jobs";
+import { loadScreen } from "./load";
+import { overviewScreen } from "./overview";
+import { queueScreen, queuesScreen } from "./queues";
+import { runScreen } from "./run";
+import { upcomingScreen } from "./upcoming";
+import { webhooksScreen } from "./webhooks";
 
-export const screens: Screen[] = [overviewScreen, jobsScreen];
+export const screens: Screen[] = [
+  overviewScreen, jobsScreen, upcomingScreen, loadScreen, queuesScreen, deadLettersScreen, clusterScreen, eventsScreen, webhooksScreen, auditScreen,
+  jobScreen, runScreen, queueScreen,
+];

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// checkBasePath returns a base path without a slash at its end; "" is the root.
-func checkBasePath(base string) (string, error) {
+// CheckBasePath returns a base path without a slash at its end; "" is the root.
+func CheckBasePath(base string) (string, error) {
 	base = strings.TrimSuffix(base, "/")
 	if base == "" {
 		return "", nil

@@ -24,6 +24,8 @@ type ConsoleOptions struct {
 	ReadOnly bool
 	// Version is shown.
 	Version string
+	// Sessions lets people sign in; nil: the gateway acts with a credential of its own, or the nodes ask for none.
+	Sessions *SessionOptions
 }
 
 // consolePolicy allows the console its own files and calls of this gateway, and nothing else: no inline script or
@@ -35,6 +37,26 @@ const consolePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 type consoleConfig struct {
 	Version  string `json:"version,omitempty"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
+	// SignIn are the ways to sign in; nil: there is none.
+	SignIn *signInConfig `json:"signIn,omitempty"`
+}
+
+// signInConfig are the ways to sign in.
+type signInConfig struct {
+	Token bool `json:"token"`
+	// Provider is the name of the issuer; "" if there is none.
+	Provider string `json:"provider,omitempty"`
+}
+
+func configOf(o *ConsoleOptions) consoleConfig {
+	c := consoleConfig{Version: o.Version, ReadOnly: o.ReadOnly}
+	if o.Sessions != nil {
+		c.SignIn = &signInConfig{Token: true}
+		if o.Sessions.SignIn != nil {
+			c.SignIn.Provider = o.Sessions.SignIn.Name()
+		}
+	}
+	return c
 }
 
 // consoleHandler serves the files of the console. They are the same for everybody.
@@ -65,7 +87,7 @@ func newConsoleHandler(o *ConsoleOptions) (*consoleHandler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the console: %w", err)
 	}
-	config, err := json.Marshal(consoleConfig{Version: o.Version, ReadOnly: o.ReadOnly})
+	config, err := json.Marshal(configOf(o))
 	if err == nil {
 		err = h.addFile("/console.json", config)
 	}
@@ -142,7 +164,8 @@ func (h *consoleHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // are not concerned: the nodes decide by their roles.
 func (h *consoleHandler) checkReadOnly(r *http.Request) error {
 	isPage := r.Header.Get("Sec-Fetch-Site") != ""
-	if h == nil || !h.readOnly || !isPage || r.Method == http.MethodGet || r.Method == http.MethodHead || onlyReads(r.URL.Path) {
+	if h == nil || !h.readOnly || !isPage || r.Method == http.MethodGet || r.Method == http.MethodHead || onlyReads(r.URL.Path) ||
+		strings.HasPrefix(r.URL.Path, sessionPath) {
 		return nil
 	}
 	return withReason(codes.PermissionDenied, "READ_ONLY_CONSOLE", "this console is read-only")

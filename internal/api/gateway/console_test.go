@@ -136,7 +136,7 @@ func TestBasePath(t *testing.T) {
 		t.Errorf("without the slash: status %d, to %q", resp.StatusCode, resp.Header.Get("Location"))
 	}
 	for _, base := range []string{"ops", "/ops//fermata", "/ops/../x", "/a?b", "/%41"} {
-		if _, err := checkBasePath(base); err == nil {
+		if _, err := CheckBasePath(base); err == nil {
 			t.Errorf("the base path %q is accepted", base)
 		}
 	}

@@ -22,6 +22,11 @@
 // authenticate callers, requests without a credential share one connection, and nodes count all of them for the
 // host of the gateway.
 //
+// # The console
+//
+// The gateway also serves the web console (console.go): files that are the same for everybody, and call the API. A
+// person who has signed in has the token in a sealed cookie (session.go), which counts as the token of the request.
+//
 // # Invariants
 //
 //  1. Beside the credential only traceparent and tracestate of a request reach a node, and the fields of the message.

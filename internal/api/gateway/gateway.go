@@ -20,6 +20,7 @@ type Gateway struct {
 	rest        http.Handler
 	events      *eventHub
 	console     *consoleHandler // nil: none
+	sessions    *sessions       // nil: none
 	memory      *bodyMemory
 	proxies     trustedProxies
 	metrics     *metrics
@@ -42,6 +43,9 @@ func New(o Options) (*Gateway, error) {
 	g.rest, err = newMux(g.credentials)
 	if err == nil && o.Console != nil {
 		g.console, err = newConsoleHandler(o.Console)
+		if err == nil {
+			g.sessions, err = newSessions(o.Console.Sessions, o.BasePath)
+		}
 	}
 	if err == nil {
 		g.metrics, err = newMetrics(o.Registerer, g)
@@ -121,7 +125,14 @@ func (g *Gateway) route(w http.ResponseWriter, r *http.Request) {
 		g.console.ServeHTTP(w, r)
 		return
 	}
+	if g.sessions.serves(r.URL.Path) {
+		g.serveSession(w, r)
+		return
+	}
 	token, err := bearerToken(r)
+	if token == "" && err == nil {
+		token = g.sessions.token(r)
+	}
 	if err == nil {
 		var cred *credential
 		cred, err = g.credentials.acquire(r.Context(), token, g.proxies.remoteHost(r))

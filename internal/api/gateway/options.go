@@ -83,6 +83,6 @@ func (o Options) withDefaults() (Options, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	var err error
-	o.BasePath, err = checkBasePath(o.BasePath)
+	o.BasePath, err = CheckBasePath(o.BasePath)
 	return o, err
 }

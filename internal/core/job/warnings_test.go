@@ -56,7 +56,7 @@ func TestScheduleWarnings(t *testing.T) {
 // TestRareScheduleIsOneOfMoreThanAYear: a yearly job is none.
 func TestRareScheduleIsOneOfMoreThanAYear(t *testing.T) {
 	d := def()
-	r := Record{Definition: &d, State: State{Revision: 1, Region: RegionDue, Nominal: t0 + unixtime.Milli((366*24*time.Hour).Milliseconds())}}
+	r := Record{Definition: &d, State: State{Revision: 1, Region: RegionDue, Nominal: t0 + unixtime.Milli((366 * 24 * time.Hour).Milliseconds())}}
 	if w := ScheduleWarnings(&r, t0); len(w) != 0 {
 		t.Errorf("%v", w)
 	}

@@ -177,7 +177,7 @@ var table = []row{
 		not: []string{goredis, redislock, memberlist, "internal/node"},
 		why: "a worker reaches nodes and nothing else; its logger and metrics endpoint are those of the nodes"},
 	{path: "cmd/gateway", floor: commands, foreign: []string{"*"},
-		also: []string{"internal/api/gateway", "internal/auth/tlsfiles", "internal/auth/bearer", "internal/lib/gctune", "internal/lib/secretfile", "internal/observe/logs", "internal/observe/telemetry"},
+		also: []string{"internal/api/gateway", "internal/auth/signin", "internal/auth/tlsfiles", "internal/auth/bearer", "internal/lib/gctune", "internal/lib/secretfile", "internal/observe/logs", "internal/observe/telemetry"},
 		not:  []string{goredis, redislock, memberlist, "internal/node"},
 		why:  "it reaches nodes and nothing else: a process that parses HTTP has no access to Redis and no gossip key"},
 	{path: "cmd/fermata", floor: commands, foreign: []string{"*"},

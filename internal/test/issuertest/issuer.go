@@ -1,4 +1,4 @@
-// Package issuertest is an OpenID Connect issuer for tests: discovery, keys, device flow,
+// Package issuertest is an OpenID Connect issuer for tests: discovery, keys, device and code flow,
 // refresh tokens that can be used once, and revocation, with real signatures.
 package issuertest
 
@@ -6,9 +6,12 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -39,6 +42,8 @@ type Issuer struct {
 	key    *ecdsa.PrivateKey
 	valid  map[string]bool // refresh tokens
 	serial int
+	// codes are what the authorization endpoint has given, with what the browser had asked for.
+	codes map[string]url.Values
 	// Counts of calls, by path, and what was asked for.
 	calls   map[string]int
 	forms   map[string]map[string][]string
@@ -56,6 +61,7 @@ func New(t testing.TB) *Issuer {
 	return &Issuer{
 		t: t, key: key, Now: time.Now, TTL: time.Hour, CodeTTL: 10 * time.Minute, Interval: 1, Subject: "ann",
 		valid: map[string]bool{}, calls: map[string]int{}, forms: map[string]map[string][]string{},
+		codes: map[string]url.Values{},
 	}
 }
 
@@ -116,6 +122,12 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, about)
 	case "/keys":
 		writeJSON(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: i.key.Public(), KeyID: "k1", Algorithm: "ES256", Use: "sig"}}})
+	case "/auth": // whoever comes is signed in, and sent back
+		q := r.URL.Query()
+		i.serial++
+		code := fmt.Sprintf("code-%d", i.serial)
+		i.codes[code] = q
+		http.Redirect(w, r, q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode(), http.StatusFound)
 	case "/device":
 		writeJSON(w, http.StatusOK, map[string]any{
 			"device_code": "device-secret", "user_code": "ABCD-EFGH", "verification_uri": i.URL + "/go", "verification_uri_complete": i.URL + "/go?code=ABCD-EFGH",
@@ -133,7 +145,18 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (i *Issuer) serveToken(w http.ResponseWriter, r *http.Request) {
+	nonce := ""
 	switch r.PostForm.Get("grant_type") {
+	case "authorization_code":
+		asked, ok := i.codes[r.PostForm.Get("code")]
+		delete(i.codes, r.PostForm.Get("code"))
+		sum := sha256.Sum256([]byte(r.PostForm.Get("code_verifier")))
+		if !ok || base64.RawURLEncoding.EncodeToString(sum[:]) != asked.Get("code_challenge") ||
+			asked.Get("redirect_uri") != r.PostForm.Get("redirect_uri") {
+			writeJSON(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant"})
+			return
+		}
+		nonce = asked.Get("nonce")
 	case "refresh_token":
 		old := r.PostForm.Get("refresh_token")
 		if !i.valid[old] {
@@ -160,7 +183,11 @@ func (i *Issuer) serveToken(w http.ResponseWriter, r *http.Request) {
 	if audience == "" {
 		audience = r.PostForm.Get("client_id")
 	}
-	signed := i.Sign(map[string]any{"aud": audience, "email": i.Subject + "@example.org"})
+	claims := map[string]any{"aud": audience, "email": i.Subject + "@example.org"}
+	if nonce != "" {
+		claims["nonce"] = nonce
+	}
+	signed := i.Sign(claims)
 	out := map[string]any{"access_token": signed, "token_type": "Bearer", "expires_in": int(i.TTL.Seconds())}
 	if i.OpaqueAccess {
 		out["access_token"] = "opaque"

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import type { Queue, Worker } from "../../api/generated";
+import { lastPart } from "../../api/names";
 import { anyNamespace, listLink, namespace } from "../../app/routes";
 import type { Tone } from "../../components/state";
 import { formatDuration, parseDuration } from "../../format/duration";
@@ -63,5 +64,5 @@ function slotText(workers: Worker[] | undefined): string {
 function failingCount(data: OverviewData): number | undefined {
   const list = data.namespaces.data.value?.namespaces;
   const ns = namespace.value;
-  return list?.filter((n) => ns === anyNamespace || n.name === ns).reduce((all, n) => all + Number(n.failing ?? 0), 0);
+  return list?.filter((n) => ns === anyNamespace || lastPart(n.name) === ns).reduce((all, n) => all + Number(n.failing ?? 0), 0);
 }

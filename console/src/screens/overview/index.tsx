@@ -56,6 +56,8 @@ function Overview() {
         <Card title="Cluster">
           <Cluster data={data} />
         </Card>
+      </div>
+      <div class="grid wide">
         <Card title="Failing longest" aside={<a href={listLink("jobs", { filter: "failing = true", order: "consecutive_failures desc" })}>All</a>}>
           <Loaded query={data.failing} what="Failing jobs">{(t) => <Failing jobs={t.jobs ?? []} />}</Loaded>
         </Card>

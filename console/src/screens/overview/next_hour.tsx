@@ -1,5 +1,6 @@
-import type { ForecastLoadResponse, QueueLoad } from "../../api/generated";
-import { parseDuration } from "../../format/duration";
+import type { ForecastLoadResponse } from "../../api/generated";
+import { listLink } from "../../app/routes";
+import { seriesOf } from "../../components/load_series";
 import { formatCount, plural } from "../../format/text";
 import { formatMinute, zoneFor } from "../../format/time";
 
@@ -7,9 +8,7 @@ const width = 360, height = 150, base = 128;
 
 /** NextHour draws the due runs of each minute, and names the largest herd. */
 export function NextHour({ forecast }: { forecast: ForecastLoadResponse }) {
-  const totals = totalsOf(forecast.queues ?? []);
-  const start = Date.parse(forecast.startTime ?? "");
-  const step = parseDuration(forecast.resolution) || 60_000;
+  const { counts: totals, start, step } = seriesOf(forecast);
   const count = Math.max(totals.length, 60);
   const most = Math.max(1, ...totals);
   const peak = totals.indexOf(most);
@@ -33,19 +32,8 @@ export function NextHour({ forecast }: { forecast: ForecastLoadResponse }) {
       {forecast.herds?.[0] && (
         <p class="soft">{plural(forecast.herds[0].jobs, "job")} of queue {forecast.herds[0].queue} are due
           {" "}{forecast.herds[0].time ? `at ${formatMinute(Date.parse(forecast.herds[0].time), zone)}` : "at once"}; {plural(forecast.herds[0].movableJobs, "job")} could
-          be spread{forecast.herds[0].fix ? ` by ${forecast.herds[0].fix}` : ""}.</p>
+          be spread. <a href={listLink("load", {})}>See how</a></p>
       )}
     </>
   );
-}
-
-/** totalsOf adds the runs of all queues by bucket. */
-function totalsOf(queues: QueueLoad[]): number[] {
-  const totals: number[] = [];
-  for (const q of queues) {
-    for (const counts of [q.planned, q.computed, q.estimated]) {
-      (counts ?? []).forEach((n, i) => { totals[i] = (totals[i] ?? 0) + Number(n); });
-    }
-  }
-  return Array.from(totals, (n) => n ?? 0);
 }

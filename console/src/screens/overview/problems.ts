@@ -1,6 +1,6 @@
 // What needs attention, the worst first. Each problem is a sentence with a link.
 import type { ListUpcomingJobsResponse, Node, Queue, Shard } from "../../api/generated";
-import { listLink } from "../../app/routes";
+import { linkTo, listLink } from "../../app/routes";
 import { formatDuration, parseDuration } from "../../format/duration";
 import { plural } from "../../format/text";
 
@@ -31,7 +31,7 @@ function queueProblems(queues: Queue[]): Problem[] {
     const waits = parseDuration(q.oldestOverdue);
     const count = Number(q.backlog ?? 0);
     const breaches = Number(q.recentRuns?.breaches ?? 0);
-    const href = listLink("jobs", { filter: `queue = "${q.queue}"`, namespace: q.namespace });
+    const href = linkTo(["namespaces", q.namespace ?? "", "queues", q.queue ?? ""]);
     const jobs = plural(count, "run");
     if (count > 0 && Number(q.workers ?? 0) === 0) {
       found.push({ rank: 1e12 + waits, href, name: `queue ${q.queue}`,

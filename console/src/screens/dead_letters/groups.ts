@@ -1,0 +1,47 @@
+import type { DeadLetter } from "../../api/generated";
+import { parseJobName } from "../../api/names";
+
+/** GroupBy is what the dead letters of a group have in common. */
+export type GroupBy = "error" | "job" | "queue";
+
+/** groupKeys are all of them. */
+export const groupKeys: GroupBy[] = ["error", "job", "queue"];
+
+/** Group are dead letters of one namespace with something in common. */
+export interface Group {
+  key: string;
+  namespace: string;
+  title: string;
+  /** letters, the newest first. */
+  letters: DeadLetter[];
+  first: string | undefined;
+  last: string | undefined;
+}
+
+/** groupLetters groups dead letters, the largest group first. */
+export function groupLetters(letters: DeadLetter[], by: GroupBy): Group[] {
+  const groups = new Map<string, Group>();
+  for (const d of letters) {
+    const { namespace, job } = parseJobName(d.name);
+    const title = by === "error" ? errorPattern(d.run?.error ?? "") : by === "job" ? job : d.queue ?? "";
+    const key = `${namespace}\n${title}`;
+    const group = groups.get(key) ?? { key, namespace, title, letters: [], first: undefined, last: undefined };
+    group.letters.push(d);
+    groups.set(key, group);
+  }
+  for (const g of groups.values()) {
+    g.letters.sort((a, b) => endOf(b) - endOf(a));
+    g.first = g.letters.at(-1)?.run?.finishTime;
+    g.last = g.letters[0]?.run?.finishTime;
+  }
+  return [...groups.values()].sort((a, b) => b.letters.length - a.letters.length || a.key.localeCompare(b.key));
+}
+
+const endOf = (d: DeadLetter) => Date.parse(d.run?.finishTime ?? "") || 0;
+
+/** errorPattern is an error without what differs from run to run: long numbers, and ids. */
+export function errorPattern(error: string): string {
+  const line = error.split("\n", 1)[0]!.trim();
+  if (line === "") return "(no error text)";
+  return line.replace(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/gi, "…").replace(/\b[0-9a-f]{16,}\b/gi, "…").replace(/\d{4,}/g, "…");
+}

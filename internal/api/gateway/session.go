@@ -1,0 +1,339 @@
+package gateway
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// SessionOptions configure the sessions of the console: a person signs in once, and the browser keeps the token in a
+// cookie that scripts cannot read.
+type SessionOptions struct {
+	// Key seals the cookies, 32 bytes. Gateways with the same key accept each other's. Nil: a random one, so that
+	// sessions end with the process.
+	Key []byte
+	// URL is that of the console as browsers see it. Required with SignIn. With https, cookies are sent by TLS only.
+	URL string
+	// SignIn signs people in at an issuer; nil: they paste a token.
+	SignIn SignIn
+}
+
+// SignIn signs people in at an issuer to which their browser is redirected.
+type SignIn interface {
+	// Name is shown to people.
+	Name() string
+	// Begin returns the address to which the browser goes, and what Finish needs.
+	Begin(ctx context.Context, redirectURL string) (address string, flow []byte, err error)
+	// Finish exchanges what the browser brought back for tokens.
+	Finish(ctx context.Context, flow []byte, query url.Values, redirectURL string) (token, refresh string, err error)
+	// Refresh exchanges a refresh token for new tokens.
+	Refresh(ctx context.Context, refresh string) (token, newRefresh string, err error)
+}
+
+const (
+	sessionCookie = "fermata-session"
+	signInCookie  = "fermata-sign-in"
+	sessionPath   = "/console/session"
+	// maxCookie is what browsers keep of a cookie, with its name.
+	maxCookie = 4000
+	// signInTime bounds a sign-in at an issuer.
+	signInTime = 10 * time.Minute
+	// issuerTimeout bounds the calls of one request to the issuer.
+	issuerTimeout = 20 * time.Second
+	// refreshKept is how long the result of a refresh is kept for other tabs that send the same, used refresh token.
+	refreshKept = time.Minute
+	// maxRefreshes bounds the results that are kept.
+	maxRefreshes = 10_000
+)
+
+// session is what a cookie has.
+type session struct {
+	Token   string `json:"t"`
+	Refresh string `json:"r,omitempty"`
+}
+
+// sessions seal tokens into cookies. They keep no state but the last refreshes.
+type sessions struct {
+	seal     cipher.AEAD
+	signIn   SignIn
+	url      string // without a slash at its end
+	base     string
+	isSecure bool
+
+	mu        sync.Mutex
+	refreshes map[[sha256.Size]byte]*refreshCall
+}
+
+// refreshCall is one exchange of a refresh token.
+type refreshCall struct {
+	done    chan struct{}
+	session session
+	err     error
+	at      time.Time
+}
+
+func newSessions(o *SessionOptions, base string) (*sessions, error) {
+	if o == nil {
+		return nil, nil
+	}
+	key := o.Key
+	if key == nil {
+		key = make([]byte, 32)
+		_, _ = rand.Read(key) // never fails
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil || len(key) != 32 {
+		return nil, errors.New("the key of console sessions must have 32 bytes")
+	}
+	seal, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, err
+	}
+	if o.SignIn != nil && o.URL == "" {
+		return nil, errors.New("a sign-in at an issuer needs the URL of the console")
+	}
+	return &sessions{
+		seal: seal, signIn: o.SignIn, url: strings.TrimSuffix(o.URL, "/"), base: base,
+		isSecure: strings.HasPrefix(o.URL, "https:"), refreshes: map[[sha256.Size]byte]*refreshCall{},
+	}, nil
+}
+
+// sealText encrypts a value for a cookie of this name.
+func (s *sessions) sealText(name string, value any) (string, error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return "", err
+	}
+	nonce := make([]byte, s.seal.NonceSize())
+	_, _ = rand.Read(nonce) // never fails
+	sealed := base64.RawURLEncoding.EncodeToString(s.seal.Seal(nonce, nonce, text, []byte(name)))
+	if len(name)+len(sealed) > maxCookie {
+		return "", errors.New("the tokens are too large for a cookie; ask the issuer for fewer claims")
+	}
+	return sealed, nil
+}
+
+// openText decrypts a cookie; false if it has none, or one of another key.
+func (s *sessions) openText(r *http.Request, name string, value any) bool {
+	cookie, err := r.Cookie(name)
+	if err != nil {
+		return false
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(cookie.Value)
+	if err != nil || len(sealed) < s.seal.NonceSize() {
+		return false
+	}
+	size := s.seal.NonceSize()
+	text, err := s.seal.Open(nil, sealed[:size], sealed[size:], []byte(name))
+	return err == nil && json.Unmarshal(text, value) == nil
+}
+
+// token is the token of a request's session; "" if it has none.
+func (s *sessions) token(r *http.Request) string {
+	var c session
+	if s == nil || !s.openText(r, sessionCookie, &c) {
+		return ""
+	}
+	return c.Token
+}
+
+// setCookie sets a cookie that no script reads. Lax: it comes along when the issuer sends the browser back.
+func (s *sessions) setCookie(w http.ResponseWriter, name, value string, sameSite http.SameSite, maxAge int) {
+	http.SetCookie(w, &http.Cookie{
+		Name: name, Value: value, Path: s.base + "/", HttpOnly: true, Secure: s.isSecure, SameSite: sameSite, MaxAge: maxAge,
+	})
+}
+
+func (s *sessions) begin(w http.ResponseWriter, c session) error {
+	sealed, err := s.sealText(sessionCookie, c)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	s.setCookie(w, sessionCookie, sealed, http.SameSiteStrictMode, 0)
+	return nil
+}
+
+// serves reports whether a path is one of the sessions.
+func (s *sessions) serves(path string) bool { return s != nil && strings.HasPrefix(path, "/console/") }
+
+// serveSession begins, refreshes or ends a session, or signs in.
+func (g *Gateway) serveSession(w http.ResponseWriter, r *http.Request) {
+	s := g.sessions
+	var err error
+	switch r.Method + " " + r.URL.Path {
+	case "POST " + sessionPath:
+		err = g.beginSession(w, r)
+	case "DELETE " + sessionPath:
+		s.setCookie(w, sessionCookie, "", http.SameSiteStrictMode, -1)
+	case "POST " + sessionPath + "/refresh":
+		err = s.refresh(w, r)
+	case "GET /console/sign-in":
+		s.redirectToIssuer(w, r)
+		return
+	case "GET /console/callback":
+		g.finishSignIn(w, r)
+		return
+	default:
+		handleRoutingError(r.Context(), nil, nil, w, r, http.StatusNotFound)
+		return
+	}
+	if err != nil {
+		writeError(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// beginSession begins a session with a token that nodes accept.
+func (g *Gateway) beginSession(w http.ResponseWriter, r *http.Request) error {
+	var q struct {
+		Token string `json:"token"`
+	}
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCookie))
+	if err == nil {
+		err = json.Unmarshal(text, &q)
+	}
+	q.Token = strings.TrimSpace(q.Token)
+	if err != nil || q.Token == "" || !isHeaderText(q.Token) || strings.Contains(q.Token, " ") {
+		return status.Error(codes.InvalidArgument, "the text is not a token")
+	}
+	if err := g.checkToken(r, q.Token); err != nil {
+		return err
+	}
+	return g.sessions.begin(w, session{Token: q.Token})
+}
+
+// checkToken asks the nodes whether they accept a token.
+func (g *Gateway) checkToken(r *http.Request, token string) error {
+	cred, err := g.credentials.acquire(r.Context(), token, g.proxies.remoteHost(r))
+	if err != nil {
+		return err
+	}
+	g.credentials.release(cred)
+	return nil
+}
+
+// callbackURL is where the issuer sends the browser back to.
+func (s *sessions) callbackURL() string { return s.url + "/console/callback" }
+
+func (s *sessions) redirectToIssuer(w http.ResponseWriter, r *http.Request) {
+	if s.signIn == nil {
+		handleRoutingError(r.Context(), nil, nil, w, r, http.StatusNotFound)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), issuerTimeout)
+	defer cancel()
+	address, flow, err := s.signIn.Begin(ctx, s.callbackURL())
+	var sealed string
+	if err == nil {
+		sealed, err = s.sealText(signInCookie, flow)
+	}
+	if err != nil {
+		showSignInError(w, s.url, err)
+		return
+	}
+	s.setCookie(w, signInCookie, sealed, http.SameSiteLaxMode, int(signInTime.Seconds()))
+	http.Redirect(w, r, address, http.StatusSeeOther)
+}
+
+// finishSignIn begins a session with the tokens of the issuer.
+func (g *Gateway) finishSignIn(w http.ResponseWriter, r *http.Request) {
+	s := g.sessions
+	var flow []byte
+	if s.signIn == nil || !s.openText(r, signInCookie, &flow) {
+		showSignInError(w, s.url, errors.New("it has taken too long, or began in another browser"))
+		return
+	}
+	s.setCookie(w, signInCookie, "", http.SameSiteLaxMode, -1)
+	ctx, cancel := context.WithTimeout(r.Context(), issuerTimeout)
+	defer cancel()
+	var c session
+	var err error
+	c.Token, c.Refresh, err = s.signIn.Finish(ctx, flow, r.URL.Query(), s.callbackURL())
+	if err == nil {
+		err = g.checkToken(r, c.Token)
+	}
+	if err == nil {
+		err = s.begin(w, c)
+	}
+	if err != nil {
+		g.options.Logger.Warn("sign-in failed", "error", err)
+		showSignInError(w, s.url, errors.New(status.Convert(err).Message()))
+		return
+	}
+	http.Redirect(w, r, s.base+"/", http.StatusSeeOther)
+}
+
+// showSignInError shows to a person why the sign-in failed: as text, which is no markup.
+func showSignInError(w http.ResponseWriter, consoleURL string, err error) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(http.StatusForbidden)
+	fmt.Fprintf(w, "The sign-in failed: %v.\n\nTry again: %s/\n", err, consoleURL)
+}
+
+// refresh exchanges the refresh token of a session. Tabs that send the same one share the result, because an issuer
+// accepts a refresh token once.
+func (s *sessions) refresh(w http.ResponseWriter, r *http.Request) error {
+	var c session
+	if s.signIn == nil || !s.openText(r, sessionCookie, &c) || c.Refresh == "" {
+		return status.Error(codes.Unauthenticated, "the session cannot be refreshed: sign in again")
+	}
+	call, isNew := s.findRefresh(c.Refresh)
+	if isNew {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), issuerTimeout)
+		defer cancel()
+		call.session.Token, call.session.Refresh, call.err = s.signIn.Refresh(ctx, c.Refresh)
+		if call.err != nil {
+			s.forgetRefresh(c.Refresh) // the issuer may only be unreachable: the next request tries again
+		}
+		close(call.done)
+	}
+	select {
+	case <-call.done:
+	case <-r.Context().Done():
+		return status.FromContextError(r.Context().Err()).Err()
+	}
+	if call.err != nil {
+		return status.Error(codes.Unauthenticated, "the session has ended: "+call.err.Error())
+	}
+	return s.begin(w, call.session)
+}
+
+func (s *sessions) findRefresh(refresh string) (call *refreshCall, isNew bool) {
+	key := sha256.Sum256([]byte(refresh))
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, c := range s.refreshes {
+		if now.Sub(c.at) > refreshKept || len(s.refreshes) >= maxRefreshes {
+			delete(s.refreshes, k)
+		}
+	}
+	if c := s.refreshes[key]; c != nil {
+		return c, false
+	}
+	call = &refreshCall{done: make(chan struct{}), at: now}
+	s.refreshes[key] = call
+	return call, true
+}
+
+func (s *sessions) forgetRefresh(refresh string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.refreshes, sha256.Sum256([]byte(refresh)))
+}
