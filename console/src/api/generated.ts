@@ -147,6 +147,61 @@ export interface BatchCreateJobsResponseResult {
 }
 
 /**
+ * BulkChangeResponse is one page of a change of all jobs, or dead letters, that match a filter.
+ *
+ * A change begins with a dry run, whose pages count the matches. Its last page returns a confirmation
+ * token. The token is bound to the method, the parent, the filter, the options, the caller and the
+ * number of matches, and expires. The same request with the token and a request_id, but without
+ * dry_run, makes the change, page by page. Each page is planned and stored before anything is
+ * changed, so that a repeated page changes the same jobs, each of them once. A call without a page
+ * token continues a change that has begun.
+ */
+export interface BulkChangeResponse {
+  /** Those that were changed, now or by an earlier call for the same page. */
+  changed?: number;
+  /** For request.confirmation. Set on the last page of a dry run. */
+  confirmation?: string;
+  /** When the confirmation expires: 15 minutes after the last page of the dry run. */
+  confirmationExpireTime?: string;
+  /** Matches of this page. */
+  matched?: number;
+  /**
+   * Resource names of the first 20 matches of this page: jobs, dead letters, or for BulkCancelRuns
+   * runs.
+   */
+  names?: Array<string>;
+  /** Set: call again with it to continue. */
+  nextPageToken?: string;
+  /** Set by BulkPauseJobs: for BulkResumeJobsRequest.pause_id. */
+  pauseId?: string;
+  /** Those that were not. */
+  refusals?: Array<BulkChangeResponseRefusal>;
+  /**
+   * True if an earlier call has finished this page, or has begun it. The counts are those of the
+   * page, not of this call.
+   */
+  repeat?: boolean;
+  /** Changed ones of this page and all pages before it. */
+  totalChanged?: string;
+  /** Matches of this page and all pages before it. The counts of one page are not counted twice. */
+  totalMatched?: string;
+  /** Refused ones of this page and all pages before it. */
+  totalRefused?: string;
+}
+
+/** Refusal counts matches that were not changed for one reason. */
+export interface BulkChangeResponseRefusal {
+  /** Number of them on this page. */
+  count?: number;
+  /** For people. */
+  message?: string;
+  /** Resource names of the first 20. */
+  names?: Array<string>;
+  /** For programs, such as `TOO_MANY_RUNS`. */
+  reason?: string;
+}
+
+/**
  * CalendarSchedule generates intervals in local time: every second Monday at 09:00, every third
  * day at 06:00, the last day of each month.
  */
@@ -415,6 +470,15 @@ export interface DesiredJob {
   refreshDefaults?: boolean;
 }
 
+export interface DiffJobRevisionsResponse {
+  /** Fields that differ, as in JobChange. */
+  fields?: Array<string>;
+  /** The first revision, with its definition. */
+  from?: JobRevision;
+  /** The second revision, with its definition. */
+  to?: JobRevision;
+}
+
 /** DstGap is what happens to a local time that a clock change skips. */
 export type DstGap = "DST_GAP_UNSPECIFIED" | "DST_GAP_SHIFT" | "DST_GAP_SKIP";
 
@@ -531,7 +595,7 @@ export interface Finding {
   repaired?: boolean;
 }
 
-export type FindingFault = "FAULT_UNSPECIFIED" | "FAULT_INDEX_REGION" | "FAULT_INDEX_MISSING" | "FAULT_INDEX_EXTRA" | "FAULT_LANE_INDEX" | "FAULT_HISTORY" | "FAULT_NO_STATE" | "FAULT_NO_DEFINITION" | "FAULT_UNREADABLE" | "FAULT_STATE" | "FAULT_RUNS" | "FAULT_OBJECTIVE" | "FAULT_OVERSIZED";
+export type FindingFault = "FAULT_UNSPECIFIED" | "FAULT_INDEX_REGION" | "FAULT_INDEX_MISSING" | "FAULT_INDEX_EXTRA" | "FAULT_LANE_INDEX" | "FAULT_HISTORY" | "FAULT_NO_STATE" | "FAULT_NO_DEFINITION" | "FAULT_UNREADABLE" | "FAULT_STATE" | "FAULT_RUNS" | "FAULT_OBJECTIVE" | "FAULT_OVERSIZED" | "FAULT_REVISIONS" | "FAULT_UNSUCCESSFUL_RUNS";
 
 export interface ForecastLoadResponse {
   /**
@@ -729,6 +793,11 @@ export interface Job {
   timeoutGrace?: string;
   /** Output only: last edit of the definition. */
   updateTime?: string;
+  /**
+   * Output only: what is valid but probably not meant. Set in responses to CreateJob, BatchCreateJobs, UpdateJob,
+   * PlanJobs and ApplyJobs; not stored. Nodes of earlier versions return none.
+   */
+  warnings?: Array<Warning>;
 }
 
 /** JobBackup is one job of a backup. */
@@ -737,6 +806,12 @@ export interface JobBackup {
   checkpoint?: Checkpoint;
   /** The definition; status and etag are unset. */
   job?: Job;
+  /**
+   * The current revision, without a definition, then the stored earlier ones, newest first. In
+   * RestoreJobs they become those of a job that takes a free id; a job that is replaced keeps its
+   * own revisions.
+   */
+  revisions?: Array<JobRevision>;
 }
 
 /** JobChange is the result for one entry. */
@@ -761,6 +836,34 @@ export interface JobChange {
 }
 
 export type JobChangeAction = "ACTION_UNSPECIFIED" | "ACTION_CREATE" | "ACTION_UPDATE" | "ACTION_UNCHANGED" | "ACTION_DELETE" | "ACTION_EXPIRED";
+
+/**
+ * JobRevision is a definition that a job has or had. The job's creation is revision 1, and each
+ * edit adds one. An edit stores the definition that it replaces, if the nodes keep revisions
+ * (--job-revisions) and there is room: the revisions of one job have up to 256 KiB together, and
+ * a namespace at its limit of bytes stores none. Sealing a payload removes the earlier revisions.
+ */
+export interface JobRevision {
+  /** When the revision was stored. */
+  createTime?: string;
+  /** True for the definition that the job has now. */
+  current?: boolean;
+  /** Fields that differ from the revision before. Empty if that is not stored. */
+  fields?: Array<string>;
+  /**
+   * Caller of the edit, as in AuditRecord. Empty if that is unknown: the job was created by the
+   * revision, or a node of a version before revisions stored it.
+   */
+  identity?: string;
+  /** The definition, without status and etag. Unset in lists. A sealed payload is left out. */
+  job?: Job;
+  /** Method of the edit, such as `UpdateJob`. Empty if that is unknown, as for identity. */
+  method?: string;
+  /** `namespaces/{namespace}/jobs/{job}/revisions/{revision}`. */
+  name?: string;
+  /** Number of the revision. */
+  revision?: string;
+}
 
 /** JobStatus is the state of a job. */
 export interface JobStatus {
@@ -854,12 +957,27 @@ export interface ListDeadLettersResponse {
   nextPageToken?: string;
 }
 
+export interface ListJobRevisionsResponse {
+  /** The current revision, then earlier ones, newest first; at most 51. */
+  revisions?: Array<JobRevision>;
+}
+
 export interface ListJobsResponse {
   /** True if the page ended early, because it took too long to find more jobs that match. */
   incomplete?: boolean;
   /** The jobs of this page. */
   jobs?: Array<Job>;
   /** Unset: there is no further page. */
+  nextPageToken?: string;
+}
+
+export interface ListLocksResponse {
+  /**
+   * The locks that the jobs of this page name, by namespace and key. If jobs of several pages name a lock, it is on
+   * each of them, with the numbers of that page.
+   */
+  locks?: Array<LockStatus>;
+  /** Unset: there is no further page. A page may be short or even empty while it is set. */
   nextPageToken?: string;
 }
 
@@ -884,13 +1002,31 @@ export interface ListQueuesResponse {
 }
 
 export interface ListRunsResponse {
-  /** All runs of the job that are kept. */
+  /** True if the page ended early, because it took too long to find more runs that match. */
+  incomplete?: boolean;
+  /** Unset: there is no further page. */
+  nextPageToken?: string;
+  /**
+   * For one job: all of its runs that are kept. For all jobs: runs that ended, the last one first,
+   * without output and worker; error has at most 128 bytes. GetRun returns the whole run while its
+   * job keeps it.
+   */
   runs?: Array<Run>;
 }
 
 export interface ListShardsResponse {
   /** All shards, by number. */
   shards?: Array<Shard>;
+}
+
+export interface ListTargetsResponse {
+  /** Unset: there is no further page. A page may be short or even empty while it is set. */
+  nextPageToken?: string;
+  /**
+   * The targets that the jobs of this page name, by namespace and target. If jobs of several pages name a target, it
+   * is on each of them, with the numbers of that page.
+   */
+  targets?: Array<Target>;
 }
 
 export interface ListUndeliveredEventsResponse {
@@ -947,6 +1083,48 @@ export interface Lock {
   key?: string;
   /** 1 to 1000. 0 means 1, a mutex. */
   limit?: number;
+}
+
+/** LockHolder is a run that holds a unit of a lock. */
+export interface LockHolder {
+  /** `namespaces/{n}/jobs/{j}`. Unset if the caller may not see the job. */
+  job?: string;
+  /** The unit ends then, unless it is renewed with the lease of the run. */
+  leaseEndTime?: string;
+  /** `namespaces/{n}/jobs/{j}/runs/{r}`. Unset if the run has ended, or if the caller may not see its job. */
+  run?: string;
+  /** Since when it holds the unit. */
+  sinceTime?: string;
+}
+
+/** LockStatus is a lock or a semaphore of a namespace, with the runs that hold it and that wait for it. */
+export interface LockStatus {
+  /** Runs that may hold it at once: the greatest limit that jobs of this page name. 1: a mutex. */
+  capacity?: number;
+  /** Runs that hold it. */
+  held?: number;
+  /** The holders, those whose units end first in front; at most 20. */
+  holders?: Array<LockHolder>;
+  /** Jobs of this page that name the lock. */
+  jobs?: number;
+  /** Key of the lock, as jobs name it. */
+  key?: string;
+  /** `namespaces/{namespace}`. */
+  parent?: string;
+  /** The first waiters, in their order; at most 20. */
+  waiters?: Array<LockWaiter>;
+  /** Runs that wait for it, and are in line. */
+  waiting?: number;
+}
+
+/** LockWaiter is a run that waits for a unit of a lock. */
+export interface LockWaiter {
+  /** `namespaces/{n}/jobs/{j}`. Unset if the caller may not see the job. */
+  job?: string;
+  /** A free unit is reserved for it until then. Unset: none is. */
+  reservedUntilTime?: string;
+  /** Since when it waits. Unset if the caller may not see the job. */
+  sinceTime?: string;
 }
 
 /**
@@ -1100,6 +1278,16 @@ export interface PreviewScheduleResponse {
   times?: Array<ScheduledTime>;
 }
 
+export interface ProbeTargetResponse {
+  /**
+   * `namespaces/{n}/jobs/{j}` of the job whose run was made due. Unset: no run that waits for the target was found in
+   * time; the next run that becomes due probes the target.
+   */
+  job?: string;
+  /** The target after the call. Its numbers of jobs are unset. */
+  target?: Target;
+}
+
 /** Queue is the state of one queue over all nodes. */
 export interface Queue {
   /** Runs that are due and wait for a slot. */
@@ -1166,6 +1354,11 @@ export interface QueueSettings {
   maxConcurrency?: number;
   /** `namespaces/{n}/queues/{q}`. */
   name?: string;
+  /**
+   * When the nodes resume the queue, by the clock of Redis. Unset: it is not paused, or until it is resumed. Output
+   * only: set by PauseQueue. UpdateQueueSettings keeps it while the queue stays paused.
+   */
+  pauseUntilTime?: string;
   /**
    * True: no run of the queue starts, not even a manual one. Live runs go on, and due runs wait in
    * order. Always set in responses. Unset in UpdateQueueSettings: unchanged.
@@ -1248,6 +1441,15 @@ export interface RedriveDeadLettersResponse {
   redriven?: number;
   /** Dead letters that no longer exist, or whose job has too many runs. */
   refused?: number;
+}
+
+export interface ResetTargetResponse {
+  /** Set: call again with it to continue. */
+  nextPageToken?: string;
+  /** Runs that the target held back and that this call made due. */
+  released?: number;
+  /** The target after the call. Its numbers of jobs are unset. */
+  target?: Target;
 }
 
 /** Existing selects what to do with a job that exists. */
@@ -1351,6 +1553,11 @@ export interface Run {
   finishTime?: string;
   /** Gate that holds a waiting run back. */
   hold?: Hold;
+  /**
+   * How the last attempt of a dead or quarantined run ended: FAILED, TIMED_OUT or LOST. Only in lists
+   * of the runs of all jobs.
+   */
+  lastAttemptOutcome?: Outcome;
   /** Workers lost by this run. */
   lostAttempts?: number;
   /** `namespaces/{n}/jobs/{j}/runs/{r}`. */
@@ -1363,6 +1570,8 @@ export interface Run {
   output?: string;
   /** Output only: `output` as text. Unset if it is not valid UTF-8. */
   outputText?: string;
+  /** Queue of the run. Only in lists of the runs of all jobs. */
+  queue?: string;
   /** Start of the last attempt. */
   startTime?: string;
   /** State of the run. */
@@ -1445,6 +1654,36 @@ export interface Shard {
   shard?: number;
 }
 
+/** Target is what jobs of a namespace name as their `target`, and the backoff that these jobs share. */
+export interface Target {
+  /** Text of that failure. Unset if the caller may not see the job. */
+  error?: string;
+  /** `namespaces/{n}/jobs/{j}` of the job whose failure set the wait. Unset if the caller may not see the job. */
+  failedJob?: string;
+  /** Failures in a row that opened the circuit or prolonged its wait. 0: it is closed. */
+  failures?: string;
+  /** Those of them whose planned run the target holds back. Runs beside it, such as backfills, are not counted. */
+  heldJobs?: number;
+  /** Jobs of this page that name the target. */
+  jobs?: number;
+  /** End of the wait after the last failure. */
+  openUntilTime?: string;
+  /** `namespaces/{namespace}`. */
+  parent?: string;
+  /** `namespaces/{n}/jobs/{j}` of the job whose run probes the target. Unset if the caller may not see the job. */
+  probeJob?: string;
+  /** The probe is awaited until then, unless its lease is renewed. */
+  probeUntilTime?: string;
+  /** Time of the first of them. */
+  sinceTime?: string;
+  /** State of the circuit. */
+  state?: TargetState;
+  /** The target, as jobs name it. */
+  target?: string;
+}
+
+export type TargetState = "STATE_UNSPECIFIED" | "STATE_CLOSED" | "STATE_OPEN" | "STATE_HALF_OPEN" | "STATE_PROBING";
+
 /** TopJob is one entry of a ranking. */
 export interface TopJob {
   /** The job, without its payload. */
@@ -1505,6 +1744,14 @@ export interface UpcomingRun {
   timeZone?: string;
   /** What triggered the run. */
   trigger?: RunTrigger;
+}
+
+/** Warning is a remark about a job that is valid. */
+export interface Warning {
+  /** Field of Job that it is about, such as `schedule` or `retry_policy.preset`. */
+  field?: string;
+  /** For people. */
+  text?: string;
 }
 
 /** WatchEventsResponse is the next part of the stream. */
@@ -1604,47 +1851,64 @@ export interface MethodTypes {
   ApplyJobs: { params: { namespace: string }; body: { desiredJobs?: Array<DesiredJob>; force?: boolean }; response: ApplyJobsResponse };
   BackfillJob: { params: { namespace: string; job: string }; body: { endTime?: string; overlapPolicy?: OverlapPolicy; requestId?: string; startTime?: string }; response: Job };
   BatchCreateJobs: { params: { namespace: string }; body: { namesOnly?: boolean; requests?: Array<CreateJobRequest> }; response: BatchCreateJobsResponse };
+  BulkCancelRuns: { params: { namespace: string }; body: { confirmation?: string; dryRun?: boolean; filter?: string; pageToken?: string; requestId?: string }; response: BulkChangeResponse };
+  BulkDeleteJobs: { params: { namespace: string }; body: { confirmation?: string; dryRun?: boolean; filter?: string; pageToken?: string; requestId?: string }; response: BulkChangeResponse };
+  BulkDiscardDeadLetters: { params: { namespace: string }; body: { confirmation?: string; dryRun?: boolean; filter?: string; pageToken?: string; requestId?: string }; response: BulkChangeResponse };
+  BulkPauseJobs: { params: { namespace: string }; body: { confirmation?: string; dryRun?: boolean; filter?: string; note?: string; pageToken?: string; requestId?: string }; response: BulkChangeResponse };
+  BulkRedriveDeadLetters: { params: { namespace: string }; body: { confirmation?: string; dryRun?: boolean; filter?: string; ignoreExclusions?: boolean; pageToken?: string; requestId?: string }; response: BulkChangeResponse };
+  BulkResumeJobs: { params: { namespace: string }; body: { catchUp?: boolean; confirmation?: string; dryRun?: boolean; filter?: string; pageToken?: string; pauseId?: string; requestId?: string }; response: BulkChangeResponse };
+  BulkRunJobs: { params: { namespace: string }; body: { backoff?: RunJobRequestBackoff; confirmation?: string; dryRun?: boolean; filter?: string; ignoreExclusions?: boolean; pageToken?: string; requestId?: string }; response: BulkChangeResponse };
   CancelBackfill: { params: { namespace: string; job: string }; body: { backfillId?: string }; response: Job };
   CancelRun: { params: { namespace: string; job: string; run: string }; body: Record<string, never>; response: Run };
   CheckShard: { params: { shard: string }; body: { repair?: boolean }; response: CheckShardResponse };
   CreateJob: { params: { namespace: string; jobId?: string; requestId?: string }; body: Job; response: Job };
   DeleteAuditExport: { params: { export: string }; body: undefined; response: DeleteAuditExportResponse };
   DeleteJob: { params: { namespace: string; job: string; etag?: string; allowMissing?: boolean }; body: undefined; response: Record<string, never> };
+  DiffJobRevisions: { params: { namespace: string; job: string; fromRevision?: string; toRevision?: string }; body: undefined; response: DiffJobRevisionsResponse };
+  DiscardDeadLetter: { params: { namespace: string; job: string; deadLetter: string; runId?: string }; body: undefined; response: Record<string, never> };
   ExplainJob: { params: { namespace: string; job: string }; body: undefined; response: ExplainJobResponse };
   ExportJobs: { params: { namespace: string; pageSize?: number; pageToken?: string; queue?: string; idPrefix?: string; labels?: Record<string, string> }; body: undefined; response: ExportJobsResponse };
   ForecastLoad: { params: { namespace?: string; queue?: string; horizon?: string; resolution?: string; herdJobs?: string }; body: undefined; response: ForecastLoadResponse };
   GetJob: { params: { namespace: string; job: string }; body: undefined; response: Job };
+  GetJobRevision: { params: { namespace: string; job: string; revision: string }; body: undefined; response: JobRevision };
   GetQueueSettings: { params: { namespace: string; queue: string }; body: undefined; response: QueueSettings };
   GetRun: { params: { namespace: string; job: string; run: string }; body: undefined; response: Run };
   HintJob: { params: { namespace: string; job: string }; body: { hint?: Hint }; response: Job };
   ListAuditExports: { params: {  }; body: undefined; response: ListAuditExportsResponse };
   ListAuditRecords: { params: { pageSize?: number; pageToken?: string; resource?: string; identity?: string; startTime?: string; endTime?: string }; body: undefined; response: ListAuditRecordsResponse };
   ListDeadLetters: { params: { namespace: string; pageSize?: number; pageToken?: string; queue?: string; idPrefix?: string; labels?: Record<string, string> }; body: undefined; response: ListDeadLettersResponse };
+  ListJobRevisions: { params: { namespace: string; job: string }; body: undefined; response: ListJobRevisionsResponse };
   ListJobs: { params: { namespace: string; pageSize?: number; pageToken?: string; queue?: string; state?: JobStatusState; idPrefix?: string; labels?: Record<string, string>; minConsecutiveFailures?: string; filter?: string; orderBy?: string }; body: undefined; response: ListJobsResponse };
+  ListLocks: { params: { namespace: string; pageSize?: number; pageToken?: string }; body: undefined; response: ListLocksResponse };
   ListNamespaces: { params: {  }; body: undefined; response: ListNamespacesResponse };
   ListNodes: { params: {  }; body: undefined; response: ListNodesResponse };
   ListPresets: { params: {  }; body: undefined; response: ListPresetsResponse };
   ListQueues: { params: { namespace?: string }; body: undefined; response: ListQueuesResponse };
-  ListRuns: { params: { namespace: string; job: string }; body: undefined; response: ListRunsResponse };
+  ListRuns: { params: { namespace: string; job: string; startTime?: string; endTime?: string; outcomes?: Array<Outcome>; queue?: string; filter?: string; pageSize?: number; pageToken?: string }; body: undefined; response: ListRunsResponse };
   ListShards: { params: {  }; body: undefined; response: ListShardsResponse };
+  ListTargets: { params: { namespace: string; pageSize?: number; pageToken?: string }; body: undefined; response: ListTargetsResponse };
   ListUndeliveredEvents: { params: { webhook?: string; pageSize?: number }; body: undefined; response: ListUndeliveredEventsResponse };
   ListUpcomingJobs: { params: { namespace: string; pageSize?: number; pageToken?: string; filter?: string; excludeHeld?: boolean }; body: undefined; response: ListUpcomingJobsResponse };
   ListWebhooks: { params: {  }; body: undefined; response: ListWebhooksResponse };
   ListWorkers: { params: {  }; body: undefined; response: ListWorkersResponse };
   PauseJob: { params: { namespace: string; job: string }; body: { note?: string }; response: Job };
   PauseJobs: { params: { namespace: string }; body: { idPrefix?: string; labels?: Record<string, string>; note?: string; pageToken?: string; queue?: string }; response: PauseJobsResponse };
+  PauseQueue: { params: { namespace: string; queue: string }; body: { untilTime?: string }; response: QueueSettings };
   PlanJobs: { params: { namespace: string }; body: { desiredJobs?: Array<DesiredJob>; force?: boolean }; response: PlanJobsResponse };
   PreviewSchedule: { params: {  }; body: { after?: string; backoffPolicy?: BackoffPolicy; count?: number; job?: string; policyQueue?: string; retryPolicy?: RetryPolicy; schedule?: Schedule }; response: PreviewScheduleResponse };
+  ProbeTarget: { params: { namespace: string }; body: { target?: string }; response: ProbeTargetResponse };
   ReadAuditRecords: { params: { after?: string; pageSize?: number }; body: undefined; response: ReadAuditRecordsResponse };
   RedeliverEvents: { params: { webhook: string }; body: { dropRefused?: boolean; eventId?: string }; response: RedeliverEventsResponse };
   RedriveDeadLetters: { params: { namespace: string }; body: { dryRun?: boolean; idPrefix?: string; ignoreExclusions?: boolean; labels?: Record<string, string>; names?: Array<string>; pageToken?: string; queue?: string }; response: RedriveDeadLettersResponse };
+  ResetTarget: { params: { namespace: string }; body: { pageToken?: string; target?: string }; response: ResetTargetResponse };
+  RestoreJobRevision: { params: { namespace: string; job: string; revision: string }; body: { etag?: string; requestId?: string }; response: Job };
   RestoreJobs: { params: { namespace: string }; body: { existing?: RestoreJobsRequestExisting; jobs?: Array<JobBackup> }; response: RestoreJobsResponse };
   ResumeJob: { params: { namespace: string; job: string }; body: { catchUp?: boolean }; response: Job };
   ResumeJobs: { params: { namespace: string }; body: { catchUp?: boolean; idPrefix?: string; labels?: Record<string, string>; note?: string; pageToken?: string; queue?: string }; response: ResumeJobsResponse };
   RunJob: { params: { namespace: string; job: string }; body: { backoff?: RunJobRequestBackoff; ignoreExclusions?: boolean; requestId?: string }; response: RunJobResponse };
   TopJobs: { params: { namespace?: string; kind?: TopJobsRequestKind; limit?: number }; body: undefined; response: TopJobsResponse };
   UpdateJob: { params: { namespace: string; job: string; updateMask?: string; requestId?: string }; body: Job; response: Job };
-  UpdateQueueSettings: { params: { namespace: string; queue: string; "expected.name"?: string; "expected.maxConcurrency"?: number; "expected.rate"?: number; "expected.burst"?: number; "expected.recoveryRate"?: number; "expected.paused"?: boolean }; body: QueueSettings; response: QueueSettings };
+  UpdateQueueSettings: { params: { namespace: string; queue: string; "expected.name"?: string; "expected.maxConcurrency"?: number; "expected.rate"?: number; "expected.burst"?: number; "expected.recoveryRate"?: number; "expected.paused"?: boolean; "expected.pauseUntilTime"?: string }; body: QueueSettings; response: QueueSettings };
   WatchEvents: { params: { namespace?: string; queues?: Array<string>; jobIds?: Array<string>; kinds?: Array<string>; labels?: Record<string, string>; resumeToken?: string; startTime?: string; stopAtEnd?: boolean }; body: undefined; response: { error?: RpcStatus; result?: WatchEventsResponse } };
   WhoAmI: { params: {  }; body: undefined; response: WhoAmIResponse };
 }
@@ -1666,40 +1930,57 @@ export const methods: Record<MethodName, Method> = {
   ApplyJobs: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs:apply"], permission: "edit jobs" },
   BackfillJob: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs/{job}:backfill"], permission: "operate jobs" },
   BatchCreateJobs: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs:batchCreate"], permission: "edit jobs" },
+  BulkCancelRuns: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs:bulkCancelRuns"], permission: "operate jobs" },
+  BulkDeleteJobs: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs:bulkDelete"], permission: "edit jobs" },
+  BulkDiscardDeadLetters: { verb: "POST", paths: ["/v1/namespaces/{namespace}/deadLetters:bulkDiscard"], permission: "edit jobs" },
+  BulkPauseJobs: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs:bulkPause"], permission: "operate jobs" },
+  BulkRedriveDeadLetters: { verb: "POST", paths: ["/v1/namespaces/{namespace}/deadLetters:bulkRedrive"], permission: "operate jobs" },
+  BulkResumeJobs: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs:bulkResume"], permission: "operate jobs" },
+  BulkRunJobs: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs:bulkRun"], permission: "operate jobs" },
   CancelBackfill: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs/{job}:cancelBackfill"], permission: "operate jobs" },
   CancelRun: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs/{job}/runs/{run}:cancel"], permission: "operate jobs" },
   CheckShard: { verb: "POST", paths: ["/v1/shards/{shard}:check"], permission: "administer cluster", allNamespaces: true },
   CreateJob: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs"], permission: "edit jobs" },
   DeleteAuditExport: { verb: "DELETE", paths: ["/v1/auditExports/{export}"], permission: "administer cluster", allNamespaces: true },
   DeleteJob: { verb: "DELETE", paths: ["/v1/namespaces/{namespace}/jobs/{job}"], permission: "edit jobs" },
+  DiffJobRevisions: { verb: "GET", paths: ["/v1/namespaces/{namespace}/jobs/{job}/revisionDiff"], permission: "read jobs" },
+  DiscardDeadLetter: { verb: "DELETE", paths: ["/v1/namespaces/{namespace}/jobs/{job}/deadLetters/{deadLetter}"], permission: "edit jobs" },
   ExplainJob: { verb: "GET", paths: ["/v1/namespaces/{namespace}/jobs/{job}/explanation"], permission: "read jobs" },
   ExportJobs: { verb: "GET", paths: ["/v1/namespaces/{namespace}/backup"], permission: "administer jobs" },
   ForecastLoad: { verb: "GET", paths: ["/v1/forecast", "/v1/namespaces/{namespace}/forecast"], permission: "read jobs" },
   GetJob: { verb: "GET", paths: ["/v1/namespaces/{namespace}/jobs/{job}"], permission: "read jobs" },
+  GetJobRevision: { verb: "GET", paths: ["/v1/namespaces/{namespace}/jobs/{job}/revisions/{revision}"], permission: "read jobs" },
   GetQueueSettings: { verb: "GET", paths: ["/v1/namespaces/{namespace}/queues/{queue}"], permission: "read jobs" },
   GetRun: { verb: "GET", paths: ["/v1/namespaces/{namespace}/jobs/{job}/runs/{run}"], permission: "read jobs" },
   HintJob: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs/{job}:hint"], permission: "operate jobs" },
   ListAuditExports: { verb: "GET", paths: ["/v1/auditExports"], permission: "administer cluster", allNamespaces: true },
   ListAuditRecords: { verb: "GET", paths: ["/v1/auditRecords"], permission: "administer jobs" },
   ListDeadLetters: { verb: "GET", paths: ["/v1/namespaces/{namespace}/deadLetters"], permission: "read jobs" },
+  ListJobRevisions: { verb: "GET", paths: ["/v1/namespaces/{namespace}/jobs/{job}/revisions"], permission: "read jobs" },
   ListJobs: { verb: "GET", paths: ["/v1/namespaces/{namespace}/jobs"], permission: "read jobs" },
+  ListLocks: { verb: "GET", paths: ["/v1/namespaces/{namespace}/locks"], permission: "read jobs" },
   ListNamespaces: { verb: "GET", paths: ["/v1/namespaces"], permission: "read jobs" },
   ListNodes: { verb: "GET", paths: ["/v1/nodes"], permission: "read cluster", allNamespaces: true },
   ListPresets: { verb: "GET", paths: ["/v1/presets"], permission: "anyone" },
   ListQueues: { verb: "GET", paths: ["/v1/queues", "/v1/namespaces/{namespace}/queues"], permission: "read jobs" },
   ListRuns: { verb: "GET", paths: ["/v1/namespaces/{namespace}/jobs/{job}/runs"], permission: "read jobs" },
   ListShards: { verb: "GET", paths: ["/v1/shards"], permission: "read cluster", allNamespaces: true },
+  ListTargets: { verb: "GET", paths: ["/v1/namespaces/{namespace}/targets"], permission: "read jobs" },
   ListUndeliveredEvents: { verb: "GET", paths: ["/v1/undeliveredEvents", "/v1/webhooks/{webhook}/undeliveredEvents"], permission: "administer cluster", allNamespaces: true },
   ListUpcomingJobs: { verb: "GET", paths: ["/v1/namespaces/{namespace}/upcomingJobs"], permission: "read jobs" },
   ListWebhooks: { verb: "GET", paths: ["/v1/webhooks"], permission: "read cluster", allNamespaces: true },
   ListWorkers: { verb: "GET", paths: ["/v1/workers"], permission: "read cluster", allNamespaces: true },
   PauseJob: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs/{job}:pause"], permission: "operate jobs" },
   PauseJobs: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs:pause"], permission: "operate jobs" },
+  PauseQueue: { verb: "POST", paths: ["/v1/namespaces/{namespace}/queues/{queue}:pause"], permission: "administer jobs" },
   PlanJobs: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs:plan"], permission: "read jobs" },
   PreviewSchedule: { verb: "POST", paths: ["/v1/schedules:preview"], permission: "any role" },
+  ProbeTarget: { verb: "POST", paths: ["/v1/namespaces/{namespace}/targets:probe"], permission: "operate jobs" },
   ReadAuditRecords: { verb: "GET", paths: ["/v1/auditRecords/chain"], permission: "administer cluster", allNamespaces: true },
   RedeliverEvents: { verb: "POST", paths: ["/v1/webhooks/{webhook}:redeliver"], permission: "administer cluster", allNamespaces: true },
   RedriveDeadLetters: { verb: "POST", paths: ["/v1/namespaces/{namespace}/deadLetters:redrive"], permission: "operate jobs" },
+  ResetTarget: { verb: "POST", paths: ["/v1/namespaces/{namespace}/targets:reset"], permission: "operate jobs" },
+  RestoreJobRevision: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs/{job}/revisions/{revision}:restore"], permission: "edit jobs" },
   RestoreJobs: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs:restore"], permission: "administer jobs" },
   ResumeJob: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs/{job}:resume"], permission: "operate jobs" },
   ResumeJobs: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs:resume"], permission: "operate jobs" },
