@@ -1,5 +1,6 @@
 import type { DeadLetter } from "../../api/generated";
 import { parseJobName } from "../../api/names";
+import { quoteText } from "../../format/text";
 
 /** GroupBy is what the dead letters of a group have in common. */
 export type GroupBy = "error" | "job" | "queue";
@@ -45,9 +46,6 @@ export function errorPattern(error: string): string {
   if (line === "") return "(no error text)";
   return line.replace(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/gi, "…").replace(/\b[0-9a-f]{16,}\b/gi, "…").replace(/\d{4,}/g, "…");
 }
-
-/** quoteText is a text as a string of the filter. */
-export const quoteText = (text: string): string => `"${text.replace(/(["\\])/g, "\\$1")}"`;
 
 const maxFilterPart = 200;
 

@@ -15,9 +15,9 @@ import { ErrorText, JobLink } from "../../components/job_link";
 import { Empty, Loaded } from "../../components/messages";
 import { Table, type Column } from "../../components/table";
 import { Ago } from "../../components/time";
-import { plural } from "../../format/text";
+import { plural, quoteText } from "../../format/text";
 import { useQuery } from "../../live/query";
-import { filterOfGroup, groupKeys, groupLetters, quoteText, type Group, type GroupBy } from "./groups";
+import { filterOfGroup, groupKeys, groupLetters, type Group, type GroupBy } from "./groups";
 
 const pageSize = 1000;
 const maxNamespaces = 20;
