@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/api/gateway"
 	"github.com/fermata-io/fermata/internal/test/redistest"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // createJobs registers so many jobs with a label.
@@ -112,6 +114,29 @@ func TestBulkDeletionIsTyped(t *testing.T) {
 	if _, err := c.client.GetJob(t.Context(), "new-000"); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestRefusalsOfABulkChange: what could not be changed is counted, with the reason and the names.
+func TestRefusalsOfABulkChange(t *testing.T) {
+	c := startCluster(t, gateway.Options{})
+	excluded := client.Every(time.Hour)
+	excluded.Exclusions = &fermatav1.Exclusions{Periods: []*fermatav1.Exclusions_Period{{
+		StartTime: timestamppb.New(time.Now().Add(-24 * time.Hour)), EndTime: timestamppb.New(time.Now().Add(24 * time.Hour)),
+	}}}
+	c.createJob("never", &client.Job{Handler: "none", Schedule: excluded})
+	c.createJob("fine", &client.Job{Handler: "none", Schedule: client.Every(time.Hour)})
+	p := c.openTab("#/jobs?namespace=" + namespaceOf(t))
+	p.waitText("tbody", "fine")
+	p.click(".bulk-menu summary")
+	p.click("[data-bulk=BulkRunJobs]")
+	p.waitText("dialog[open] [data-confirm]", "Run 2 jobs")
+	p.click("dialog[open] [data-confirm]")
+	p.waitText("[data-change=done]", "Done: 1 of 2 jobs started, 1 refused")
+	p.click("[data-change=done] details summary")
+	p.waitText("[data-change=done] li", "never")
+	p.checkAccessibility("refusals of a change of many")
+	p.click("[data-forget]")
+	p.waitGone("[data-change]")
 }
 
 // TestBulkChangesOfDeadLetters discards those of one error, and redrives all others.

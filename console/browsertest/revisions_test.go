@@ -1,6 +1,7 @@
 package browsertest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 // not shown, and restores it.
 func TestRestoreRevision(t *testing.T) {
 	c := startCluster(t, gateway.Options{})
-	c.createJob("job", &client.Job{Handler: "none", Schedule: client.Every(time.Hour), Labels: map[string]string{"team": "a"}})
+	c.createJob("job", &client.Job{
+		Handler: "none", Schedule: client.Every(time.Hour), Labels: map[string]string{"team": "a"}, Payload: []byte(`{"to":"ann"}`),
+	})
 	edit := func(field string, change func(j *client.Job)) {
 		t.Helper()
 		j, err := c.client.GetJob(t.Context(), "job")
@@ -26,15 +29,19 @@ func TestRestoreRevision(t *testing.T) {
 		}
 	}
 	edit("labels", func(j *client.Job) { j.Labels = map[string]string{"team": "b"} })
+	edit("payload", func(j *client.Job) { j.Payload = []byte(`{"to":"bob"}`) })
 	p := c.openTab(jobPlace(t, "job"))
 	p.click("[data-compare='1']")
 	p.waitText(".comparison tbody", "labels.team")
 	p.waitText(".comparison thead", "Now")
+	if text := p.text(".comparison tbody"); !strings.Contains(text, "payload.to\t\"ann\"\t\"bob\"") {
+		t.Errorf("the differences are\n%s", text)
+	}
 	p.checkAccessibility("revisions")
 	p.screenshot("revisions-light")
 
 	p.click("[data-action=restore-revision]")
-	p.waitText("dialog[open]", "it changes labels")
+	p.waitText("dialog[open]", "it changes payload, labels")
 	p.checkAccessibility("dialog of a restore")
 	edit("handler", func(j *client.Job) { j.Handler = "other" }) // by somebody else
 	p.click("dialog[open] [data-confirm]")
@@ -43,7 +50,7 @@ func TestRestoreRevision(t *testing.T) {
 	p.click("[data-compare-again]")
 	p.waitText(".comparison tbody", "handler")
 	p.click("[data-action=restore-revision]")
-	p.waitText("dialog[open]", "it changes handler, labels")
+	p.waitText("dialog[open]", "it changes handler, payload, labels")
 	p.click("dialog[open] [data-confirm]")
 	p.waitText(".notices", "has the definition of revision 1 again")
 	redistest.Eventually(t, patience, "the restored definition", func() bool {

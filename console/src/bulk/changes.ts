@@ -162,7 +162,8 @@ function recordPage(c: Change, page: BulkChangeResponse): void {
   const matched = Number(page.totalMatched ?? 0);
   const isNew = matched > c.matched; // otherwise it was counted before the page was loaded again
   const isDone = !page.nextPageToken;
-  const state = findChange(c.requestId)?.state ?? "stopped";
+  const state = findChange(c.requestId)?.state;
+  if (!state) return; // it was stopped and forgotten while the page was on its way
   updateChange(c.requestId, {
     matched, changed: Number(page.totalChanged ?? 0), refused: Number(page.totalRefused ?? 0),
     refusals: isNew ? addRefusals(c.refusals, page.refusals ?? []) : c.refusals,
@@ -184,7 +185,7 @@ function addRefusals(before: Refusals[], page: NonNullable<BulkChangeResponse["r
 }
 
 function recordFailure(requestId: string, failure: Failure): void {
-  const canContinue = failure.isTransient || failure.status === 401 || failure.status >= 500;
+  const canContinue = failure.status !== 400; // such as a confirmation that has expired, or more matches than confirmed
   updateChange(requestId, { state: canContinue ? "stopped" : "failed", problem: failure.message });
 }
 

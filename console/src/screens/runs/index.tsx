@@ -48,7 +48,7 @@ function Runs() {
     namespace: ns, job: "-", startTime: start, endTime: instantOf(until), queue, filter, pageSize, pageToken: token,
     outcomes: outcomeChoices.find((o) => o.value === outcome)?.outcomes,
   }, undefined, { signal }), runsInterval);
-  const invalid = filter && list.error.value?.status === 400 ? list.error.value.message : undefined;
+  const invalid = list.error.value?.fields["filter"];
   return (
     <>
       <h1>Runs</h1>
