@@ -134,7 +134,7 @@ function sentenceOf(data: ListRunsResponse): string {
   const runs = data.runs ?? [];
   const jobs = countBy(runs, "job");
   return `${plural(runs.length, "run")} of ${plural(jobs.length, "job")}${data.nextPageToken ? " on this page" : ""}`
-    + `${jobs.length > 1 && jobs[0]!.count > 1 ? `, most of them (${jobs[0]!.count}) of ${jobs[0]!.key.split("/")[1]}` : ""}.`;
+    + `${jobs.length > 1 && jobs[0]!.count > 1 ? `; ${jobs[0]!.key.split("/")[1]} has the most, ${jobs[0]!.count}` : ""}.`;
 }
 
 const maxGroups = 6;
