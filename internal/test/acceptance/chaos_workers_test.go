@@ -102,8 +102,7 @@ func freezeWorker(b *bed) {
 	w := b.workers[id]
 	ended := b.sumMetric("fermata_leases_expired_total")
 	b.injectFault(faultKind{Name: "worker frozen", Within: workerBound(lock, lease), Workers: []string{id}}, func() {
-		w.freezeProcess()
-		moved, _ := b.awaitMovedRuns(b.openRunsOf(id), workerBound(lock, lease)+2*busyAllowance())
+		moved, _ := b.awaitMovedRuns(b.freezeWithOpenRuns(id), workerBound(lock, lease)+2*busyAllowance())
 		b.requireEffect("started runs that moved", moved, 1)
 		b.waitFor(2 * lease)
 		w.thawProcess()
@@ -113,6 +112,22 @@ func freezeWorker(b *bed) {
 	b.awaitEvent(patience, "the worker works again", func(e historycheck.Event) bool {
 		return e.Worker == id && e.Kind == historycheck.Start && e.AtNS > back
 	})
+}
+
+// freezeWithOpenRuns freezes a worker while it runs something, and returns what it runs.
+func (b *bed) freezeWithOpenRuns(id string) map[string]historycheck.Event {
+	b.t.Helper()
+	w := b.workers[id]
+	for range 10 {
+		w.freezeProcess()
+		if live := b.openRunsOf(id); len(live) > 0 {
+			return live
+		}
+		w.thawProcess() // its runs ended just before
+		b.awaitOpenRuns(id)
+	}
+	b.t.Fatalf("%s ran nothing whenever it was frozen", id)
+	return nil
 }
 
 // sumMetric is a metric over all nodes.

@@ -196,7 +196,7 @@ func (s *specimen) addRunningJob() {
 func (s *specimen) addPausedJob() {
 	d := s.addJob(Definition("paused"))
 	s.runJob(d, job.OutcomeSucceeded)
-	s.applyEvent(d, job.Pause{Note: "until the audit is over"})
+	s.applyEvent(d, job.Pause{Note: "until the audit is over", ID: "audit-7"})
 	itself := Definition("paused-itself")
 	itself.PauseAfter = 1
 	s.runJob(s.addJob(itself), job.OutcomeFailed, job.OutcomeFailed)
