@@ -97,8 +97,8 @@ func TestFlagsAndSchemaAgree(t *testing.T) {
 	}
 }
 
-// TestFlagsOfFilesAreNotSettable: a flag that names a file is set by a value that mounts the file. A path in config would name
-// a file that the pod does not have.
+// TestFlagsOfFilesAreNotSettable: a flag that names a file is set by a value that mounts the file. A path in config
+// would name a file that the pod does not have.
 func TestFlagsOfFilesAreNotSettable(t *testing.T) {
 	seen := 0
 	for command, settable := range settableFlags(t) {
@@ -188,7 +188,8 @@ func TestListsAreTaken(t *testing.T) {
 	}
 }
 
-// TestRenderedFilesAreMounted: each path below /etc/fermata in a pod's configuration is in a volume that the pod mounts there.
+// TestRenderedFilesAreMounted: each path below /etc/fermata in a pod's configuration is in a volume that the pod mounts
+// there.
 func TestRenderedFilesAreMounted(t *testing.T) {
 	for _, name := range sets {
 		all := objects(t, set(t, name))
@@ -217,7 +218,8 @@ func renderedPaths(t *testing.T, all []object, p pod) (paths []string) {
 	return paths
 }
 
-// TestRenderedFlagsExist: configuration files, variables and arguments of all pods name flags of the commands that they are for.
+// TestRenderedFlagsExist: configuration files, variables and arguments of all pods name flags of the commands that they
+// are for.
 func TestRenderedFlagsExist(t *testing.T) {
 	for _, name := range sets {
 		t.Run(name, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// otherReaders are the sources of this module that open files by themselves, and why (a directory ends in a slash): whoever
-// may write what they read gains nothing, or they have checks of their own.
+// otherReaders are the sources of this module that open files by themselves, and why (a directory ends in a slash):
+// whoever may write what they read gains nothing, or they have checks of their own.
 var otherReaders = map[string]string{
 	"cmd/fermata/audit_export.go":                  "the export, which is written",
 	"cmd/fermata/audit_verify.go":                  "the export, which is what is verified",
