@@ -66,9 +66,9 @@ func TestBulkPauseGoesOnAfterAReload(t *testing.T) {
 	p.screenshot("bulk-dialog")
 	p.click("dialog[open] [data-confirm]")
 	// A page has up to 250 matches, and fewer if the search takes long.
-	p.wait("the end of the first page",
-		`/^[1-9]\d* of 300 jobs paused so far/.test(document.querySelector("[data-change=running] [role=status]")?.innerText)`)
-	first := evaluate[int](p, `parseInt(document.querySelector("[data-change=running] [role=status]").innerText)`)
+	const progress = `document.querySelector("[data-change=running] [role=status]")?.innerText`
+	p.wait("the end of the first page", `/^[1-9]\d* of 300 jobs paused so far/.test(`+progress+`)`)
+	first := evaluate[int](p, `parseInt(`+progress+`)`)
 	p.checkAccessibility("progress of a change of many")
 	p.screenshot("bulk-progress")
 
@@ -153,7 +153,8 @@ func TestBulkChangesOfDeadLetters(t *testing.T) {
 	p.wait("three groups", `document.querySelectorAll("tbody tr").length === 3`)
 	p.click("tbody tr:has(a[href$='/one']) [data-bulk=BulkDiscardDeadLetters]")
 	p.waitText("dialog[open] [data-confirm]", "Discard 1 dead letter")
-	if filter := evaluate[string](p, `document.querySelector("dialog[open] input[name=filter]").value`); filter != `id = "one"` {
+	filter := evaluate[string](p, `document.querySelector("dialog[open] input[name=filter]").value`)
+	if filter != `id = "one"` {
 		t.Errorf("the filter is %s", filter)
 	}
 	p.checkAccessibility("dialog of a discard")
