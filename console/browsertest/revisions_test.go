@@ -15,7 +15,8 @@ import (
 func TestRestoreRevision(t *testing.T) {
 	c := startCluster(t, gateway.Options{})
 	c.createJob("job", &client.Job{
-		Handler: "none", Schedule: client.Every(time.Hour), Labels: map[string]string{"team": "a"}, Payload: []byte(`{"to":"ann"}`),
+		Handler: "none", Schedule: client.Every(time.Hour),
+		Labels: map[string]string{"team": "a"}, Payload: []byte(`{"to":"ann"}`),
 	})
 	edit := func(field string, change func(j *client.Job)) {
 		t.Helper()
