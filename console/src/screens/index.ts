@@ -3,6 +3,7 @@ import type { Screen } from "../app/screen";
 import { auditScreen } from "./audit";
 import { clusterScreen } from "./cluster";
 import { deadLettersScreen } from "./dead_letters";
+import { createScreen, editScreen } from "./edit";
 import { eventsScreen } from "./events";
 import { jobScreen } from "./job";
 import { jobsScreen } from "./jobs";
@@ -16,4 +17,5 @@ import { webhooksScreen } from "./webhooks";
 export const screens: Screen[] = [
   overviewScreen, jobsScreen, upcomingScreen, loadScreen, queuesScreen, deadLettersScreen, clusterScreen, eventsScreen, webhooksScreen, auditScreen,
   jobScreen, runScreen, queueScreen,
+  createScreen, editScreen,
 ];

@@ -10,6 +10,7 @@ import { Empty, Loaded } from "../../components/messages";
 import { Table } from "../../components/table";
 import { plural } from "../../format/text";
 import { useQuery, type Query } from "../../live/query";
+import { CreateLink } from "../edit";
 import { jobColumns } from "./columns";
 
 const defaultOrder = "next_due_time";
@@ -49,6 +50,7 @@ function Jobs() {
             aria-current={q.filter === filter ? "true" : undefined}>{q.name}</a>
         ))}
         <Count list={list.data.value} pages={pages.value.length} />
+        <CreateLink />
       </div>
       {invalid ? null : (
         <Loaded query={list} lines={10} what="The jobs">
