@@ -48,6 +48,7 @@ func (p *tab) checkForm(name string) {
 func TestCreateJob(t *testing.T) {
 	c := startCluster(t, gateway.Options{})
 	p := c.openTab("#/jobs?namespace=" + namespaceOf(t))
+	p.waitText(".empty", "no job yet")
 	p.click("[data-create]")
 	p.waitText("h1", "Create a job")
 	p.fill(field("jobId"), "report")

@@ -1,5 +1,6 @@
 // All screens, in the order of the navigation.
 import type { Screen } from "../app/screen";
+import { applyScreen } from "./apply";
 import { auditScreen } from "./audit";
 import { clusterScreen } from "./cluster";
 import { deadLettersScreen } from "./dead_letters";
@@ -17,5 +18,5 @@ import { webhooksScreen } from "./webhooks";
 export const screens: Screen[] = [
   overviewScreen, jobsScreen, upcomingScreen, loadScreen, queuesScreen, deadLettersScreen, clusterScreen, eventsScreen, webhooksScreen, auditScreen,
   jobScreen, runScreen, queueScreen,
-  createScreen, editScreen,
+  createScreen, editScreen, applyScreen,
 ];

@@ -10,6 +10,7 @@ import { Empty, Loaded } from "../../components/messages";
 import { Table } from "../../components/table";
 import { plural } from "../../format/text";
 import { useQuery, type Query } from "../../live/query";
+import { ApplyLink } from "../apply";
 import { CreateLink } from "../edit";
 import { jobColumns } from "./columns";
 
@@ -49,8 +50,9 @@ function Jobs() {
           <a key={q.name} class="chip" href={listLink("jobs", { ...place.value.query, filter: q.filter || undefined })}
             aria-current={q.filter === filter ? "true" : undefined}>{q.name}</a>
         ))}
-        <Count list={list.data.value} pages={pages.value.length} />
         <CreateLink />
+        <ApplyLink />
+        <Count list={list.data.value} pages={pages.value.length} />
       </div>
       {invalid ? null : (
         <Loaded query={list} lines={10} what="The jobs">
