@@ -183,13 +183,28 @@ func TestStudioShowsWhatAnEditMoves(t *testing.T) {
 	c.createJob("job", &client.Job{Handler: "none", Schedule: client.Cron("0 2 * * *", "Europe/Berlin")})
 	p := c.openTab(jobPlace(t, "job") + "/edit")
 	p.waitText(".studio", "Next times")
-	p.wait("clock changes", `document.querySelectorAll(".studio .chip").length === 3`)
+	p.wait("clock changes", `document.querySelectorAll(".studio .chip").length >= 3`)
 	p.fill(field("schedule.cron.expressions"), "30 2 * * *")
 	p.waitText(".finding", "runs, adds 0 and removes 0")
 	p.waitText(".times li.moved", "moves")
 	p.wait("a strip that says what it shows", `[...document.querySelectorAll(".studio svg")].every(s => s.getAttribute("aria-label").includes("run"))`)
 	p.checkForm("studio")
+	evaluate[bool](p, `([...document.querySelectorAll(".studio .chip")].find(e => e.innerText.startsWith("Clocks forward")).click(), true)`)
+	p.waitText(".times", "02:30 does not exist on this day")
+	p.wait("the clock change on the day", `document.querySelectorAll(".studio .clock-change").length >= 3`)
 	p.choose("[name='$schedule']", "interval")
 	p.fill(field("schedule.interval.every"), "12h")
+	p.waitText(".finding", "adds")
+}
+
+// TestJitterMovesNoScheduledTime: nothing but the phase that the nodes keep may move the times of an interval.
+func TestJitterMovesNoScheduledTime(t *testing.T) {
+	c := startCluster(t, gateway.Options{})
+	c.createJob("job", &client.Job{Handler: "none", Schedule: client.Every(time.Hour)})
+	p := c.openTab(jobPlace(t, "job") + "/edit")
+	p.fill(field("schedule.jitter"), "5m")
+	p.waitText(".finding", "changes none of these times")
+	p.waitText(".times", "starts within 5 min")
+	p.fill(field("schedule.interval.every"), "30m")
 	p.waitText(".finding", "adds")
 }

@@ -95,3 +95,10 @@ export function adviceFor(f: Failure): string {
   }
   return "Look at the log of the gateway and the node.";
 }
+
+/** adviceForAction is adviceFor after an action, which nothing repeats by itself. */
+export function adviceForAction(f: Failure): string {
+  return f.status === 0 || f.status === 502 || f.status === 503
+    ? "Try again when the gateway, the nodes and Redis can be reached: it is done once, even if the response was lost."
+    : adviceFor(f);
+}

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { curlText, shellText } from "../../actions/action";
 import { toFailure, type Failure } from "../../api/errors";
 import { refusalOf } from "../../app/access";
+import { loadDraft, saveDraft } from "../../app/drafts";
 import { notify } from "../../app/notices";
 import { anyNamespace, linkTo, listLink, namespace as chosen } from "../../app/routes";
 import type { Screen } from "../../app/screen";
@@ -14,15 +15,15 @@ import { Failed } from "../../components/messages";
 import { State, type StateWord } from "../../components/state";
 import { plural } from "../../format/text";
 import { Warnings } from "../edit/warnings";
-import { loadFiles, saveFiles, type TextFile } from "./files";
-import { readFiles, type Fault } from "./manifest";
+import { readFiles, type Fault, type TextFile } from "./manifest";
 import { applyPlan, desiredOf, isChange, makePlan, type AppliedJob, type Plan, type PlannedJob } from "./plan";
 
 const pasted = "pasted";
+const draftName = "apply";
 const longestCommand = 20_000;
 
 function Apply() {
-  const [files, setFiles] = useState<TextFile[]>(loadFiles);
+  const [files, setFiles] = useState<TextFile[]>(() => loadDraft(draftName) ?? []);
   const [namespace, setNamespace] = useState(chosen.value === anyNamespace ? "default" : chosen.value);
   const [owner, setOwner] = useState("");
   const [force, setForce] = useState(false);
@@ -31,7 +32,7 @@ function Apply() {
   const [failure, setFailure] = useState<Failure>();
   const [isBusy, setIsBusy] = useState(false);
   const inputs = useRef(0); // changes of the files: a plan of earlier ones is not shown
-  useEffect(() => saveFiles(files), [files]);
+  useEffect(() => saveDraft(draftName, files.length > 0 ? files : undefined), [files]);
   const renew = () => {
     inputs.current++;
     setPlan(undefined), setApplied(undefined), setFailure(undefined);
@@ -85,7 +86,7 @@ function Apply() {
           </div>
           <div class="buttons"><button type="button" class={plan ? undefined : "main"} data-plan disabled={files.length === 0} aria-busy={isBusy} onClick={() => void show()}>Show what changes</button></div>
         </Card>
-        {failure && <Failed failure={failure} />}
+        {failure && <Failed failure={failure} isAction />}
         {plan && !applied && <PlanCard plan={plan} owner={owner} files={files} isBusy={isBusy} onApply={() => void apply()} />}
         {plan && applied && <Applied plan={plan} applied={applied} />}
       </div>

@@ -15,6 +15,12 @@ export interface Fault {
   text: string;
 }
 
+/** TextFile is a file by its name. */
+export interface TextFile {
+  name: string;
+  text: string;
+}
+
 /** FileJob is a job of a file. */
 export interface FileJob {
   file: string;
@@ -38,7 +44,7 @@ const schema = CORE_SCHEMA.withTags(mergeTag);
 type Fields = Record<string, unknown>;
 
 /** readFiles reads files for a namespace. Nothing is returned of a job with a field that was not understood. */
-export function readFiles(files: Array<{ name: string; text: string }>, namespace: string, owner: string): Content {
+export function readFiles(files: TextFile[], namespace: string, owner: string): Content {
   const content: Content = { jobs: [], faults: [] };
   if (files.reduce((n, f) => n + f.text.length, 0) > mostBytes) {
     content.faults.push({ file: files[0]!.name, field: "", text: "the files have more than 4 MiB: use the command fermata apply" });

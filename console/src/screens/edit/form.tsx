@@ -5,6 +5,7 @@ import { call } from "../../api/client";
 import { fieldsOf, toFailure, type Failure } from "../../api/errors";
 import type { Job, Warning } from "../../api/generated";
 import { refusalOf } from "../../app/access";
+import { loadDraft, saveDraft } from "../../app/drafts";
 import { notify } from "../../app/notices";
 import { goTo, jobLink, linkTo } from "../../app/routes";
 import { Card } from "../../components/card";
@@ -12,7 +13,6 @@ import { Commands } from "../../components/copy";
 import { FieldDiff } from "../../components/field_diff";
 import { Failed } from "../../components/messages";
 import { Ago } from "../../components/time";
-import { dropDraft, loadDraft, saveDraft, type Draft } from "./draft";
 import { JobField } from "./field";
 import { apiName, formPath, isShown, ownBackoff, ownRetries, scheduleKind, scheduleKinds, sections, type Section } from "./fields";
 import { useLatest } from "./latest";
@@ -30,10 +30,25 @@ export interface JobFormProps {
   reload?: () => Promise<void>;
 }
 
+/** Draft is an edit that is not saved. */
+interface Draft {
+  /** id and namespace of a new job. */
+  id: string;
+  namespace: string;
+  values: FormValues;
+  /** base is the job as it was read when the edit began. */
+  base: Job;
+  /** requestId is that of the last attempt to save. */
+  requestId: string;
+  /** attempt is what the last attempt sent: with the same content it is repeated with the same id. */
+  attempt: string;
+  at: number;
+}
+
 const newName = "create";
 
 function firstDraft({ namespace, stored, id }: JobFormProps): { draft: Draft; isKept: boolean } {
-  const kept = loadDraft(stored ? `${namespace}/${id}` : newName);
+  const kept = loadDraft<Draft>(stored ? `${namespace}/${id}` : newName);
   if (kept) return { draft: kept, isKept: true };
   const base = stored ?? {};
   return { draft: { id: id ?? "", namespace, base, values: valuesOf(base), requestId: "", attempt: "", at: 0 }, isKept: false };
@@ -54,7 +69,7 @@ export function JobForm(props: JobFormProps) {
   const form = useRef<HTMLFormElement>(null);
   const latest = useRef(draft); // two keys may come before the next rendering
 
-  const namespace = stored ? props.namespace : draft.namespace ?? props.namespace;
+  const namespace = stored ? props.namespace : draft.namespace;
   const name = stored ? `${namespace}/${props.id}` : newName;
   const before = useMemo(() => valuesOf(draft.base), [draft.base]);
   const changed = changedFields(draft.values, before);
@@ -76,7 +91,7 @@ export function JobForm(props: JobFormProps) {
   const discard = () => {
     const base = stored ?? {};
     keep({ id: props.id ?? "", namespace: props.namespace, base, values: valuesOf(base), requestId: "", attempt: "", at: 0 });
-    dropDraft(name);
+    saveDraft(name, undefined);
     setIsKept(false), setFailure(undefined), setRefused({}), setBoth([]);
   };
   const isStale = !!stored && stored.etag !== draft.base.etag;
@@ -113,7 +128,7 @@ export function JobForm(props: JobFormProps) {
       const result = stored
         ? await call("UpdateJob", params as { namespace: string; job: string; updateMask: string }, body, { etag: draft.base.etag, requestId })
         : await call("CreateJob", params, body, { requestId });
-      dropDraft(name);
+      saveDraft(name, undefined);
       notify(stored ? "The job is saved." : "The job is created.");
       if (result.warnings?.length) setSaved(result);
       else goTo(jobLink(result.name));
@@ -148,10 +163,10 @@ export function JobForm(props: JobFormProps) {
           <Warnings warnings={check.warnings} />
           {stored && isChanged && check.after && <FieldDiff before={draft.base} after={check.after} caption="What changes" />}
           {all[""] && <p class="invalid">{all[""]}</p>}
-          {failure && <Failed failure={failure} />}
+          {failure && <Failed failure={failure} isAction />}
           <Commands cli="" curl={curlText(method, params, body, stored && draft.base.etag)} />
           <div class="buttons">
-            <a class="button" href={stored ? jobLink(stored.name) : linkTo(["jobs"], { namespace })} onClick={() => dropDraft(name)}>Cancel</a>
+            <a class="button" href={stored ? jobLink(stored.name) : linkTo(["jobs"], { namespace })} onClick={() => saveDraft(name, undefined)}>Cancel</a>
             <button type="submit" class="main" data-save aria-busy={isSaving} aria-disabled={refusal || nothing ? true : undefined}
               title={refusal || nothing || undefined}
               onClick={(e) => { if (refusal || nothing) { e.preventDefault(); notify(refusal || nothing); } }}>{stored ? "Save" : "Create job"}</button>

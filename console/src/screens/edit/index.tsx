@@ -23,7 +23,7 @@ function EditJob({ params }: ScreenProps) {
   const { namespace, job: id } = params as { namespace: string; job: string };
   const [opened] = useState(() => crypto.randomUUID()); // an edit does not begin with data of an earlier one
   const job = useQuery(`edit/${namespace}/${id}/${opened}`, (signal) => call("GetJob", { namespace, job: id }, undefined, { signal }), 10_000);
-  if (job.error.value?.status === 404) return <Empty title={`There is no job ${id} in namespace ${namespace}`} />;
+  if (job.error.value?.status === 404 && !job.data.value) return <Empty title={`There is no job ${id} in namespace ${namespace}`} />;
   return (
     <>
       <nav class="path soft" aria-label="Path">

@@ -38,14 +38,14 @@ export function Studio({ job, schedule, before }: StudioProps) {
   const [begin, setBegin] = useState<number>(); // of the day that is shown; undefined: now
   const isEdited = before !== undefined && JSON.stringify(before) !== JSON.stringify(schedule);
   const key = schedule ? JSON.stringify([job, schedule, isEdited && before]) : "";
-  const load = (from: number, count: number) => async (signal: AbortSignal): Promise<Previews> => {
+  const load = async (from: number, count: number, signal: AbortSignal): Promise<Previews> => {
     const preview = (s: Schedule | undefined) => call("PreviewSchedule", {},
       { schedule: s, job: job || undefined, count, after: new Date(from).toISOString() }, { signal });
-    const [a, b] = await Promise.all([preview(schedule), isEdited ? preview(before) : undefined]);
-    return { from, after: a, before: b };
+    const old = isEdited ? await preview(undefined) : undefined; // by its own schedule, with the phase that it has
+    return { from, after: await preview(inPhase(schedule!, before, old)), before: old };
   };
-  const year = useLatest(key, (signal) => load(serverNow(), yearCount)(signal));
-  const there = useLatest(key && begin ? `${key}${begin}` : "", (signal) => load(begin!, dayCount)(signal));
+  const year = useLatest(key, (signal) => load(serverNow(), yearCount, signal));
+  const there = useLatest(key && begin ? `${key}${begin}` : "", (signal) => load(begin!, dayCount, signal));
   const jobZone = zoneOfSchedule(schedule) ?? schedule?.exclusions?.timeZone;
   const zone = zoneFor(jobZone);
   const from = year.data?.from ?? 0;
@@ -71,12 +71,22 @@ export function Studio({ job, schedule, before }: StudioProps) {
   );
 }
 
+/**
+ * inPhase is a schedule as it will run after the edit. The phase of an interval begins anew at an edit, as in a preview,
+ * unless nothing but the jitter changes.
+ */
+function inPhase(schedule: Schedule, before: Schedule | undefined, old: PreviewScheduleResponse | undefined): Schedule {
+  const plain = (s: Schedule | undefined) => JSON.stringify({ ...s, jitter: undefined });
+  const first = old?.times?.[0]?.nominalTime;
+  return schedule.interval && first && plain(schedule) === plain(before) ? { ...schedule, startTime: first } : schedule;
+}
+
 /** Days chooses the day that is shown: now, or that of a clock change. */
 function Days({ changes, zone, begin, onChoose }: {
   changes: ClockChange[]; zone: string; begin: number | undefined; onChoose: (begin: number | undefined) => void;
 }) {
   const options = [{ text: "From now", begin: undefined as number | undefined },
-    ...changes.map((c) => ({ text: `Clock change of ${formatTime(c.at, 0, zone).replace(/ \d\d:\d\d(:\d\d)?$/, "")}`, begin: c.at - day / 2 }))];
+    ...changes.map((c) => ({ text: `Clocks ${c.by > 0 ? "forward" : "back"}, ${formatTime(c.at, 0, zone).replace(/ \d\d:\d\d(:\d\d)?$/, "")}`, begin: c.at - day / 2 }))];
   return (
     <div class="chips" role="group" aria-label="Day that is shown">
       {options.map((o) => (
