@@ -94,8 +94,8 @@ func TestReconnectKeepsRunningAttempts(t *testing.T) {
 	s.ack(stale, "runs")
 }
 
-// TestWaitingAttemptsRunWithoutANode: in the time that it takes to find another node, what waited for a slot has had one. No
-// lease of it is left to its end.
+// TestWaitingAttemptsRunWithoutANode: in the time that it takes to find another node, what waited for a slot has had
+// one. No lease of it is left to its end.
 func TestWaitingAttemptsRunWithoutANode(t *testing.T) {
 	a, b := newNode(t), newNode(t)
 	g := newGates("first", "second", "third")

@@ -15,7 +15,7 @@ import (
 
 func (a *app) endedRunsCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "runs", Short: "Show what happened to the runs of all jobs"}
-	cmd.AddCommand(withNames(a.listRunsCommand()))
+	cmd.AddCommand(a.listRunsCommand())
 	return cmd
 }
 
@@ -29,6 +29,7 @@ type endedRunsFlags struct {
 
 func (a *app) listRunsCommand() *cobra.Command {
 	var f endedRunsFlags
+	table := func(runs []*client.Run) outputTable { return a.endedRunTable(runs, f.options.AllNamespaces) }
 	cmd := &cobra.Command{
 		Use: "list", Short: "List runs of all jobs that ended", Aliases: []string{"ls"}, Args: noArgs,
 		Long: "List runs of all jobs that ended without success, the last one first: dead, quarantined and cancelled\n" +
@@ -53,9 +54,7 @@ func (a *app) listRunsCommand() *cobra.Command {
 				if more {
 					fmt.Fprintf(a.err, "note: there are more than %d runs; see --limit\n", f.options.Limit)
 				}
-				return printMessages(a, runs, func(runs []*client.Run) error {
-					return a.endedRunTable(runs, f.options.AllNamespaces)
-				})
+				return printList(a, runs, table)
 			})
 		},
 	}
@@ -70,7 +69,7 @@ func (a *app) listRunsCommand() *cobra.Command {
 	flags.StringVar(&f.options.Expression, "filter", "", "only of jobs that match, as for fermata jobs list")
 	flags.IntVar(&f.options.Limit, "limit", 100, "maximum number, 1 to 100,000")
 	eachNamespaceFlag(cmd, &f.options.AllNamespaces)
-	return a.columnsFlag(cmd)
+	return registerList(a, cmd, table)
 }
 
 func (a *app) readEndedRunsFlags(f *endedRunsFlags) error {
@@ -155,7 +154,7 @@ func isTimeOfDay(text string) bool {
 	return false
 }
 
-func (a *app) endedRunTable(runs []*client.Run, namespaces bool) error {
+func (a *app) endedRunTable(runs []*client.Run, namespaces bool) outputTable {
 	t := outputTable{
 		heading: []string{"NAMESPACE", "JOB", "RUN", "ENDED", "TOOK", "QUEUE", "TRIGGER", "ATTEMPTS", "OUTCOME", "ERROR"},
 		empty:   "no runs", leadingColumns: []string{"TRIGGER", "ATTEMPTS", "QUEUE", "TOOK", "RUN", "NAMESPACE"},
@@ -173,5 +172,5 @@ func (a *app) endedRunTable(runs []*client.Run, namespaces bool) error {
 	if !namespaces {
 		t = t.withoutColumn("NAMESPACE")
 	}
-	return a.printTable(t)
+	return t
 }

@@ -54,7 +54,8 @@ func (c *cluster) runWithin(width int, args ...string) string {
 // fillLists gives all lists something to show, with long names.
 func fillLists(t *testing.T, c *cluster) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	c.must("jobs", "create", "failing-job", "--every", "1m", "--handler", "h", "--queue", "mail", "--max-lag", "1s", "--max-attempts", "1")
+	c.must("jobs", "create", "failing-job", "--every", "1m", "--handler", "h", "--queue", "mail", "--max-lag", "1s", "--max-attempts", "1",
+		"--target", "api.example.com", "--lock", "ledger")
 	c.must("jobs", "create", "a-job-with-quite-a-long-name-2026-11-26-0001", "--cron", "30 2 * * *", "--tz", "America/Argentina/ComodRivadavia", "--handler", "h")
 	for range 2 {
 		c.attempt("failing-job", job.OutcomeFailed, "dial tcp 10.0.0.1:443: connect: no route to host, and more text than a terminal has room for")

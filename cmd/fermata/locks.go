@@ -20,6 +20,7 @@ func (a *app) locksCommand() *cobra.Command {
 
 func (a *app) listLocksCommand() *cobra.Command {
 	var all, held bool
+	table := func(locks []*client.LockStatus) outputTable { return a.lockTable(locks, all) }
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the locks that jobs name, with holders and waiters",
 		Long: "List the locks that jobs name: a line for each lock, one for each of its first 20 holders, and one for " +
@@ -36,13 +37,13 @@ func (a *app) listLocksCommand() *cobra.Command {
 				if held {
 					locks = heldLocks(locks)
 				}
-				return printMessages(a, locks, func(list []*client.LockStatus) error { return a.lockTable(list, all) })
+				return printList(a, locks, table)
 			})
 		},
 	}
 	eachNamespaceFlag(cmd, &all)
 	cmd.Flags().BoolVar(&held, "held", false, "only those that a run holds or waits for")
-	return a.columnsFlag(cmd)
+	return registerList(a, cmd, table)
 }
 
 func heldLocks(locks []*client.LockStatus) (held []*client.LockStatus) {
@@ -54,7 +55,7 @@ func heldLocks(locks []*client.LockStatus) (held []*client.LockStatus) {
 	return held
 }
 
-func (a *app) lockTable(locks []*client.LockStatus, namespaces bool) error {
+func (a *app) lockTable(locks []*client.LockStatus, namespaces bool) outputTable {
 	t := outputTable{
 		heading:        []string{"NAMESPACE", "LOCK", "HELD", "WAITING", "JOBS", "RUN OF", "STATE", "SINCE", "UNTIL"},
 		empty:          "no locks",
@@ -79,7 +80,7 @@ func (a *app) lockTable(locks []*client.LockStatus, namespaces bool) error {
 	if !namespaces {
 		t = t.withoutColumn("NAMESPACE")
 	}
-	return a.printTable(t)
+	return t
 }
 
 // hiddenOr is the id of a job, or a text for one that the caller may not see.

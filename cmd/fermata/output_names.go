@@ -37,6 +37,10 @@ func (a *app) printNames(m proto.Message) error {
 		if letterNamespace(v) != a.namespace {
 			name = v.GetName()
 		}
+	case *client.Target:
+		name = v.GetTarget()
+	case *client.LockStatus:
+		name = v.GetKey()
 	case *client.UpcomingRun:
 		name = v.GetName()
 	case *client.Namespace:

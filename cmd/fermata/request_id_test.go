@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +71,11 @@ func TestCommandsWithRequestIDs(t *testing.T) {
 		}
 	}
 	walk((&app{}).rootCommand())
+	// With --filter, these have one for the whole change.
+	changes := "dead-letters discard, dead-letters redrive, jobs cancel, jobs delete, jobs pause, jobs resume"
+	found = slices.DeleteFunc(found, func(path string) bool {
+		return slices.Contains(strings.Split(changes, ", "), path)
+	})
 	want := "jobs backfill, jobs create, jobs run, jobs update, payloads reseal"
 	if got := strings.Join(found, ", "); got != want {
 		t.Errorf("%s, want %s", got, want)

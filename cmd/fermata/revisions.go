@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) revisionsCommand() *cobra.Command {
-	return a.columnsFlag(&cobra.Command{
+	return registerList(a, &cobra.Command{
 		SuggestFor: []string{"versions", "changes"},
 		Use:        "revisions ID [REVISION]", Short: "Show the definitions that a job had before",
 		Long: "List the revisions of a job: who changed its definition, when, by which call, and which fields. Or show " +
@@ -41,13 +41,13 @@ func (a *app) revisionsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printMessages(a, list, a.revisionTable)
+				return printList(a, list, a.revisionTable)
 			})
 		},
-	})
+	}, a.revisionTable)
 }
 
-func (a *app) revisionTable(list []*client.JobRevision) error {
+func (a *app) revisionTable(list []*client.JobRevision) outputTable {
 	t := outputTable{
 		heading: []string{"REVISION", "STORED", "BY", "CALL", "CHANGED"}, empty: "no revisions",
 		leadingColumns: []string{"CALL", "BY", "STORED"},
@@ -56,7 +56,7 @@ func (a *app) revisionTable(list []*client.JobRevision) error {
 		t.addRow(revisionText(r), a.agoText(r.GetCreateTime()), nameText(r.GetIdentity()), nameText(r.GetMethod()),
 			fullText(cmp.Or(strings.Join(r.GetFields(), ", "), noValue)))
 	}
-	return a.printTable(t)
+	return t
 }
 
 func revisionText(r *client.JobRevision) string {

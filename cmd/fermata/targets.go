@@ -20,6 +20,7 @@ func (a *app) targetsCommand() *cobra.Command {
 
 func (a *app) listTargetsCommand() *cobra.Command {
 	var all, open bool
+	table := func(targets []*client.Target) outputTable { return a.targetTable(targets, all) }
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the targets that jobs name, with their waits", Args: noArgs,
 		Example: "  fermata targets list --open\n  fermata targets list --all-namespaces",
@@ -32,13 +33,13 @@ func (a *app) listTargetsCommand() *cobra.Command {
 				if open {
 					targets = openTargets(targets)
 				}
-				return printMessages(a, targets, func(list []*client.Target) error { return a.targetTable(list, all) })
+				return printList(a, targets, table)
 			})
 		},
 	}
 	eachNamespaceFlag(cmd, &all)
 	cmd.Flags().BoolVar(&open, "open", false, "only those that hold runs back")
-	return a.columnsFlag(cmd)
+	return registerList(a, cmd, table)
 }
 
 func openTargets(targets []*client.Target) (open []*client.Target) {
@@ -50,7 +51,7 @@ func openTargets(targets []*client.Target) (open []*client.Target) {
 	return open
 }
 
-func (a *app) targetTable(targets []*client.Target, namespaces bool) error {
+func (a *app) targetTable(targets []*client.Target, namespaces bool) outputTable {
 	t := outputTable{
 		heading: []string{"NAMESPACE", "TARGET", "STATE", "FAILURES", "WAITS", "JOBS", "HELD", "PROBE", "FAILED JOB",
 			"ERROR"},
@@ -66,7 +67,7 @@ func (a *app) targetTable(targets []*client.Target, namespaces bool) error {
 	if !namespaces {
 		t = t.withoutColumn("NAMESPACE")
 	}
-	return a.printTable(t)
+	return t
 }
 
 // shortJobName returns the id in the name of a job.

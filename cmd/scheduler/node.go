@@ -168,7 +168,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.IntVar(&cfg.UnsuccessfulRunsKeep, "unsuccessful-runs-keep", 64_000,
 		"about how many runs that ended without success are kept in Redis for lists of them, of each queue: 1,000 to "+
 			"10,000,000, the same on all nodes; see docs/how-to/what-failed.md")
-	flags.DurationVar(&cfg.UnsuccessfulRunsRetention, "unsuccessful-runs-retention", 7*24*time.Hour,
+	config.DurationVar(flags, &cfg.UnsuccessfulRunsRetention, "unsuccessful-runs-retention", 7*24*time.Hour,
 		"about how long they are kept, 1h to 8760h, the same on all nodes")
 	flags.IntVar(&cfg.AuditMaxRecords, "audit-max-records", 100_000,
 		"about how many audit records are kept in Redis, 100 to 10,000,000; see docs/security/audit.md")

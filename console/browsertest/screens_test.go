@@ -95,7 +95,7 @@ func TestRowsStayUnderThePointer(t *testing.T) {
 // TestTextsAreNotMarkup: texts of jobs appear as they are.
 func TestTextsAreNotMarkup(t *testing.T) {
 	c := startCluster(t, gateway.Options{})
-	const note = `<script>alert(1)</script> "quoted" ‮reversed‬ <img src=x onerror=alert(2)>`
+	const note = `<script>alert(1)</script> "quoted" ` + "\u202ereversed\u202c" + ` <img src=x onerror=alert(2)>`
 	c.createJob("marked", &client.Job{Handler: "none", Schedule: client.Every(time.Hour)})
 	if _, err := c.client.PauseJob(t.Context(), "marked", client.PauseOptions{Note: note}); err != nil {
 		t.Fatal(err)

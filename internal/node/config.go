@@ -97,9 +97,9 @@ type Config struct {
 	// Zero: no limits.
 	ClientLimits authz.Limits
 
-	// MaxUnauthenticatedConnections is the maximum number of open unauthenticated connections to GRPCAddr, and as many to
-	// PeerAddr; a quarter of them from one address. 4 or more. Default:
-	// guard.DefaultUnauthenticatedConnections, or a quarter of the process's limit of open files if that is less.
+	// MaxUnauthenticatedConnections is the maximum number of open unauthenticated connections to GRPCAddr, and as many
+	// to PeerAddr; a quarter of them from one address. 4 or more. Default: guard.DefaultUnauthenticatedConnections, or
+	// a quarter of the process's limit of open files if that is less.
 	MaxUnauthenticatedConnections int
 
 	// NamespaceJobs is the maximum number of jobs of a namespace for which AccessFile sets no limit, at most

@@ -60,8 +60,8 @@ func chartObjects(t *testing.T) map[string]scaledObject {
 	return all
 }
 
-// operator does with one trigger what KEDA's does with it (version 2.20, pkg/scalers/external_scaler.go): how it connects,
-// what it calls in which order, what it makes of the answers, and when it tries again.
+// operator does with one trigger what KEDA's does with it (version 2.20, pkg/scalers/external_scaler.go): how it
+// connects, what it calls in which order, what it makes of the answers, and when it tries again.
 type operator struct {
 	t      *testing.T
 	index  int
@@ -70,8 +70,8 @@ type operator struct {
 	ref    *externalscaler.ScaledObjectRef
 }
 
-// newOperator resolves what the trigger's authentication names in a Secret, and connects. KEDA has the name of the service
-// looked up; here dial stands for that.
+// newOperator resolves what the trigger's authentication names in a Secret, and connects. KEDA has the name of the
+// service looked up; here dial stands for that.
 func newOperator(t *testing.T, o scaledObject, index int, authentication scaledObject, secret map[string]string,
 	dial func(context.Context, string) (net.Conn, error)) *operator {
 	t.Helper()
@@ -126,7 +126,8 @@ func (o *operator) specs(ctx context.Context) (map[string]int64, error) {
 	return targets, err
 }
 
-// ask is what KEDA does at each polling interval, for each metric: what it is now, in thousandths, and whether pods are needed.
+// ask is what KEDA does at each polling interval, for each metric: what it is now, in thousandths, and whether pods are
+// needed.
 func (o *operator) ask(ctx context.Context, metric string) (value int64, active bool, err error) {
 	plain, ok := strings.CutPrefix(metric, fmt.Sprintf("s%d-", o.index))
 	if !ok {

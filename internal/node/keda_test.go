@@ -47,9 +47,9 @@ rules:
   - {subjects: ["uri:spiffe://cluster.local/ns/jobs/blue-fermata/scaler"], role: scaler, namespaces: [reports]}
 `
 
-// TestKEDAReadsWhatTheChartWrites: the operator, given the objects that the chart renders and the Secret that they name, reaches nodes
-// by the service's name, learns two metrics with their targets, is told of work, asks how much there is, and finds another node
-// when its own stops. It is never told that there is no work: it asks.
+// TestKEDAReadsWhatTheChartWrites: the operator, given the objects that the chart renders and the Secret that they
+// name, reaches nodes by the service's name, learns two metrics with their targets, is told of work, asks how much
+// there is, and finds another node when its own stops. It is never told that there is no work: it asks.
 func TestKEDAReadsWhatTheChartWrites(t *testing.T) {
 	authority := tlstest.New(t, "chart")
 	nodes, people, scaler := chartActor(t, "node", authority, "blue-fermata.jobs.svc"), chartActor(t, "client",

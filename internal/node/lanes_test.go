@@ -74,8 +74,8 @@ func TestLanesWithoutWorkersKeepNobodyWaiting(t *testing.T) {
 	bothRun(b)
 }
 
-// TestOversizedShardsShow: a consistency check and the explanation of a due run say that a shard has more lanes than one
-// read lists. Lists of queues have all of them.
+// TestOversizedShardsShow: a consistency check and the explanation of a due run say that a shard has more lanes than
+// one read lists. Lists of queues have all of them.
 func TestOversizedShardsShow(t *testing.T) {
 	redis := redistest.Start(t)
 	a := startWith(t, redis.URL(), "a", func(c *node.Config) { c.Shards = 1 })

@@ -84,8 +84,8 @@ func hearsOfWork(t *testing.T, s grpc.ServerStreamingClient[externalscaler.IsAct
 	}
 }
 
-// TestKEDAScalesByAnyNode: two nodes share the shards, each tells of all of them, by the certificate of
-// an autoscaler that may see nothing else. Streams tell when work comes, and nothing else; a node that stops ends them in order.
+// TestKEDAScalesByAnyNode: two nodes share the shards, each tells of all of them, by the certificate of an autoscaler
+// that may see nothing else. Streams tell when work comes, and nothing else; a node that stops ends them in order.
 func TestKEDAScalesByAnyNode(t *testing.T) {
 	t.Parallel()
 	authority := tlstest.New(t, "ours")

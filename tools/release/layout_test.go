@@ -19,8 +19,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// TestImageThatIsMade reads the OCI layout that `make image` leaves: one image, with a tag, for two processors, each with
-// all commands of that processor, a user without rights, labels, a bill of materials, and nothing to break in with.
+// TestImageThatIsMade reads the OCI layout that `make image` leaves: one image, with a tag, for two processors, each
+// with all commands of that processor, a user without rights, labels, a bill of materials, and nothing to break in
+// with.
 func TestImageThatIsMade(t *testing.T) {
 	root := product(t)
 	must(t, root, "image", "-platforms", "linux/amd64 linux/arm64 darwin/arm64", "-revision", "abc1234")

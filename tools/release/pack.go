@@ -22,13 +22,17 @@ var commands = []string{"fermata", "gateway", "scheduler", "worker"}
 
 const thirdParty = "THIRD_PARTY_LICENSES.md"
 
-// licences writes the list of linked modules, or compares it.
+// licences writes the list of what is linked or embedded, or compares it.
 func licences(_ context.Context, s settings) error {
 	modules, err := licence.Linked(s.root, s.platforms)
 	if err != nil {
 		return err
 	}
-	file, want := filepath.Join(s.root, thirdParty), []byte(licence.Document(modules))
+	vendored, err := licence.Vendored(s.root)
+	if err != nil {
+		return err
+	}
+	file, want := filepath.Join(s.root, thirdParty), []byte(licence.Document(append(modules, vendored...)))
 	if !s.check {
 		return os.WriteFile(file, want, 0o644)
 	}

@@ -206,7 +206,8 @@ func (s settings) checkFiles() error {
 	return nil
 }
 
-// checkStatement fails unless a statement is about all files of the release and its version, and about the image that was built here, if any.
+// checkStatement fails unless a statement is about all files of the release and its version, and about the image that
+// was built here, if any.
 func (s settings) checkStatement(statement *intoto.Statement, sums []byte) error {
 	files, err := listed(sums)
 	if err != nil {

@@ -44,8 +44,8 @@ func made(t *testing.T, private string) (root string) {
 	return root
 }
 
-// TestSignedRelease: who has the public key can tell that all files are of who has the private one, whichever kind of key it is. The
-// signature of the checksums needs nothing but openssl.
+// TestSignedRelease: who has the public key can tell that all files are of who has the private one, whichever kind of
+// key it is. The signature of the checksums needs nothing but openssl.
 func TestSignedRelease(t *testing.T) {
 	ecPrivate, ecPublic := keys(t, p256...)
 	edPrivate, edPublic := keys(t, "ed25519")
@@ -223,8 +223,8 @@ func TestWhatIsNotSigned(t *testing.T) {
 	}
 }
 
-// TestProvenance: it names all files and the image with their hashes, the commit, what compiled them and what pins their modules; and
-// the packed chart runs that image.
+// TestProvenance: it names all files and the image with their hashes, the commit, what compiled them and what pins
+// their modules; and the packed chart runs that image.
 func TestProvenance(t *testing.T) {
 	root := product(t)
 	platforms := []string{"-platforms", "linux/amd64 linux/arm64", "-revision", commit, "-image", "r.example/fermata", "-builder", "https://ci.example/1"}

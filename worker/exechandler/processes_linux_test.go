@@ -22,8 +22,8 @@ import (
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
-// TestManyProgramsOfTheWorkersUser: 120 programs of four processes each run at once below a worker without rights, with the
-// default limit. No supervisor has more threads than are counted for it.
+// TestManyProgramsOfTheWorkersUser: 120 programs of four processes each run at once below a worker without rights, with
+// the default limit. No supervisor has more threads than are counted for it.
 func TestManyProgramsOfTheWorkersUser(t *testing.T) {
 	const attempts, uid = 120, 61_011
 	dir := openDir(t)

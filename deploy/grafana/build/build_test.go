@@ -188,8 +188,8 @@ func TestMeaningsAreDistinct(t *testing.T) {
 	}
 }
 
-// Bars are in the order of their numbers: "10 or more" comes after "2 or more". A legend that is made from a label would have
-// them sorted as text.
+// Bars are in the order of their numbers: "10 or more" comes after "2 or more". A legend that is made from a label
+// would have them sorted as text.
 func TestFailingJobsAreSortedByNumber(t *testing.T) {
 	if !slices.Equal(failureDepths, telemetry.FailureDepths) {
 		t.Errorf("the bounds are %v, those of the metric %v", failureDepths, telemetry.FailureDepths)

@@ -47,7 +47,8 @@ func overview() dashboard {
 // failureDepths are the bounds of fermata_failing_jobs.
 var failureDepths = []int64{1, 2, 3, 5, 10, 20}
 
-// byDepth are the failing jobs by failed runs in a row. Each bound is asked for by itself: Prometheus would sort them as text.
+// byDepth are the failing jobs by failed runs in a row. Each bound is asked for by itself: Prometheus would sort them
+// as text.
 func byDepth() (all []series) {
 	for _, n := range failureDepths {
 		depth := strconv.FormatInt(n, 10)

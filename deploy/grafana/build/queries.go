@@ -11,8 +11,8 @@ func rate(metric, selector, by string) string {
 	return fmt.Sprintf("sum%s (rate(%s{%s}[$__rate_interval]))", grouped(by), metric, selector)
 }
 
-// nativeHistograms have a native form beside the classic one. A Prometheus that takes native histograms stores only that,
-// unless it keeps both: expressions ask for the classic form, and for the native one where there is none.
+// nativeHistograms have a native form beside the classic one. A Prometheus that takes native histograms stores only
+// that, unless it keeps both: expressions ask for the classic form, and for the native one where there is none.
 var nativeHistograms = []string{"fermata_schedule_lag_seconds", "fermata_attempt_seconds", "fermata_run_seconds"}
 
 // quantile returns the expression for a quantile of a histogram, by labels.
@@ -52,8 +52,8 @@ func nativeBuckets(metric, selector string, bounds ...string) string {
 	return "(" + strings.Join(each, " or ") + ") unless on () " + buckets(metric, selector)
 }
 
-// lateStarts and allStarts count the attempts of a time. A run that has waited for more than a second counts as late before
-// it starts: "or" adds those that wait now, since their series have no label timing, and either may be missing.
+// lateStarts and allStarts count the attempts of a time. A run that has waited for more than a second counts as late
+// before it starts: "or" adds those that wait now, since their series have no label timing, and either may be missing.
 func lateStarts(selector, window string) string { return starts(selector, `,timing="late"`, window) }
 func allStarts(selector, window string) string  { return starts(selector, "", window) }
 

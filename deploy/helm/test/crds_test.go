@@ -29,7 +29,8 @@ type definition struct {
 }
 
 // definitions are those of the CRDs that are at hand: KEDA's, whose Go types would bring all of KEDA along, and the
-// Prometheus operator's, whose module of types has none, from testdata/crds; the others from the modules of their types.
+// Prometheus operator's, whose module of types has none, from testdata/crds; the others from the modules of their
+// types.
 var definitions = sync.OnceValues(func() (map[runtimeschema.GroupVersionKind]definition, error) {
 	dirs := []string{"testdata/crds"}
 	for module, below := range map[string]string{
@@ -86,8 +87,8 @@ func define(all map[runtimeschema.GroupVersionKind]definition, path string) erro
 	return nil
 }
 
-// faultsByCRD holds an object against its CRD, if that is at hand: unknown fields, types, enumerations, patterns, what is
-// required.
+// faultsByCRD holds an object against its CRD, if that is at hand: unknown fields, types, enumerations, patterns, what
+// is required.
 func faultsByCRD(t *testing.T, text string) (faults []string, o *unstructured.Unstructured) {
 	t.Helper()
 	known, err := definitions()

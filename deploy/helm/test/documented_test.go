@@ -7,11 +7,12 @@ import (
 	"testing"
 )
 
-// documentedValues are the blocks of values in docs/kubernetes.md. The first one that names TLS is that of an installation for production.
+// documentedValues are the blocks of values in docs/kubernetes.md. The first one that names TLS is that of an
+// installation for production.
 var documentedValues = regexp.MustCompile("(?ms)^( *)```yaml\n *# values\\.yaml\n(.*?)^ *```$")
 
-// TestDocumentedValues: all values in docs/kubernetes.md render. Those for production are complete by themselves, and protect all that
-// the chart can protect.
+// TestDocumentedValues: all values in docs/kubernetes.md render. Those for production are complete by themselves, and
+// protect all that the chart can protect.
 func TestDocumentedValues(t *testing.T) {
 	text, err := os.ReadFile(root + "/docs/kubernetes.md")
 	if err != nil {

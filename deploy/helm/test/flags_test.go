@@ -68,7 +68,8 @@ var decided = map[string][]string{
 	},
 	"gateway": {
 		"config", "help", "scheduler", "rest-addr", "metrics-addr", "allowed-hosts", "trusted-proxies", "rest-tls-cert", "rest-tls-key", "insecure", "tls", "tls-ca",
-		"tls-cert", "tls-key", "tls-server-name",
+		"tls-cert", "tls-key", "tls-server-name", "base-path", "console", "console-read-only", "console-url", "console-session-key-file",
+		"oidc-issuer", "oidc-client-id", "oidc-client-secret-file", "oidc-scopes", "oidc-audience", "oidc-ca", "oidc-token",
 	},
 	"worker": {
 		"config", "help", "id", "scheduler", "metrics-addr", "tls", "tls-ca", "tls-cert", "tls-key", "tls-server-name", "token-file", "secrets-dir",
@@ -96,8 +97,8 @@ func TestFlagsAndSchemaAgree(t *testing.T) {
 	}
 }
 
-// TestFlagsOfFilesAreNotSettable: a flag that names a file is set by a value that mounts the file. A path in config would name
-// a file that the pod does not have.
+// TestFlagsOfFilesAreNotSettable: a flag that names a file is set by a value that mounts the file. A path in config
+// would name a file that the pod does not have.
 func TestFlagsOfFilesAreNotSettable(t *testing.T) {
 	seen := 0
 	for command, settable := range settableFlags(t) {
@@ -187,7 +188,8 @@ func TestListsAreTaken(t *testing.T) {
 	}
 }
 
-// TestRenderedFilesAreMounted: each path below /etc/fermata in a pod's configuration is in a volume that the pod mounts there.
+// TestRenderedFilesAreMounted: each path below /etc/fermata in a pod's configuration is in a volume that the pod mounts
+// there.
 func TestRenderedFilesAreMounted(t *testing.T) {
 	for _, name := range sets {
 		all := objects(t, set(t, name))
@@ -216,7 +218,8 @@ func renderedPaths(t *testing.T, all []object, p pod) (paths []string) {
 	return paths
 }
 
-// TestRenderedFlagsExist: configuration files, variables and arguments of all pods name flags of the commands that they are for.
+// TestRenderedFlagsExist: configuration files, variables and arguments of all pods name flags of the commands that they
+// are for.
 func TestRenderedFlagsExist(t *testing.T) {
 	for _, name := range sets {
 		t.Run(name, func(t *testing.T) {

@@ -27,13 +27,13 @@ var hostile = []string{
 // texts that Kubernetes itself reads in arguments and variables are written so that they arrive as they are.
 var unexpanded = strings.NewReplacer("$$", "$")
 
-// ownNames are left out: objects' names are cut and are part of others. The schema takes labels of DNS only. Templates in
-// extraObjects are executed, which is what they are for.
+// ownNames are left out: objects' names are cut and are part of others. The schema takes labels of DNS only. Templates
+// in extraObjects are executed, which is what they are for.
 var ownNames = regexp.MustCompile(`^(nameOverride|fullnameOverride|extraObjects)\b`)
 
-// TestHostileValues: text in a value stays text in the one place that it is for, whatever is in it: what comes out is what comes out
-// for harmless text, with the other in its place. The schema, which refuses much of it, is left out. All values that take some text
-// at all are tried at once.
+// TestHostileValues: text in a value stays text in the one place that it is for, whatever is in it: what comes out is
+// what comes out for harmless text, with the other in its place. The schema, which refuses much of it, is left out. All
+// values that take some text at all are tried at once.
 func TestHostileValues(t *testing.T) {
 	c, err := load()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"helm.sh/helm/v3/pkg/chart"
 )
 
-// TestImageOfAPackedChart: a chart that a release has packed runs its release's image by digest; who names a tag, a digest or an image of
-// his own gets that.
+// TestImageOfAPackedChart: a chart that a release has packed runs its release's image by digest; who names a tag, a
+// digest or an image of his own gets that.
 func TestImageOfAPackedChart(t *testing.T) {
 	packed, other := "sha256:"+strings.Repeat("a", 64), "sha256:"+strings.Repeat("b", 64)
 	plain := mustLoad(t)
@@ -49,7 +49,8 @@ func TestImageOfAPackedChart(t *testing.T) {
 	}
 }
 
-// TestRedisImageOfATrial: the chart brings a digest for its own repository and tag; another repository or tag never gets it.
+// TestRedisImageOfATrial: the chart brings a digest for its own repository and tag; another repository or tag never
+// gets it.
 func TestRedisImageOfATrial(t *testing.T) {
 	own := "sha256:" + strings.Repeat("c", 64)
 	repository, digest, _ := strings.Cut(mustLoad(t).Metadata.Annotations["fermata.io/redis-image"], "@")

@@ -40,9 +40,9 @@ jobs: {ping: {http: {url: "http://127.0.0.1:9/"}, schedule: {interval: {every: 1
 queues: {mail: {rate: 5}}
 `
 
-// TestPodsWork runs what the pods of the chart would run, as processes: the commands with the rendered configuration, variables
-// and files. Only addresses and the directory of the files differ. Two nodes meet, the one that has the worker is told to stop,
-// and the test pod's command sees a job back off at the other.
+// TestPodsWork runs what the pods of the chart would run, as processes: the commands with the rendered configuration,
+// variables and files. Only addresses and the directory of the files differ. Two nodes meet, the one that has the
+// worker is told to stop, and the test pod's command sees a job back off at the other.
 func TestPodsWork(t *testing.T) {
 	all := objects(t, parse(t, live))
 	dir := t.TempDir()
@@ -89,7 +89,8 @@ func TestPodsWork(t *testing.T) {
 	}
 }
 
-// applies runs what the hook would run after some upgrades. What nodes refuse ends with the code that fails the hook at once.
+// applies runs what the hook would run after some upgrades. What nodes refuse ends with the code that fails the hook at
+// once.
 func applies(t *testing.T, dir string, here *strings.Replacer) {
 	t.Helper()
 	every := func(interval string) values {
@@ -287,8 +288,8 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// secrets writes what the Secrets would hold. One certificate is for nodes and workers: its names are those that cert-manager
-// would be asked for.
+// secrets writes what the Secrets would hold. One certificate is for nodes and workers: its names are those that
+// cert-manager would be asked for.
 func secrets(t *testing.T, dir string) {
 	t.Helper()
 	key := make([]byte, 32)

@@ -33,8 +33,8 @@ var axes = [][]string{
 	{"", "monitoring: {serviceMonitor: {enabled: true}}\nfullnameOverride: jobs\npayloadKeys: {existingSecret: k}\nauditKeys: {existingSecret: k}"},
 }
 
-// TestEveryCombination renders all combinations of the axes: each gives objects that decode, no two with the same name, and mounts
-// that have volumes.
+// TestEveryCombination renders all combinations of the axes: each gives objects that decode, no two with the same name,
+// and mounts that have volumes.
 func TestEveryCombination(t *testing.T) {
 	n := 0
 	var walk func(texts []string, rest [][]string)

@@ -11,7 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestRulesAndDashboards: each file becomes an object, with its text as it is, templates of alerts and Grafana included.
+// TestRulesAndDashboards: each file becomes an object, with its text as it is, templates of alerts and Grafana
+// included.
 func TestRulesAndDashboards(t *testing.T) {
 	c, err := load()
 	if err != nil {
@@ -59,8 +60,8 @@ func TestRulesAndDashboards(t *testing.T) {
 	}
 }
 
-// TestMonitorsNameTheRelease: alerts tell clusters apart by the job of their nodes, so no other release, in whatever namespace, has
-// the same one; and both kinds of monitor give it.
+// TestMonitorsNameTheRelease: alerts tell clusters apart by the job of their nodes, so no other release, in whatever
+// namespace, has the same one; and both kinds of monitor give it.
 func TestMonitorsNameTheRelease(t *testing.T) {
 	jobs := func(values string) string {
 		files, err := renderAs(mustLoad(t), parse(t, scraped+values), "blue", "here")
@@ -97,7 +98,8 @@ func mustLoad(t *testing.T) *chart.Chart {
 	return c
 }
 
-// TestClassicHistogramsCanBeKept: both monitors ask for them when that is set, and else leave the field out, which older CRDs lack.
+// TestClassicHistogramsCanBeKept: both monitors ask for them when that is set, and else leave the field out, which
+// older CRDs lack.
 func TestClassicHistogramsCanBeKept(t *testing.T) {
 	c, err := load()
 	if err != nil {

@@ -33,7 +33,7 @@ scheduler:
   service: {type: LoadBalancer, loadBalancerClass: NAME}
 workers: {NAME: {keda: {enabled: true}}, other: {autoscaling: {enabled: true}}}
 workerDefaults: {secretsSecret: NAME, token: {existingSecret: NAME, key: NAME}, priorityClassName: NAME}
-gateway: {enabled: true, tlsSecret: NAME, priorityClassName: NAME, ingress: {enabled: true, className: NAME, hosts: [NAME], tlsSecret: NAME}, httpRoute: {enabled: true, parentRefs: [{name: NAME}]}}
+gateway: {enabled: true, tlsSecret: NAME, console: {url: "https://c", sessionSecret: NAME, sessionKey: NAME, oidc: {issuer: "https://i", clientID: c, clientSecret: NAME, caSecret: NAME, egress: [{}]}}, priorityClassName: NAME, ingress: {enabled: true, className: NAME, hosts: [NAME], tlsSecret: NAME}, httpRoute: {enabled: true, parentRefs: [{name: NAME}]}}
 serviceAccount: {create: false, name: NAME}
 ingress: {enabled: true, className: NAME, hosts: [NAME], tlsSecret: NAME}
 grpcRoute: {enabled: true, parentRefs: [{name: NAME}], backendCA: NAME}

@@ -146,7 +146,8 @@ workers:
   open: {egress: {to: [{}]}}
 `
 
-// strangers are pods that the release knows nothing of, in its own namespace and in another; one has the labels of its nodes.
+// strangers are pods that the release knows nothing of, in its own namespace and in another; one has the labels of its
+// nodes.
 var strangers = map[string]place{
 	"a pod beside":     {namespace: home, pod: map[string]string{"app": "billing"}},
 	"a pod elsewhere":  {namespace: namespace("team-a"), pod: map[string]string{"app": "billing"}},
@@ -156,7 +157,8 @@ var strangers = map[string]place{
 	"the Internet":     {address: "1.1.1.1"},
 }
 
-// TestStrangersReachNothing: without a word about networks, no port of any pod is open to anybody but pods of the release.
+// TestStrangersReachNothing: without a word about networks, no port of any pod is open to anybody but pods of the
+// release.
 func TestStrangersReachNothing(t *testing.T) {
 	all := objects(t, parse(t, closed))
 	for name, from := range strangers {
@@ -230,7 +232,8 @@ func TestWhoReachesWhom(t *testing.T) {
 	}
 }
 
-// TestWhoIsLetIn: a list lets those in that it names, beside the pods of the release; one with an empty peer is everybody.
+// TestWhoIsLetIn: a list lets those in that it names, beside the pods of the release; one with an empty peer is
+// everybody.
 func TestWhoIsLetIn(t *testing.T) {
 	for name, c := range map[string]struct {
 		network       string

@@ -97,7 +97,8 @@ func TestFaultsAreSeen(t *testing.T) {
 	}
 }
 
-// TestPodsAreFound: selectors of services, budgets, autoscalers, monitors and network policies meet the pods that they mean.
+// TestPodsAreFound: selectors of services, budgets, autoscalers, monitors and network policies meet the pods that they
+// mean.
 func TestPodsAreFound(t *testing.T) {
 	for _, name := range sets {
 		t.Run(name, func(t *testing.T) {
@@ -190,8 +191,8 @@ func TestChangesRoll(t *testing.T) {
 	}
 }
 
-// TestTheHookMountsItsOwnJobs: other jobs are in a ConfigMap of the same name, which Helm knows whatever became of an upgrade, and
-// a machine that sees the one of before does not find in it what the pod mounts.
+// TestTheHookMountsItsOwnJobs: other jobs are in a ConfigMap of the same name, which Helm knows whatever became of an
+// upgrade, and a machine that sees the one of before does not find in it what the pod mounts.
 func TestTheHookMountsItsOwnJobs(t *testing.T) {
 	mounted := func(id string) (keys []string, jobs *corev1.ConfigMap) {
 		all := objects(t, with(set(t, "trying"), []string{"jobs"}, values{id: values{"handler": "h"}}))
@@ -248,8 +249,8 @@ workers:
 	}
 }
 
-// TestPeersAreKnownByTheirURI: where cert-manager signs for nodes and others, the DNS name of a service makes nobody a node; the URI is that
-// of the nodes' certificate alone.
+// TestPeersAreKnownByTheirURI: where cert-manager signs for nodes and others, the DNS name of a service makes nobody a
+// node; the URI is that of the nodes' certificate alone.
 func TestPeersAreKnownByTheirURI(t *testing.T) {
 	const issued = scraped + "gossip: {existingSecret: g}\naccess: {unrestricted: true}\n"
 	config := func(text string) (names []any) {

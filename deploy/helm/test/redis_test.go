@@ -15,7 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestRedisOfATrialHasAPassword: nothing renders a Redis that takes commands of anybody, and its password is a file for it as for nodes.
+// TestRedisOfATrialHasAPassword: nothing renders a Redis that takes commands of anybody, and its password is a file for
+// it as for nodes.
 func TestRedisOfATrialHasAPassword(t *testing.T) {
 	all := objects(t, set(t, "trying"))
 	if text := find[*corev1.ConfigMap](t, all, "blue-fermata-redis").Data["redis.conf"]; strings.Contains(text, "protected-mode no") {
@@ -88,8 +89,8 @@ func trialOfRedis(t *testing.T, password string) (server *process, address strin
 	}
 }
 
-// TestRedisOfATrial: strangers get nothing, nodes and the probe get in, and neither the arguments nor the variables of the process say
-// the password, whatever characters it has and however its file ends.
+// TestRedisOfATrial: strangers get nothing, nodes and the probe get in, and neither the arguments nor the variables of
+// the process say the password, whatever characters it has and however its file ends.
 func TestRedisOfATrial(t *testing.T) {
 	for name, password := range map[string]string{
 		"plain": "hunter2", "ends in a line": "hunter2\n", "ends in lines": "hunter2\r\n\r\n", "quoted": `p "a's\s" $(id) %s > # ~`, "a dash": "-hunter2",

@@ -53,6 +53,7 @@ func TestRefusals(t *testing.T) {
 		"a door to a wall":     {good + "ingress: {enabled: true, hosts: [a]}\ngrpcRoute: {enabled: true, parentRefs: [{name: a}]}\nscheduler: {service: {type: LoadBalancer}}", []string{"ingress.enabled needs networkPolicy.grpcFrom", "grpcRoute.enabled needs networkPolicy.grpcFrom", "scheduler.service.type=LoadBalancer needs networkPolicy.grpcFrom"}},
 		"metrics for nobody":   {good + "monitoring: {podMonitor: {enabled: true}}", []string{"monitoring.podMonitor needs networkPolicy.metricsFrom"}},
 		"closed in":            {bare, []string{"networkPolicy.egress.to is missing"}},
+		"a sign-in of nobody":  {good + "gateway: {enabled: true, console: {oidc: {issuer: 'https://login'}}}", []string{"needs gateway.console.oidc.clientID", "needs gateway.console.url", "needs gateway.console.sessionSecret", "gateway.console.oidc.egress is missing"}},
 		"route without parent": {good + "grpcRoute: {enabled: true}", []string{"grpcRoute.parentRefs is missing"}},
 		"ingress for nobody":   {good + "ingress: {enabled: true}", []string{"ingress.hosts is missing"}},
 		"too little time":      {good + "scheduler: {terminationGracePeriodSeconds: 40}", []string{"scheduler.terminationGracePeriodSeconds is 40", "need 50"}},

@@ -74,7 +74,8 @@ func parse(t *testing.T, text string) values {
 	return v
 }
 
-// render is what helm install does up to the API server: values are coalesced and held against the schema, templates executed.
+// render is what helm install does up to the API server: values are coalesced and held against the schema, templates
+// executed.
 func render(v values) (map[string]string, error) {
 	c, err := load()
 	if err != nil {

@@ -77,8 +77,8 @@ func outcome(t *testing.T, c *chart.Chart, v values) string {
 	return text.String()
 }
 
-// TestEveryValueIsRead: another value makes another release, with one of the sets at least, or is refused by the templates.
-// What nothing reads is not offered.
+// TestEveryValueIsRead: another value makes another release, with one of the sets at least, or is refused by the
+// templates. What nothing reads is not offered.
 func TestEveryValueIsRead(t *testing.T) {
 	c, err := load()
 	if err != nil {

@@ -136,8 +136,8 @@ func TestPlacesAreWaitedFor(t *testing.T) {
 	})
 }
 
-// TestMemoryOfBodiesIsShared: an identity gets at most half of the memory, two leave some for a third, and what is given
-// back serves who waits.
+// TestMemoryOfBodiesIsShared: an identity gets at most half of the memory, two leave some for a third, and what is
+// given back serves who waits.
 func TestMemoryOfBodiesIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newBodyMemory(1000)

@@ -129,9 +129,9 @@ func (c *Caller) admitOpenCall(ctx context.Context, conn *connection, info *tap.
 // refusalKey is for the error that a call is refused with which was let in by its headers.
 type refusalKey struct{}
 
-// authenticateWithoutWaiting proves a connection by its credential where that can be checked without
-// asking anybody, and reports whether the connection is known then. All others are left to [Gate.admitCall], which may wait and says what is
-// wrong with them.
+// authenticateWithoutWaiting proves a connection by its credential where that can be checked without asking anybody,
+// and reports whether the connection is known then. All others are left to [Gate.admitCall], which may wait and says
+// what is wrong with them.
 func (c *Caller) authenticateWithoutWaiting(ctx context.Context, conn *connection) bool {
 	token, err := bearerToken(ctx)
 	if err != nil || token == "" && conn.verifiedCertificate() == nil {

@@ -18,8 +18,9 @@ import (
 	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
-// queueScopedJobs limits callers whose roles name queues to the jobs of these queues. To such a caller a job of
-// another queue does not exist. The queue of a job is that of its definition. Every method of [Jobs] is here, so that a new one has to be decided on.
+// queueScopedJobs limits callers whose roles name queues to the jobs of these queues. To such a caller a job of another
+// queue does not exist. The queue of a job is that of its definition. Every method of [Jobs] is here, so that a new one
+// has to be decided on.
 //
 // A job may move to another queue between this check and the call. So the code that carries out the calls asks
 // [guard.ReachableQueues] where it reads a job and where it stores a change.

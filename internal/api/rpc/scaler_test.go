@@ -256,7 +256,8 @@ func (s *activityStream) Send(m *externalscaler.IsActiveResponse) error {
 	return nil
 }
 
-// TestStreamTellsOfWorkAndEndsInOrder: it tells when there is work, once each time. That there is none is no word of a stream.
+// TestStreamTellsOfWorkAndEndsInOrder: it tells when there is work, once each time. That there is none is no word of a
+// stream.
 func TestStreamTellsOfWorkAndEndsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sizes := newFakeSizes()

@@ -79,8 +79,8 @@ type Options struct {
 	Defaults *backoff.Defaults
 	// Authority authenticates and authorizes callers. If it is nil, every caller may do anything.
 	Authority guard.Authority
-	// LeaseSigningKey is the secret key, common to all nodes, that lease ids are signed with: workerstream.MinKeyBytes or
-	// more. Required with an Authority.
+	// LeaseSigningKey is the secret key, common to all nodes, that lease ids are signed with: workerstream.MinKeyBytes
+	// or more. Required with an Authority.
 	LeaseSigningKey []byte
 	// Limits apply to each calling host when there is no Authority.
 	Limits authz.Limits

@@ -40,8 +40,8 @@ type Ring struct {
 
 // Options are the requirements of a ring for the payloads that it decrypts.
 type Options struct {
-	// RequireVersion2 refuses payloads that are unencrypted, or encrypted by version 1. A strict ring encrypts by version
-	// 2 from the start.
+	// RequireVersion2 refuses payloads that are unencrypted, or encrypted by version 1. A strict ring encrypts by
+	// version 2 from the start.
 	RequireVersion2 bool
 }
 

@@ -13,8 +13,8 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// controllerTimes is an expression as the controller of Kubernetes reads it: a field is a list of numbers, ranges, stars and
-// steps, and of two day fields of which neither is a star one has to match.
+// controllerTimes is an expression as the controller of Kubernetes reads it: a field is a list of numbers, ranges,
+// stars and steps, and of two day fields of which neither is a star one has to match.
 type controllerTimes struct {
 	minute, hour, day, month, weekday [60]bool
 	either                            bool
@@ -65,8 +65,8 @@ func controllerField(field string, value, low, high int) bool {
 	return false
 }
 
-// TestCronJobsRunWhenKubernetesRunsThem: the schedule of an imported CronJob has the minutes of a year that the controller has,
-// through changes of the clock too: it skips what a change skips, and runs both times what comes twice.
+// TestCronJobsRunWhenKubernetesRunsThem: the schedule of an imported CronJob has the minutes of a year that the
+// controller has, through changes of the clock too: it skips what a change skips, and runs both times what comes twice.
 func TestCronJobsRunWhenKubernetesRunsThem(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, name := range []string{"UTC", "Europe/Berlin", "America/New_York", "America/Havana", "Australia/Lord_Howe"} {

@@ -17,8 +17,8 @@ import (
 
 var scheduleRow = regexp.MustCompile("^\\| (crontab|Kubernetes|systemd|Quartz|Jenkins) \\| `([^`]+)` \\| (.*) \\| ([^|]*) \\|$")
 
-// TestScheduleTable: each row of the table in docs/scheduling.md. What is imported becomes what the row says, and what is written
-// by hand has the times of the row.
+// TestScheduleTable: each row of the table in docs/scheduling.md. What is imported becomes what the row says, and what
+// is written by hand has the times of the row.
 func TestScheduleTable(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "scheduling.md"))
 	if err != nil {

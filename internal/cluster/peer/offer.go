@@ -74,8 +74,8 @@ func (p *Peer) applyOffer(demand []job.QueueDemand, each func(*link, demandState
 	}
 }
 
-// PeersWithoutSlots returns how many peers knew of no free slot in one of these queues at the last [Peer.OfferSlots], whether
-// there was one or not. It is the maximum over the queues.
+// PeersWithoutSlots returns how many peers knew of no free slot in one of these queues at the last [Peer.OfferSlots],
+// whether there was one or not. It is the maximum over the queues.
 func (p *Peer) PeersWithoutSlots(namespace string, queues []string) (most int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -138,8 +138,8 @@ func (m *Monitor) assess(ctx context.Context, owners []Report) (latency time.Dur
 	return latency
 }
 
-// lockCallsFail reports whether Redis has answered no call that keeps locks for a third of the lock TTL. Such a node can
-// hold no lock, whatever its other calls take: calls on locks have a shorter timeout.
+// lockCallsFail reports whether Redis has answered no call that keeps locks for a third of the lock TTL. Such a node
+// can hold no lock, whatever its other calls take: calls on locks have a shorter timeout.
 func (m *Monitor) lockCallsFail(now time.Time) bool {
 	since := m.options.LastLockAnswer()
 	if m.aliveSince.After(since) {

@@ -53,7 +53,8 @@ func TestTriggersOfTheChartAreAccepted(t *testing.T) {
 	}
 }
 
-// TestChartAcceptsTheTriggersThatNodesAccept holds the bounds of the chart's schema against these. Spans are bounded by its templates.
+// TestChartAcceptsTheTriggersThatNodesAccept holds the bounds of the chart's schema against these. Spans are bounded by
+// its templates.
 func TestChartAcceptsTheTriggersThatNodesAccept(t *testing.T) {
 	text, err := os.ReadFile("../../../deploy/helm/fermata/values.schema.json")
 	if err != nil {

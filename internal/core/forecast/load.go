@@ -24,7 +24,8 @@ const (
 
 // Query selects what a forecast has.
 type Query struct {
-	// NowMS is the time of the query. The first bucket begins at StartMS: a whole minute, at most one bucket before NowMS.
+	// NowMS is the time of the query. The first bucket begins at StartMS: a whole minute, at most one bucket before
+	// NowMS.
 	NowMS, StartMS unixtime.Milli
 	// ResolutionMS is the length of a bucket: whole minutes.
 	ResolutionMS int64

@@ -76,8 +76,8 @@ func (s shares) release(namespace string) {
 	}
 }
 
-// intern returns the number of the pattern that was read for a job of a namespace; false: there is no place in the table,
-// or the schedule is invalid.
+// intern returns the number of the pattern that was read for a job of a namespace; false: there is no place in the
+// table, or the schedule is invalid.
 func (t *Table) intern(r *patternReader, namespace string) (uint32, bool) {
 	key := r.appendKey()
 	n, ok := t.index[string(key)]

@@ -54,8 +54,8 @@ type RequestManualRun struct {
 	Trace *Trace
 }
 
-// RunLeased reports that the run of this token was leased. The answer is the decision of the overlap and misfire policies: see
-// [Arrival].
+// RunLeased reports that the run of this token was leased. The answer is the decision of the overlap and misfire
+// policies: see [Arrival].
 type RunLeased struct{ Token uint64 }
 
 // HoldBack returns a leased run that a gate holds back, until an instant of the

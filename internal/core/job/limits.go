@@ -38,8 +38,8 @@ type QueueSettings struct {
 	// Paused: no run of the queue is leased, manual runs included. Leased runs continue, and due ones wait in
 	// order.
 	Paused bool
-	// PauseUntilMS is when nodes resume the queue, by the clock of shard [PauseClockShard]; 0: when a person does. It is
-	// 0 if the queue is not paused.
+	// PauseUntilMS is when nodes resume the queue, by the clock of shard [PauseClockShard]; 0: when a person does. It
+	// is 0 if the queue is not paused.
 	PauseUntilMS unixtime.Milli
 }
 
@@ -64,8 +64,8 @@ func (s QueueSettings) Resumed() QueueSettings {
 // QueueChange replaces the settings of a queue.
 type QueueChange struct {
 	Settings QueueSettings
-	// KeepPaused leaves the queue paused or not, whatever Settings has. The end of a pause stays as it is while the queue
-	// stays paused.
+	// KeepPaused leaves the queue paused or not, whatever Settings has. The end of a pause stays as it is while the
+	// queue stays paused.
 	KeepPaused bool
 	// Expected, if not nil, are the settings that the caller has read: if the stored ones differ, the call fails
 	// with ErrSettingsChanged.

@@ -52,7 +52,8 @@ type plannedRun struct {
 //  3. the first nominal time after both now and the last one that ran, unless overlap and misfire policy want one that
 //     has passed (see planMissed).
 //
-// Cron jobs are exempt from (2): they keep their nominal times. A hint of a worker only skips those that come too early.
+// Cron jobs are exempt from (2): they keep their nominal times. A hint of a worker only skips those that come too
+// early.
 func (c *Compiled) planNext(s *State, now unixtime.Milli, p planInput) plannedRun {
 	if c.Schedule.Kind == schedule.KindOnce {
 		if s.LastNominal != 0 {

@@ -69,8 +69,8 @@ const LeapMS = 2000
 // slackMS bounds what rounding may add to a lag when anchors are replaced repeatedly.
 const slackMS = 20
 
-// MaxAdvance returns how far the clock advances at most while that much time passes. A deadline that must not come early is
-// the clock plus Span. The clock runs at twice the rate of passing time at most, except for a leap, and that
+// MaxAdvance returns how far the clock advances at most while that much time passes. A deadline that must not come
+// early is the clock plus Span. The clock runs at twice the rate of passing time at most, except for a leap, and that
 // only until it has made up for its lag.
 func MaxAdvance(ms, lagMS int64) int64 {
 	if lagMS <= 0 {

@@ -29,8 +29,8 @@ func CompileWithin(s Spec, anchor time.Time, seed uint64, b *Budget) (*Schedule,
 	return compileSpec(s, anchor, seed, b, nil)
 }
 
-// Zones are time zones that were loaded, by name. Loading one takes longer than all else of a compilation, and each loaded
-// one takes some kilobytes. They are not safe for concurrent use.
+// Zones are time zones that were loaded, by name. Loading one takes longer than all else of a compilation, and each
+// loaded one takes some kilobytes. They are not safe for concurrent use.
 type Zones map[string]*time.Location
 
 // CompileSharing is Compile for many schedules: those of one zone share it.

@@ -29,7 +29,8 @@ func windowAt(zone string, from time.Time, days int) zoneMinutes {
 	return w
 }
 
-// windows are months of each length and the time around changes of the clock, at midnight, across the date line and far ahead too.
+// windows are months of each length and the time around changes of the clock, at midnight, across the date line and far
+// ahead too.
 func windows() (all []zoneMinutes) {
 	for _, month := range []string{"2026-02-01", "2028-02-01", "2100-02-01", "2027-04-01", "2027-12-01"} {
 		all = append(all, windowAt("UTC", utc(month+"T00:00:00Z"), 40))
@@ -74,7 +75,8 @@ func drawField(t *rapid.T, low, high, stars int) string {
 	return strings.Join(items, ",")
 }
 
-// Lists of expressions agree with a walk over each minute of a window. Run it with -rapid.checks=4800 for the figure in the notes.
+// Lists of expressions agree with a walk over each minute of a window. Run it with -rapid.checks=4800 for the figure in
+// the notes.
 func TestCronListsAgainstEveryMinute(t *testing.T) {
 	all := windows()
 	rapid.Check(t, func(t *rapid.T) {

@@ -17,7 +17,8 @@ type Member struct {
 	// Withdrawn: the member is alive, but should hold no shards, because it could not keep their locks. If all
 	// members are, none is left out.
 	Withdrawn bool
-	// UnreachablePrimaries is how many primaries of Redis have not answered it for long; -1 from a node that does not send it.
+	// UnreachablePrimaries is how many primaries of Redis have not answered it for long; -1 from a node that does not
+	// send it.
 	UnreachablePrimaries int
 }
 

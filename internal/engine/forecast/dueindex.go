@@ -21,9 +21,9 @@ const (
 	dueReach = forecast.MaxHorizon + time.Hour
 )
 
-// refreshDue reads the due index of shards anew whose last read is not fresh, if the allowance suffices. Shards that are
-// read completely before a failure, or before the wait ends, are kept; the next round begins with the others. So a round
-// that takes longer than a query waits is finished by the queries that follow.
+// refreshDue reads the due index of shards anew whose last read is not fresh, if the allowance suffices. Shards that
+// are read completely before a failure, or before the wait ends, are kept; the next round begins with the others. So a
+// round that takes longer than a query waits is finished by the queries that follow.
 func (f *Forecaster) refreshDue(ctx context.Context) {
 	select {
 	case f.dueRound <- struct{}{}:

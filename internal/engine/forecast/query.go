@@ -24,8 +24,8 @@ type answerKey struct {
 	held string
 }
 
-// sharedAnswer is an answer for all who ask the same while it is made, and for a second after that. The work for it ends
-// when all of them have gone.
+// sharedAnswer is an answer for all who ask the same while it is made, and for a second after that. The work for it
+// ends when all of them have gone.
 type sharedAnswer struct {
 	done    chan struct{}
 	answer  forecast.Answer

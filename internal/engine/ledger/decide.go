@@ -36,8 +36,8 @@ type decidedChange struct {
 	corruptErr error
 }
 
-// CompiledDefinition returns the compiled definition of a job's record from the cache, or compiles it: parsing a schedule
-// costs far more than evaluating it.
+// CompiledDefinition returns the compiled definition of a job's record from the cache, or compiles it: parsing a
+// schedule costs far more than evaluating it.
 func (l *Ledger) CompiledDefinition(record job.RecordID, d *job.Definition) (*job.Compiled, error) {
 	return l.cache.compiledFor(record, d)
 }

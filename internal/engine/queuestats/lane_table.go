@@ -50,8 +50,8 @@ func compareByDue(a, b job.ShardLane) int { return cmp.Compare(a.DueMS, b.DueMS)
 //
 // The lanes of a few named queues are looked up, and those of a keyspace with up to 5,000 lanes are listed for the
 // call, or for several calls at once: isCurrent, the list is that of this instant. In a larger keyspace the names of
-// lanes are those of the shared list, which is at most [MaxAge] old, and the due times of up to 5,000 selected lanes are
-// read for the call. So a call costs what it selects, however many lanes other namespaces have.
+// lanes are those of the shared list, which is at most [MaxAge] old, and the due times of up to 5,000 selected lanes
+// are read for the call. So a call costs what it selects, however many lanes other namespaces have.
 func (o *Overview) FindLanes(ctx context.Context, q job.LaneQuery) (lanes []job.ShardLane, isCurrent bool, err error) {
 	if q.Namespace != "" && len(q.Queues) > 0 && len(q.Queues) <= maxQueuesByName {
 		lanes, err = o.refreshLanes(ctx, o.lanesByName(q))

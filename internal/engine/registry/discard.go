@@ -8,7 +8,8 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// DiscardDeadLetter deletes the dead letter of a run: its own record or, of a one-time job, the job. A [job.MissingPartError] means that there is no such dead letter.
+// DiscardDeadLetter deletes the dead letter of a run: its own record or, of a one-time job, the job. A
+// [job.MissingPartError] means that there is no such dead letter.
 func (r *Registry) DiscardDeadLetter(ctx context.Context, record job.RecordID, runID string) error {
 	if runID == "" {
 		return job.Invalid("run_id", "is empty")

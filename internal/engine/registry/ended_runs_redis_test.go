@@ -148,7 +148,8 @@ func TestUnsuccessfulRunsAreListed(t *testing.T) {
 	}
 }
 
-// TestCancelledWaitingRunIsListed cancels a manual run that waits for the end of another one, which then is cancelled too.
+// TestCancelledWaitingRunIsListed cancels a manual run that waits for the end of another one, which then is cancelled
+// too.
 func TestCancelledWaitingRunIsListed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

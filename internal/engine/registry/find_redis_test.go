@@ -84,7 +84,8 @@ func scoreOf(r job.Record) int64 {
 	return job.Score(r.State.Region, at)
 }
 
-// TestListsInOrder lists jobs in each order, by pages of several sizes, and compares with all jobs that are sorted here.
+// TestListsInOrder lists jobs in each order, by pages of several sizes, and compares with all jobs that are sorted
+// here.
 func TestListsInOrder(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -21,9 +21,9 @@ type PlainError struct {
 func (e *PlainError) Error() string { return e.Text }
 func (e *PlainError) Unwrap() error { return e.Err }
 
-// DescribeWithoutAddresses describes the failure of a request without the addresses of names, of this process and of its resolver.
-// A name that does not exist and one whose address is refused have the same text; otherwise internal names could
-// be listed. It returns err itself if err contains none of this.
+// DescribeWithoutAddresses describes the failure of a request without the addresses of names, of this process and of
+// its resolver. A name that does not exist and one whose address is refused have the same text; otherwise internal
+// names could be listed. It returns err itself if err contains none of this.
 func DescribeWithoutAddresses(err error) error {
 	var lookup *net.DNSError
 	var op *net.OpError

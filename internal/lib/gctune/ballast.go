@@ -18,10 +18,10 @@ import (
 // computes its next run.
 var ballast []byte
 
-// ReserveBallast makes the garbage collector count size bytes, for which no memory is committed, as live. About twice as many
-// bytes are allocated before the next collection. If a control group limits the memory of the process, it reserves
-// less, and sets a memory limit below that of the group. If GOGC or GOMEMLIMIT is set, it does nothing. It is called
-// once, in main.
+// ReserveBallast makes the garbage collector count size bytes, for which no memory is committed, as live. About twice
+// as many bytes are allocated before the next collection. If a control group limits the memory of the process, it
+// reserves less, and sets a memory limit below that of the group. If GOGC or GOMEMLIMIT is set, it does nothing. It is
+// called once, in main.
 func ReserveBallast(size int) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -34,8 +34,8 @@ func ReserveBallast(size int) {
 	runtime.KeepAlive(ballast)
 }
 
-// fitLimit reduces a reserve to an eighth of a memory limit. most is the memory limit for the collector, which counts the
-// reserve as well; a fifth of the limit is left for memory outside of the heap. It is 0 if there is no limit.
+// fitLimit reduces a reserve to an eighth of a memory limit. most is the memory limit for the collector, which counts
+// the reserve as well; a fifth of the limit is left for memory outside of the heap. It is 0 if there is no limit.
 func fitLimit(size int, limit int64) (reserve int, most int64) {
 	if limit == math.MaxInt64 {
 		return size, 0
@@ -44,6 +44,6 @@ func fitLimit(size int, limit int64) (reserve int, most int64) {
 	return reserve, limit - limit/5 + int64(reserve)
 }
 
-// BallastSize is the reserve of processes of Fermata: enough to make collections rare, and small compared with the memory of a
-// pod.
+// BallastSize is the reserve of processes of Fermata: enough to make collections rare, and small compared with the
+// memory of a pod.
 const BallastSize = 48 << 20

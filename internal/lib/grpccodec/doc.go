@@ -1,8 +1,7 @@
 // Package grpccodec is a gRPC codec with hand-written encoders for a few frequent messages:
 // leases, results and acknowledgements on the streams of workers.
 //
-// A message that implements [Writer] or [Reader] encodes or decodes itself, with package
-// protofield; [Codec] uses protobuf for all others. The wire format is the same, so that either
-// end of a stream may use plain protobuf. [BoundedCodec], for servers, refuses requests that would take many times their
-// size in memory.
+// A message that implements [Writer] or [Reader] encodes or decodes itself, with package protofield; [Codec] uses
+// protobuf for all others. The wire format is the same, so that either end of a stream may use plain protobuf.
+// [BoundedCodec], for servers, refuses requests that would take many times their size in memory.
 package grpccodec

@@ -11,23 +11,24 @@ import (
 	"testing"
 )
 
-// otherReaders are the sources of this module that open files by themselves, and why (a directory ends in a slash): whoever
-// may write what they read gains nothing, or they have checks of their own.
+// otherReaders are the sources of this module that open files by themselves, and why (a directory ends in a slash):
+// whoever may write what they read gains nothing, or they have checks of their own.
 var otherReaders = map[string]string{
-	"cmd/fermata/audit_export.go":           "the export, which is written",
-	"cmd/fermata/audit_verify.go":           "the export, which is what is verified",
-	"cmd/fermata/events.go":                 "a place in the stream of events",
-	"cmd/fermata/inputs.go":                 "jobs and payloads of the caller",
-	"internal/lib/secretfile/file.go":       "the reader that checks",
-	"internal/auth/signin/files_unix.go":    "sessions: stricter checks of modes and owners",
-	"internal/auth/signin/store.go":         "sessions, which are written",
-	"internal/cli/playground/playground.go": "the log, which is written",
-	"internal/lib/gctune/limit.go":          "control groups of the system",
-	"internal/test/redistest/":              "for tests",
-	"internal/test/refdoc/":                 "for tests",
-	"proto/openapi/main.go":                 "the descriptors of this repository, when code is generated",
-	"worker/exechandler/":                   "/proc and control groups of the system",
-	"worker/secrets/dir.go":                 "secrets in a directory, checked one by one",
+	"cmd/fermata/audit_export.go":                  "the export, which is written",
+	"cmd/fermata/audit_verify.go":                  "the export, which is what is verified",
+	"cmd/fermata/events.go":                        "a place in the stream of events",
+	"cmd/fermata/inputs.go":                        "jobs and payloads of the caller",
+	"internal/lib/secretfile/file.go":              "the reader that checks",
+	"internal/lib/privatefile/privatefile.go":      "sessions and settings, which are written",
+	"internal/lib/privatefile/privatefile_unix.go": "sessions and settings: stricter checks of modes and owners",
+	"internal/auth/signin/store.go":                "sessions, which are written",
+	"internal/cli/playground/playground.go":        "the log, which is written",
+	"internal/lib/gctune/limit.go":                 "control groups of the system",
+	"internal/test/redistest/":                     "for tests",
+	"internal/test/refdoc/":                        "for tests",
+	"proto/openapi/main.go":                        "the descriptors of this repository, when code is generated",
+	"worker/exechandler/":                          "/proc and control groups of the system",
+	"worker/secrets/dir.go":                        "secrets in a directory, checked one by one",
 }
 
 // TestNoFileIsReadUnchecked: sources that read files without this package are few and known,

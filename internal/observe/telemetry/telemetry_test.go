@@ -75,8 +75,8 @@ fermata_runs_total{namespace="ns",outcome="succeeded",queue="q",trigger="schedul
 	}
 }
 
-// A start counts as late from the first millisecond beyond a second on. Both series of a queue are there before its first
-// start, from the moment that a worker serves it: a counter that appears with its first value has not increased.
+// A start counts as late from the first millisecond beyond a second on. Both series of a queue are there before its
+// first start, from the moment that a worker serves it: a counter that appears with its first value has not increased.
 func TestStartsAreCountedByTiming(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	tel := New(slog.New(slog.DiscardHandler), reg, "v1")

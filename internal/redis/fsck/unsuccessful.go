@@ -11,8 +11,8 @@ import (
 )
 
 // checkUnsuccessful looks for indexes of unsuccessful runs that lists do not find, among those of the queues of lanes,
-// and for entries that cannot be read. A run needs no entry: an older version may have ended it, and entries are removed
-// when there are too many.
+// and for entries that cannot be read. A run needs no entry: an older version may have ended it, and entries are
+// removed when there are too many.
 func (a *check) checkUnsuccessful() error {
 	queues := map[job.QueueKey]bool{}
 	for l := range a.lanes {

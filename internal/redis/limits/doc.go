@@ -21,8 +21,8 @@
 //	P:{meta}:bytes:new hash        namespace -> bytes taken since the last census began
 //
 // One script handles units, one rates, and one cells: texts with compare-and-swap, in which package admission keeps
-// circuits, and package registry the progress of changes by a filter. The settings of queues and the counts of namespaces belong to no shard, like the hash of the
-// keyspace.
+// circuits, and package registry the progress of changes by a filter. The settings of queues and the counts of
+// namespaces belong to no shard, like the hash of the keyspace.
 //
 // # Invariants
 //

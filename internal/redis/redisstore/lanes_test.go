@@ -80,8 +80,8 @@ func TestAServerThatIsAwayHidesNoLanes(t *testing.T) {
 	read("all", 2, func(ctx context.Context) (map[int][]job.LaneHead, error) { return s.Lanes(ctx, shards) })
 }
 
-// TestOverdueReadsFewLanes: however many lanes there are, with something due or without, only as many are read of a shard as
-// records are asked for: nodes ask every few seconds.
+// TestOverdueReadsFewLanes: however many lanes there are, with something due or without, only as many are read of a
+// shard as records are asked for: nodes ask every few seconds.
 func TestOverdueReadsFewLanes(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -53,8 +53,8 @@ func (s *Store) releaseBatch(c *leaseCall, err error) {
 		// Each copy is refused after answerTimeout, by a clock that may go at half speed.
 		lateUntil = s.runner.LocalTime().Add(2 * s.runner.AnswerTimeout())
 	}
-	// ErrNotHolder is an answer about earlier copies too: the script looks up the batch before the lock. ErrClockJump is
-	// none if an earlier copy may have leased: then it is ErrUnavailable as well.
+	// ErrNotHolder is an answer about earlier copies too: the script looks up the batch before the lock. ErrClockJump
+	// is none if an earlier copy may have leased: then it is ErrUnavailable as well.
 	answered := err == nil || errors.Is(err, job.ErrNotHolder) || errors.Is(err, job.ErrClockJump)
 	s.batches[c.Shard].release(c.slot, answered && !errors.Is(err, job.ErrUnavailable), lateUntil)
 }

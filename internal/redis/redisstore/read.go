@@ -181,7 +181,8 @@ func (r rawRecord) record(id job.RecordID) (*job.Record, error) {
 	return &job.Record{Definition: def, State: state}, nil
 }
 
-// withDefinitionOf decodes a state, to which the definition of another record counts; nil without an error if one of them is missing.
+// withDefinitionOf decodes a state, to which the definition of another record counts; nil without an error if one of
+// them is missing.
 func (r rawRecord) withDefinitionOf(id job.RecordID, other *job.Record) (*job.Record, error) {
 	if !r.hasState || other == nil {
 		return nil, nil

@@ -12,9 +12,9 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
-// Renew has leases end a TTL from now, most often later than they would have: one script
-// for up to 500 leases of a shard, all in one pipeline for each server. A reply whose Err is job.ErrDurability is complete;
-// with any other Err it is empty, and the request may be repeated.
+// Renew has leases end a TTL from now, most often later than they would have: one script for up to 500 leases of a
+// shard, all in one pipeline for each server. A reply whose Err is job.ErrDurability is complete; with any other Err it
+// is empty, and the request may be repeated.
 func (s *Store) Renew(ctx context.Context, requests []job.RenewRequest) []job.RenewReply {
 	replies := make([]job.RenewReply, len(requests))
 	parts := make([][]*runner.Op, len(requests))

@@ -11,11 +11,10 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
-// Restore writes jobs of one shard with all that belongs to them, each in one step.
-// What exists, or is not what is to be replaced any more, is returned as it is
-// stored, or as nil if it is gone or cannot be read. At maxmemory Err is job.ErrNoMemory and that job was not stored. A reply
-// whose Err is job.ErrDurability is complete; with any other Err it is empty, and
-// the call may be repeated.
+// Restore writes jobs of one shard with all that belongs to them, each in one step. What exists, or is not what is to
+// be replaced any more, is returned as it is stored, or as nil if it is gone or cannot be read. At maxmemory Err is
+// job.ErrNoMemory and that job was not stored. A reply whose Err is job.ErrDurability is complete; with any other Err
+// it is empty, and the call may be repeated.
 func (s *Store) Restore(ctx context.Context, shard int, jobs []job.Restoration) job.CreateReply {
 	out := job.CreateReply{Results: make([]job.CreateResult, len(jobs))}
 	ops, lanes := make([]*runner.Op, len(jobs)), make([]*laneKeys, len(jobs))

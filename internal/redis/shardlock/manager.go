@@ -104,8 +104,8 @@ func (m *Manager) SetView(v sharding.View) {
 	m.wakeLoop()
 }
 
-// ShardsReleased reports that a peer has just released the locks of these shards: the wanted ones among them are tried at
-// once. It never blocks.
+// ShardsReleased reports that a peer has just released the locks of these shards: the wanted ones among them are tried
+// at once. It never blocks.
 func (m *Manager) ShardsReleased(shards ...int) {
 	m.mu.Lock()
 	for _, s := range shards {

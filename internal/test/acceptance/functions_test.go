@@ -25,8 +25,8 @@ func setRules(t *testing.T, server *redistest.Server, user, rules string) {
 	}
 }
 
-// TestRollingSwitchToFunctions goes the steps of docs/security/redis.md that take EVAL away from the nodes' user, one node
-// after the other, under load: Redis refuses nothing, and nothing is lost or repeated. FERMATA_PREVIOUS may name a
+// TestRollingSwitchToFunctions goes the steps of docs/security/redis.md that take EVAL away from the nodes' user, one
+// node after the other, under load: Redis refuses nothing, and nothing is lost or repeated. FERMATA_PREVIOUS may name a
 // scheduler of the version before, with which the nodes begin.
 func TestRollingSwitchToFunctions(t *testing.T) {
 	runBesideOthers(t)

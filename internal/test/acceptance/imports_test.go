@@ -123,8 +123,8 @@ func applyFile(t *testing.T, n *schedulerNode, owner, text string) {
 	}
 }
 
-// writeStubbedFile is a file of jobs whose programs are the stub and whose directories exist; the rest of their payloads is as it was
-// imported. Jobs of other handlers have a queue of their own.
+// writeStubbedFile is a file of jobs whose programs are the stub and whose directories exist; the rest of their
+// payloads is as it was imported. Jobs of other handlers have a queue of their own.
 func writeStubbedFile(t *testing.T, f imported, dir string) string {
 	t.Helper()
 	var lines []string

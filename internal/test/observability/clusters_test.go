@@ -76,8 +76,8 @@ func (c ruleTest) combinedWith(o ruleTest) ruleTest {
 	return out
 }
 
-// TestRulesKeepClustersApart: in one Prometheus, each of two clusters alerts as it would alone. Two with the same trouble give two
-// alerts, with numbers of their own; trouble shows beside a cluster that is well, and only there.
+// TestRulesKeepClustersApart: in one Prometheus, each of two clusters alerts as it would alone. Two with the same
+// trouble give two alerts, with numbers of their own; trouble shows beside a cluster that is well, and only there.
 func TestRulesKeepClustersApart(t *testing.T) {
 	t.Parallel()
 	var file struct{ Tests []ruleTest }

@@ -178,8 +178,8 @@ func TestDashboardsAreWellFormed(t *testing.T) {
 	}
 }
 
-// normallyEmpty are the panels that have no series in a cluster that is well, with the reason. All others say "No data" when
-// they have none, which is a fault.
+// normallyEmpty are the panels that have no series in a cluster that is well, with the reason. All others say "No data"
+// when they have none, which is a fault.
 var normallyEmpty = map[string]string{
 	"fermata-backoff.json: Next dead letter is deleted in": "there are no dead letters",
 	"fermata-backoff.json: Oldest dead letter":             "there are no dead letters",

@@ -91,8 +91,8 @@ func RenderCommands(intro string, root *cobra.Command) string {
 	return b.String()
 }
 
-// visitRunnable calls visit for each command that does something, in the order of the help: those without commands below
-// them, and those with flags of their own, such as fermata audit.
+// visitRunnable calls visit for each command that does something, in the order of the help: those without commands
+// below them, and those with flags of their own, such as fermata audit.
 func visitRunnable(c *cobra.Command, visit func(*cobra.Command)) {
 	for _, sub := range c.Commands() {
 		if sub.Hidden || sub.Name() == "help" || sub.Name() == "completion" {

@@ -93,13 +93,18 @@ func (e *explorer) newDefinition() job.Definition {
 func (e *explorer) recordID() string { return string(e.newDefinition().Record()) }
 
 func (e *explorer) hashNames() []string {
-	return []string{e.Key(0, "meta"), e.Key(0, "st"), e.Key(0, "def"), e.Key(0, "hist")}
+	return []string{e.Key(0, "meta"), e.Key(0, "st"), e.Key(0, "def"), e.Key(0, "hist"), e.Key(0, "revisions")}
 }
 
-// setNames are the index of lanes and the lanes that the job can be in.
+// setNames are the index of lanes, the lanes that the job can be in, and the indexes of its unsuccessful runs.
 func (e *explorer) setNames() []string {
 	bulk := strings.Replace(Lane().String(), "mail", "bulk", 1)
-	return []string{e.Key(0, "lanes"), e.Key(0, "l:") + Lane().String(), e.Key(0, "l:") + bulk}
+	unsuccessful := e.Key(0, "unsuccessful")
+	return []string{
+		e.Key(0, "lanes"), e.Key(0, "l:") + Lane().String(), e.Key(0, "l:") + bulk,
+		unsuccessful, unsuccessful + ":" + Lane().Namespace + "/" + Lane().Queue,
+		unsuccessful + ":" + Lane().Namespace + "/bulk",
+	}
 }
 
 // emptyScene is a shard without the job.

@@ -25,8 +25,8 @@ type Signer struct {
 	hint string
 }
 
-// NewSigner reads a private key from a PEM file: one of cosign, or PKCS #8 as openssl makes it, ECDSA or Ed25519. An encrypted key of
-// cosign is opened by the password.
+// NewSigner reads a private key from a PEM file: one of cosign, or PKCS #8 as openssl makes it, ECDSA or Ed25519. An
+// encrypted key of cosign is opened by the password.
 func NewSigner(file, password string) (*Signer, error) {
 	key, err := signature.LoadSignerFromPEMFile(file, crypto.SHA256, func(bool) ([]byte, error) { return []byte(password), nil })
 	if err != nil {

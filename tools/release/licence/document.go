@@ -16,7 +16,8 @@ file go along with every archive and image.
 
 Source: each module is linked as published. ` + "`go mod download <module>@<version>`" + ` or
 ` + "`https://proxy.golang.org/<module>/@v/<version>.zip`" + ` gets the source of exactly what is
-linked, which for MPL-2.0 is the source form of its section 3.2.
+linked, which for MPL-2.0 is the source form of its section 3.2. What begins with ` + "`npm:`" + ` is
+in the web console; its source is in ` + "`console/vendor`" + `.
 
 The container image also holds Mozilla's list of certificate authorities
 (` + "`/etc/ssl/certs/ca-certificates.crt`" + `), which is under MPL-2.0 too; its source is

@@ -156,6 +156,14 @@
 {{- if regexMatch "[\\x{85}\\x{2028}\\x{2029}]" (toString $v) -}}
 {{- $faults = append $faults "a value has a character that YAML treats as a line break (U+0085, U+2028 or U+2029)" -}}
 {{- end -}}
+{{- with .Values.gateway.console.oidc -}}
+{{- if and $.Values.gateway.enabled $.Values.gateway.console.enabled .issuer -}}
+{{- if not .clientID }}{{ $faults = append $faults "gateway.console.oidc.issuer needs gateway.console.oidc.clientID" }}{{ end -}}
+{{- if not $.Values.gateway.console.url }}{{ $faults = append $faults "gateway.console.oidc.issuer needs gateway.console.url: the issuer sends browsers back to it" }}{{ end -}}
+{{- if not $.Values.gateway.console.sessionSecret }}{{ $faults = append $faults (printf "gateway.console.oidc.issuer needs gateway.console.sessionSecret, so that each pod accepts the sessions of the others: head -c 32 /dev/urandom >session.key; kubectl -n %s create secret generic fermata-console --from-file=session.key" $.Release.Namespace) }}{{ end -}}
+{{- if and $.Values.networkPolicy.enabled $.Values.networkPolicy.egress.enabled (not .egress) }}{{ $faults = append $faults "gateway.console.oidc.egress is missing: with networkPolicy.egress.enabled, gateways cannot reach the issuer; `[{}]` allows every destination" }}{{ end -}}
+{{- end -}}
+{{- end -}}
 {{- if $faults -}}
 {{- fail (printf "\n\nThese values do not fit together:\n  - %s\n" (join "\n  - " $faults)) -}}
 {{- end -}}

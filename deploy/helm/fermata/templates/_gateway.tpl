@@ -35,6 +35,39 @@
 {{- $_ := set $c "insecure" true -}}
 {{- end -}}
 {{- with $g.trustedProxies }}{{ $_ := set $c "trusted-proxies" . }}{{ end -}}
+{{- with $g.basePath }}{{ $_ := set $c "base-path" . }}{{ end -}}
+{{- if not $g.console.enabled -}}
+{{- $_ := set $c "console" false -}}
+{{- else -}}
+{{- if $g.console.readOnly }}{{ $_ := set $c "console-read-only" true }}{{ end -}}
+{{- with $g.console.url }}{{ $_ := set $c "console-url" . }}{{ end -}}
+{{- if $g.console.sessionSecret }}{{ $_ := set $c "console-session-key-file" (printf "/etc/fermata/console/%s" $g.console.sessionKey) }}{{ end -}}
+{{- with $g.console.oidc -}}
+{{- if .issuer -}}
+{{- $_ := set $c "oidc-issuer" .issuer -}}
+{{- $_ := set $c "oidc-client-id" .clientID -}}
+{{- $_ := set $c "oidc-token" .token -}}
+{{- if .scopes }}{{ $_ := set $c "oidc-scopes" .scopes }}{{ end -}}
+{{- if .audience }}{{ $_ := set $c "oidc-audience" .audience }}{{ end -}}
+{{- if .clientSecret }}{{ $_ := set $c "oidc-client-secret-file" "/etc/fermata/oidc/client-secret" }}{{ end -}}
+{{- if .caSecret }}{{ $_ := set $c "oidc-ca" "/etc/fermata/oidc-ca/ca.crt" }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- range $key, $value := $g.config }}{{ $_ := set $c $key $value }}{{ end -}}
 {{ toYaml $c }}
+{{- end -}}
+
+{{/* Secrets of the console: name of the volume, path and Secret, by volume. */}}
+{{- define "fermata.consoleSecrets" -}}
+{{- $console := .Values.gateway.console -}}
+{{- $all := list -}}
+{{- if $console.enabled -}}
+{{- if $console.sessionSecret }}{{ $all = append $all (dict "name" "console-session" "path" "/etc/fermata/console" "secret" $console.sessionSecret) }}{{ end -}}
+{{- if $console.oidc.issuer -}}
+{{- if $console.oidc.clientSecret }}{{ $all = append $all (dict "name" "oidc-client" "path" "/etc/fermata/oidc" "secret" $console.oidc.clientSecret) }}{{ end -}}
+{{- if $console.oidc.caSecret }}{{ $all = append $all (dict "name" "oidc-ca" "path" "/etc/fermata/oidc-ca" "secret" $console.oidc.caSecret) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- $all | toJson -}}
 {{- end -}}

@@ -9,11 +9,10 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
-// ListDeadLetters walks the dead runs of a namespace (of all, if it is empty) that are
-// kept: the dead letters of jobs that go on, and one-time jobs that are dead
-// themselves. Budget, cursor and order are as those of List; every job counts for
-// the budget. A cursor of one of the two walks is good for the other. bytes is how many bytes of definitions and results
-// it has read.
+// ListDeadLetters walks the dead runs of a namespace (of all, if it is empty) that are kept: the dead letters of jobs
+// that go on, and one-time jobs that are dead themselves. Budget, cursor and order are as those of List; every job
+// counts for the budget. A cursor of one of the two walks is good for the other. bytes is how many bytes of definitions
+// and results it has read.
 func (s *Store) ListDeadLetters(ctx context.Context, namespace, cursor string, budget int) (letters []job.DeadLetter,
 	next string, bytes int, err error) {
 	next, bytes, err = s.scanShards(ctx, namespace, cursor, budget, func(shard int, found []scannedRecord) (int, error) {

@@ -38,8 +38,8 @@ func trailNumber(text string) int64 {
 // trailOverhead is about what a record takes beside its fields.
 const trailOverhead = 48
 
-// AppendTrail adds records to the chain, and removes the records that trim selects, if the chain still has the head that
-// the caller has read; otherwise done is false. The records already have their ids, in increasing order, and their
+// AppendTrail adds records to the chain, and removes the records that trim selects, if the chain still has the head
+// that the caller has read; otherwise done is false. The records already have their ids, in increasing order, and their
 // links.
 func (s *Store) AppendTrail(ctx context.Context, head job.TrailHead, records []job.TrailRecord,
 	trim job.TrailTrim) (done bool, err error) {
