@@ -40,7 +40,7 @@ labels: {team: "a&b", "007": "1"}
 - {id: web, http: {url: "https://example.com/?a=1&b=<2>", headers: {X-B: "2", X-A: "1"}, body: "ü", expected_status: ["200-204"]}, dead_letter_ttl: 2w}
 - {id: program, exec: {argv: [/bin/echo, "a b"], env: {B: "2", A: "1"}}, paused: true}
 - {id: text, handler: h, payload_text: "multi\nline ✓", overlap_policy: buffer_all, overlap_limit: 20, locks: [{key: db, limit: 2}, {key: x}]}
-- {id: value, handler: h, payload_json: {b: [1, 2.5, true, null], a: {z: "x", y: 1e3}}}
+- {id: value, handler: h, payload_json: {b: [1, 2.5, true, null, 1_000, 0644, 0x1F, 0b11, 0o17, 089, -017, +5, 1.10], a: {z: "x", y: 1e3, yes: no, t: 09:30, v: "2026-01-01"}}}
 - &other {id: other, handler: h, priority: 3}
 - {id: weekly, handler: h, schedule: {calendar: {unit: week, every: 2, weekdays: [MON, FRI], times: [09:00, 17:30], from: "2026-11-30"}, end_time: 2031-01-01T00:00:00Z}}
 - {<<: *other, id: merged, queue: mail}
@@ -98,15 +98,32 @@ func TestApply(t *testing.T) {
 	p.paste("jobs: [\n")
 	p.click("[data-plan]")
 	p.waitText(".failed", "invalid YAML")
+	for _, refused := range [][2]string{
+		{"007: {handler: h}", "no text: quote it"}, {"a: {handler: h, labels: {2: x}}", "no text: quote it"},
+		{"a: {id: 007, handler: h}", "quote it"}, {"a: {handler: h, payload_json: [12345678901234567890]}", "too large"},
+		{"a: {handler: h, payload_json: 2026-01-01}", "has a time: quote it"}, {"a: {handler: h, payload_json: .inf}", "quote it"},
+		{"a: {handler: h, target: 2026-01-01}", "quote it"}, {"a: {handler: 5}", "quote it"}, {"a: {handler: h, payload: x, payload_text: x}", "one of"},
+		{"a: {handler: h, schedule: {once: 2030-01-01T00:00:00Z, cron: {}}}", "one of"}, {"a: {handler: h}\n  a: {handler: h}", "invalid YAML"},
+		{"a: &a [*a, *a]", "contains itself"}, {"a: {name: namespaces/other/jobs/a, handler: h}", "belongs to namespace other"},
+		{"a: {handler: h, <script>alert(1)</script>: \"<img src=x onerror=alert(1)>\"}", "<script>alert(1)</script>"},
+	} {
+		p.paste("jobs:\n  " + refused[0] + "\n")
+		p.click("[data-plan]")
+		p.waitText(".failed", refused[1])
+		p.waitText(".failed", "Nothing is changed")
+	}
 	p.paste("x-common: 1\njobs: {}\n")
 	p.click("[data-plan]")
 	p.waitText(".failed", "x-common")
 	p.paste("jobs:\n  first: {handler: h, schedule: {interval: {every: 2h}}, priority: 7}\n  second: {handler: h, schedule: {interval: {every: 3h}}}\n" +
 		"  third: {handler: h, schedule: {cron: {expressions: [\"0 9 * * *\"]}}, paused: true}\n")
+	evaluate[bool](p, `(data => (data.items.add(new File(["id: dropped\nhandler: h\n"], "more.yaml")),
+		document.querySelector(".drop").dispatchEvent(new DragEvent("drop", {dataTransfer: data, bubbles: true, cancelable: true})), true))(new DataTransfer())`)
+	p.waitText(".drop li", "more.yaml")
 	evaluate[string](p, `location.reload(), ""`)
 	p.wait("the files after a reload", `(document.querySelector("#apply-text")?.value ?? "").includes("third")`)
 	p.click("[data-plan]")
-	p.waitText(".finding", "1 created, 2 changed")
+	p.waitText(".finding", "2 created, 2 changed")
 	p.waitText(".diff", "schedule.interval.every")
 	p.checkForm("apply-plan")
 	j, err := c.client.GetJob(t.Context(), "second")
@@ -118,7 +135,7 @@ func TestApply(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.click("[data-apply]")
-	p.waitText(".finding", "2 jobs applied, 1 refused")
+	p.waitText(".finding", "3 jobs applied, 1 refused")
 	p.checkAccessibility("applied")
 	if j, err = c.client.GetJob(t.Context(), "second"); err != nil || j.GetQueue() != "mail" || j.GetSchedule().GetInterval().GetEvery().AsDuration() != time.Hour {
 		t.Errorf("the job that somebody else has changed is %v, error %v", j, err)

@@ -177,6 +177,33 @@ func TestEditSurvivesTheEndOfASession(t *testing.T) {
 	}
 }
 
+// TestViewerCannotEdit: the links and the buttons say why, and a sign-out leaves no draft.
+func TestViewerCannotEdit(t *testing.T) {
+	c, _ := startGuardedCluster(t, accessText([2]string{"admin", "admin"}, [2]string{"viewer", "viewer"}))
+	c.createJob("job", &client.Job{Handler: "none", Schedule: client.Every(time.Hour)})
+	p := c.openTab(jobPlace(t, "job"))
+	p.signIn(testToken("viewer"))
+	p.waitText("h1", "job")
+	p.wait("a reason", `document.querySelector("[data-edit]").title.includes("permission to edit jobs")`)
+	p.checkAccessibility("job of a viewer")
+	p.goTo(jobPlace(t, "job") + "/edit")
+	p.fill(field("priority"), "7")
+	p.waitText(".diff", "priority")
+	p.checkAccessibility("form of a viewer")
+	p.click("[data-save]")
+	p.waitText(".notices", "permission to edit jobs")
+	p.click(".menu summary")
+	p.click(".panel button")
+	p.waitText("h1", "Sign in")
+	if kept := evaluate[int](p, `Object.keys(sessionStorage).filter(k => k.startsWith("fermata.draft")).length`); kept != 0 {
+		t.Errorf("%d drafts are kept after a sign-out", kept)
+	}
+	j, err := c.client.GetJob(t.Context(), "job")
+	if err != nil || j.GetPriority() == 7 {
+		t.Errorf("priority %d, error %v", j.GetPriority(), err)
+	}
+}
+
 // TestStudioShowsWhatAnEditMoves: the times before and after an edit, and what clock changes do to them.
 func TestStudioShowsWhatAnEditMoves(t *testing.T) {
 	c := startCluster(t, gateway.Options{})

@@ -1,9 +1,10 @@
 // Files with jobs, as the command fermata apply reads them: YAML or JSON documents, or the JSON lines of an export.
-import { CORE_SCHEMA, loadAll, mergeTag, YAMLException } from "js-yaml";
+import { YAMLException } from "js-yaml";
 import { jobMessages, type DesiredJob, type FieldInfo, type Job } from "../../api/generated";
 import { apiDuration, parseInput } from "../../format/duration";
 import { payloadOfText } from "../../format/payload";
 import { encodeHandlerPayload } from "./handler_payload";
+import { readYaml } from "./yaml";
 
 /** Fault is one thing that is wrong with a file. */
 export interface Fault {
@@ -37,9 +38,7 @@ export interface Content {
 export const mostJobs = 1000;
 
 /** mostBytes bounds all files; mostValues bounds their values, those of aliases each time. */
-const mostBytes = 4 << 20, mostValues = 200_000;
-
-const schema = CORE_SCHEMA.withTags(mergeTag);
+const mostBytes = 4 << 20, mostValues = 200_000, deepest = 64;
 
 type Fields = Record<string, unknown>;
 
@@ -64,7 +63,15 @@ export function readFiles(files: TextFile[], namespace: string, owner: string): 
   return content;
 }
 
-const isFields = (v: unknown): v is Fields => typeof v === "object" && v !== null && !Array.isArray(v);
+const isFields = (v: unknown): v is Fields => typeof v === "object" && v !== null && !Array.isArray(v) && !(v instanceof Date);
+
+/** unkeptIn says what a payload has that JSON of the browser would change; "" if there is nothing. */
+function unkeptIn(value: unknown): string {
+  if (value instanceof Date) return "has a time: quote it";
+  if (typeof value === "number" && (!Number.isFinite(value) || Number.isInteger(value) && !Number.isSafeInteger(value))) return `has the number ${value}: quote it`;
+  if (typeof value !== "object" || value === null) return "";
+  return Object.values(value).map(unkeptIn).find(Boolean) ?? "";
+}
 
 class Reader {
   constructor(private file: string, private namespace: string, private owner: string, private content: Content, private budget: { left: number }) {}
@@ -97,13 +104,14 @@ class Reader {
         }
       });
     }
-    return text.trim() === "" ? [] : loadAll(text, { schema, maxDepth: 64, maxAliases: 1000 });
+    return text.trim() === "" ? [] : readYaml(text);
   }
 
   /** spend counts values, so that aliases of aliases do not take all memory. */
-  private spend(value: unknown): void {
+  private spend(value: unknown, depth = 0): void {
+    if (depth > deepest) throw new Error("is nested too deeply, or an alias contains itself");
     if (--this.budget.left < 0) throw new Error(`the files have more than ${mostValues} values, aliases expanded`);
-    if (typeof value === "object" && value !== null) Object.values(value).forEach((v) => this.spend(v));
+    if (typeof value === "object" && value !== null) Object.values(value).forEach((v) => this.spend(v, depth + 1));
   }
 
   private document(value: unknown): void {
@@ -173,6 +181,11 @@ class Reader {
       return job;
     }
     const [name, value] = given[0] ?? [];
+    const unkept = name === "payload" || name === "payload_text" ? "" : unkeptIn(value);
+    if (unkept) {
+      this.wrong(at(String(name)), unkept);
+      return job;
+    }
     if (name === "payload_text") {
       if (typeof value === "string") job["payload"] = payloadOfText(value);
       else this.wrong(at("payload_text"), `is ${kindOf(value)}, want text: quote it`);
@@ -214,7 +227,7 @@ class Reader {
       case "texts":
       case "numbers":
         if (!Array.isArray(value)) return this.wrong(at, `is ${kindOf(value)}, want a list`);
-        return value.map((v: unknown, i) => this.value({ ...info, kind: listed[info.kind as keyof typeof listed] }, v, `${at}[${i}]`));
+        return value.map((v: unknown, i) => this.value({ ...info, kind: listed[info.kind as keyof typeof listed] }, dayOf(v), `${at}[${i}]`));
       case "labels":
         if (!isFields(value)) return this.wrong(at, `is ${kindOf(value)}, want a mapping of text to text: quote keys and values`);
         return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, this.value({ kind: "text" }, v, `${at}.${k}`)]));
@@ -228,9 +241,13 @@ class Reader {
 
 const listed = { messages: "message", texts: "text", numbers: "whole" } as const;
 
+/** dayOf restores days in lists, such as 2026-12-25, which YAML reads as times. */
+const dayOf = (value: unknown): unknown =>
+  value instanceof Date && value.getTime() % 86_400_000 === 0 ? value.toISOString().slice(0, 10) : value;
+
 /** scalar is a single value in the JSON form of the API, or what it should be. */
 function scalar(info: FieldInfo, value: unknown): [unknown, string] {
-  const text = typeof value === "string" ? value : undefined;
+  const text = typeof value === "string" ? value : info.kind === "time" && value instanceof Date ? value.toISOString() : undefined;
   const check = (isRight: boolean, want: string, parsed: unknown = value): [unknown, string] => (isRight ? [parsed, ""] : [undefined, want]);
   switch (info.kind) {
     case "flag":
@@ -238,11 +255,11 @@ function scalar(info: FieldInfo, value: unknown): [unknown, string] {
     case "whole":
       return check(Number.isSafeInteger(value) || text !== undefined && /^-?\d+$/.test(text), "a whole number");
     case "number":
-      return check(typeof value === "number", "a number");
+      return check(Number.isFinite(value), "a number");
     case "bytes":
       return check(text !== undefined && /^[\w+/-]*={0,2}$/.test(text), "base64; payload_text takes text as it is");
     case "time":
-      return check(text !== undefined && /T.*(Z|[+-]\d\d:\d\d)$/i.test(text) && !Number.isNaN(Date.parse(text)), "a time such as 2030-01-31T12:00:00Z");
+      return check(text !== undefined && /T.*(Z|[+-]\d\d:\d\d)$/i.test(text) && !Number.isNaN(Date.parse(text)), "a time such as 2030-01-31T12:00:00Z", text);
     case "duration": {
       const ms = text === "0" ? 0 : text === undefined ? undefined : parseInput(text);
       return check(ms !== undefined, "a duration such as 90s, 5m, 7d or 2w", apiDuration(ms ?? 0));
@@ -269,6 +286,7 @@ function elsewhere(type: string, key: string): string {
 function kindOf(value: unknown): string {
   if (value === null || value === undefined) return "nothing";
   if (Array.isArray(value)) return "a list";
+  if (value instanceof Date) return "a time";
   if (typeof value === "string") return `the text ${JSON.stringify(value.slice(0, 40))}`;
   if (typeof value === "number") return `the number ${value}`;
   return typeof value === "boolean" ? String(value) : "a mapping";

@@ -49,7 +49,7 @@ const newName = "create";
 
 function firstDraft({ namespace, stored, id }: JobFormProps): { draft: Draft; isKept: boolean } {
   const kept = loadDraft<Draft>(stored ? `${namespace}/${id}` : newName);
-  if (kept) return { draft: kept, isKept: true };
+  if (kept) return { draft: { ...kept, values: { ...valuesOf(kept.base), ...kept.values } }, isKept: true };
   const base = stored ?? {};
   return { draft: { id: id ?? "", namespace, base, values: valuesOf(base), requestId: "", attempt: "", at: 0 }, isKept: false };
 }
