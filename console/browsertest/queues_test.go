@@ -34,6 +34,45 @@ func TestQueueLimits(t *testing.T) {
 	p.waitText(".head", "paused")
 }
 
+// TestQueueIsPausedUntil: a pause has an end, which can be changed and removed.
+func TestQueueIsPausedUntil(t *testing.T) {
+	c := startCluster(t, gateway.Options{})
+	c.createJob("job", &client.Job{Handler: "none", Queue: "mail", Schedule: client.Every(time.Hour)})
+	p := c.openTab("#/namespaces/" + namespaceOf(t) + "/queues/mail")
+	p.click("[data-action=pause-queue]")
+	p.typeInto("dialog[open] input[name=for]", "2h")
+	p.checkAccessibility("dialog of a pause")
+	p.press(kb.Enter)
+	p.waitText(".sentence", "The nodes resume it at")
+	settings, err := c.client.Admin().QueueSettings(t.Context(), "mail")
+	if left := time.Until(settings.GetPauseUntilTime().AsTime()); err != nil || left < time.Hour || left > 2*time.Hour {
+		t.Errorf("the pause ends in %s, error %v", left, err)
+	}
+	// A change of the limits keeps the end.
+	p.click("[data-action=limit-queue]")
+	p.waitText("dialog[open]", "Live runs at once")
+	p.press("20" + kb.Enter)
+	p.waitText(".facts", "of 20")
+	settings, err = c.client.Admin().QueueSettings(t.Context(), "mail")
+	if err != nil || settings.GetPauseUntilTime() == nil || settings.GetMaxConcurrency() != 20 {
+		t.Errorf("settings %v, error %v", settings, err)
+	}
+	p.click("[data-action=set-pause-end]")
+	p.waitText("dialog[open]", "until it is resumed")
+	p.click("dialog[open] [data-confirm]")
+	p.waitText(".notices", "paused until it is resumed")
+	settings, err = c.client.Admin().QueueSettings(t.Context(), "mail")
+	if err != nil || !settings.GetPaused() || settings.GetPauseUntilTime() != nil {
+		t.Errorf("settings %v, error %v", settings, err)
+	}
+	p.click("[data-action=set-pause-end]")
+	p.typeInto("dialog[open] input[name=for]", "1h"+kb.Enter)
+	p.waitText(".sentence", "The nodes resume it at")
+	p.click("[data-action=resume-queue]")
+	p.click("dialog[open] [data-confirm]")
+	p.waitText(".notices", "Queue mail goes on")
+}
+
 // TestRedrive redrives the dead letters of one error.
 func TestRedrive(t *testing.T) {
 	c := startCluster(t, gateway.Options{})

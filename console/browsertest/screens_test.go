@@ -16,9 +16,11 @@ import (
 var screens = []struct{ name, place string }{
 	{"overview", "#/"},
 	{"jobs", "#/jobs"},
+	{"runs", "#/runs"},
 	{"upcoming", "#/upcoming"},
 	{"load", "#/load"},
 	{"queues", "#/queues"},
+	{"targets", "#/targets"},
 	{"dead-letters", "#/dead-letters"},
 	{"cluster", "#/cluster"},
 	{"events", "#/events"},

@@ -1,11 +1,11 @@
 // Actions on one job.
-import { Failure } from "../api/errors";
 import type { Hint, Job, Run, RunJobRequestBackoff } from "../api/generated";
 import { parseJobName, parseRunName } from "../api/names";
-import { apiDuration, formatSpan, parseInput } from "../format/duration";
+import { apiDuration, formatSpan } from "../format/duration";
 import { formatTime, zoneFor } from "../format/time";
 import { serverNow } from "../live/clock";
 import { defineAction, type Action, type Values } from "./action";
+import { durationOf, instantOf } from "./inputs";
 
 const scopeOf = (job: Job) => ({ namespace: parseJobName(job.name).namespace, queue: job.queue });
 const idOf = (job: Job) => parseJobName(job.name).job;
@@ -79,13 +79,6 @@ export const resumeJob: Action<Job> = defineAction({
   done: (job) => `${idOf(job)} goes on.`,
 });
 
-/** durationOf reads a field of a form. It throws a Failure that names it. */
-function durationOf(v: Values, name: string, label: string): number {
-  const ms = parseInput(v[name] ?? "");
-  if (ms === undefined || ms <= 0) throw new Failure(`${label}: want a duration such as 5m or 90s`, 400);
-  return ms;
-}
-
 /** hintOf is the hint of a form; undefined removes the current one. It throws a Failure. */
 function hintOf(v: Values): Hint | undefined {
   if (v["kind"] === "clear") return undefined;
@@ -136,13 +129,6 @@ export const hintJob: Action<Job> = defineAction({
     ...(v["kind"] === "clear" ? [] : [...option("--for", v["for"]), ...option("--reason", v["reason"])])],
   done: (job) => `${idOf(job)}: the hint is set.`,
 });
-
-/** instantOf reads a time of a form, which is in the zone of this machine. It throws a Failure. */
-function instantOf(v: Values, name: string, label: string): string {
-  const time = new Date(v[name] ?? "");
-  if (Number.isNaN(time.getTime())) throw new Failure(`${label}: want a date and a time`, 400);
-  return time.toISOString();
-}
 
 export const backfillJob: Action<Job> = defineAction({
   id: "backfill-job", label: "Backfill…", method: "BackfillJob",

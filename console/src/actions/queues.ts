@@ -10,13 +10,14 @@ export interface QueueSubject {
   settings: QueueSettings;
 }
 
-const scope = (q: QueueSubject) => ({ namespace: q.namespace, queue: q.queue });
-const names = (q: QueueSubject) => ({ namespace: q.namespace, queue: q.queue });
+export const scope = (q: QueueSubject) => ({ namespace: q.namespace, queue: q.queue });
+export const names = (q: QueueSubject) => ({ namespace: q.namespace, queue: q.queue });
 
 /** unchanged are the settings as they were read: if somebody has changed them meanwhile, the call is refused. */
-const unchanged = ({ settings: s }: QueueSubject) => ({
+export const unchanged = ({ settings: s }: QueueSubject) => ({
   "expected.maxConcurrency": s.maxConcurrency, "expected.rate": s.rate, "expected.burst": s.burst,
   "expected.recoveryRate": s.recoveryRate, "expected.paused": s.paused ?? false,
+  "expected.pauseUntilTime": s.pauseUntilTime,
 });
 
 function numberOf(v: Values, name: string, label: string): number | undefined {
@@ -60,16 +61,9 @@ function safeLimits(s: QueueSettings, v: Values): QueueSettings {
   }
 }
 
-export const pauseQueue: Action<QueueSubject> = defineAction({
-  id: "pause-queue", label: "Pause…", method: "UpdateQueueSettings",
-  title: (q) => `Pause queue ${q.queue}`,
-  effect: () => "No run of the queue starts on any node, not even a manual one, until it is resumed. Live runs continue, and due runs wait in order.",
-  unavailable: (q) => (q.settings.paused ? "The queue is paused already." : ""),
-  scope, params: (q) => ({ ...names(q), ...unchanged(q) }),
-  body: (q) => ({ ...q.settings, name: undefined, paused: true }),
-  cli: (q) => ["queues", "pause", q.queue, "--namespace", q.namespace],
-  done: (q) => `Queue ${q.queue} is paused.`,
-});
+/** switchTo are the settings with the queue paused or not. The end of a pause is not set by them. */
+export const switchTo = (q: QueueSubject, paused: boolean): QueueSettings =>
+  ({ ...q.settings, name: undefined, pauseUntilTime: undefined, paused });
 
 export const resumeQueue: Action<QueueSubject> = defineAction({
   id: "resume-queue", label: "Resume…", method: "UpdateQueueSettings",
@@ -77,7 +71,7 @@ export const resumeQueue: Action<QueueSubject> = defineAction({
   effect: () => "The due runs start in order, as fast as workers and limits allow. If that is too fast, set a limit first.",
   unavailable: (q) => (q.settings.paused ? "" : "The queue is not paused."),
   scope, params: (q) => ({ ...names(q), ...unchanged(q) }),
-  body: (q) => ({ ...q.settings, name: undefined, paused: false }),
+  body: (q) => switchTo(q, false),
   cli: (q) => ["queues", "resume", q.queue, "--namespace", q.namespace],
   done: (q) => `Queue ${q.queue} goes on.`,
 });

@@ -87,6 +87,8 @@ export function adviceFor(f: Failure): string {
       return "Somebody else has changed it. Load it again: your changes are kept.";
     case 429:
       return "Wait a moment: the caller has reached a limit.";
+    case 501:
+      return "The nodes are of a version that cannot do this yet: upgrade them.";
     case 502:
     case 503:
       return "No node answers, or Redis cannot be reached. The console tries again by itself.";

@@ -16,3 +16,6 @@ export const wordsOf = (value: string | undefined, prefix: string): string =>
 
 /** firstLine is the first line of a text of several. */
 export const firstLine = (text: string | undefined): string => (text ?? "").split("\n", 1)[0]!;
+
+/** quoteText is a text as a string of the filter language. */
+export const quoteText = (text: string): string => `"${text.replace(/(["\\])/g, "\\$1")}"`;

@@ -12,11 +12,13 @@ import { loadScreen } from "./load";
 import { overviewScreen } from "./overview";
 import { queueScreen, queuesScreen } from "./queues";
 import { runScreen } from "./run";
+import { runsScreen } from "./runs";
+import { targetsScreen } from "./targets";
 import { upcomingScreen } from "./upcoming";
 import { webhooksScreen } from "./webhooks";
 
 export const screens: Screen[] = [
-  overviewScreen, jobsScreen, upcomingScreen, loadScreen, queuesScreen, deadLettersScreen, clusterScreen, eventsScreen, webhooksScreen, auditScreen,
+  overviewScreen, jobsScreen, runsScreen, upcomingScreen, loadScreen, queuesScreen, targetsScreen, deadLettersScreen, clusterScreen, eventsScreen, webhooksScreen, auditScreen,
   jobScreen, runScreen, queueScreen,
   createScreen, editScreen, applyScreen,
 ];

@@ -1,5 +1,6 @@
 import type { DeadLetter } from "../../api/generated";
 import { parseJobName } from "../../api/names";
+import { quoteText } from "../../format/text";
 
 /** GroupBy is what the dead letters of a group have in common. */
 export type GroupBy = "error" | "job" | "queue";
@@ -44,4 +45,24 @@ export function errorPattern(error: string): string {
   const line = error.split("\n", 1)[0]!.trim();
   if (line === "") return "(no error text)";
   return line.replace(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/gi, "…").replace(/\b[0-9a-f]{16,}\b/gi, "…").replace(/\d{4,}/g, "…");
+}
+
+const maxFilterPart = 200;
+
+/**
+ * filterOfGroup selects a group in the language of the filter, within the queue that the list shows. An error is
+ * selected by its parts that do not differ from run to run, so that dead letters with the same parts in another order
+ * match, too.
+ */
+export function filterOfGroup(g: Group, by: GroupBy, queue: string | undefined): string {
+  const ofQueue = queue && by !== "queue" ? [`queue = ${quoteText(queue)}`] : [];
+  return [...ofQueue, ...conditionsOf(g, by)].join(" AND ");
+}
+
+function conditionsOf(g: Group, by: GroupBy): string[] {
+  if (by !== "error") return [`${by === "job" ? "id" : "queue"} = ${quoteText(g.title)}`];
+  const error = (g.letters[0]?.run?.error ?? "").split("\n", 1)[0]!.trim();
+  if (error === "") return [`last_error = ""`];
+  const parts = g.title.split("…").map((part) => part.trim()).filter(Boolean);
+  return (parts.length > 0 ? parts : [error]).map((part) => `last_error:${quoteText(part.slice(0, maxFilterPart))}`);
 }

@@ -6,14 +6,18 @@ import type { DeadLetter } from "../../api/generated";
 import { lastPart, parseJobName } from "../../api/names";
 import { anyNamespace, linkTo, namespace, place, setQuery } from "../../app/routes";
 import type { Screen } from "../../app/screen";
+import { BulkButtons } from "../../bulk/buttons";
+import { BulkButton } from "../../bulk/dialog";
+import { kindOf } from "../../bulk/kinds";
+import { BulkChanges } from "../../bulk/progress";
 import { Sentence } from "../../components/card";
 import { ErrorText, JobLink } from "../../components/job_link";
 import { Empty, Loaded } from "../../components/messages";
 import { Table, type Column } from "../../components/table";
 import { Ago } from "../../components/time";
-import { plural } from "../../format/text";
+import { plural, quoteText } from "../../format/text";
 import { useQuery } from "../../live/query";
-import { groupKeys, groupLetters, type Group, type GroupBy } from "./groups";
+import { filterOfGroup, groupKeys, groupLetters, type Group, type GroupBy } from "./groups";
 
 const pageSize = 1000;
 const maxNamespaces = 20;
@@ -50,6 +54,8 @@ function DeadLetters() {
   return (
     <>
       <h1>Dead letters</h1>
+      <BulkButtons isAbout="dead letters" namespace={ns} filter={queue ? `queue = ${quoteText(queue)}` : ""} isEditable />
+      <BulkChanges isAbout="dead letters" />
       <Loaded query={list} what="The dead letters">
         {(data) => {
           const groups = groupLetters(data.letters, by);
@@ -63,7 +69,7 @@ function DeadLetters() {
               </div>
               {groups.length === 0
                 ? <Empty title="There are no dead letters"><p>A run that is out of attempts is kept here, until it is redriven or its time is over.</p></Empty>
-                : <Table caption="Groups of dead letters" columns={columnsOf(by, data.rates)} rows={groups} keyOf={(g) => g.key} />}
+                : <Table caption="Groups of dead letters" columns={columnsOf(by, queue, data.rates)} rows={groups} keyOf={(g) => g.key} />}
             </>
           );
         }}
@@ -76,7 +82,7 @@ function subjectOf(g: Group, rates: Map<string, number>): DeadLetterGroup {
   return { namespace: g.namespace, title: g.title.slice(0, 80), names: g.letters.slice(0, 1000).map((d) => d.name ?? ""), recoveryRate: rates.get(`${g.namespace}/${g.letters[0]?.queue}`) };
 }
 
-function columnsOf(by: GroupBy, rates: Map<string, number>): Column<Group>[] {
+function columnsOf(by: GroupBy, queue: string | undefined, rates: Map<string, number>): Column<Group>[] {
   return [
     { title: by === "error" ? "Error" : by === "job" ? "Job" : "Queue", cell: (g) => (by === "job" ? <JobLink name={g.letters[0]?.name} /> : <ErrorText text={g.title} />) },
     { title: "Runs", numeric: true, cell: (g) => g.letters.length },
@@ -84,7 +90,12 @@ function columnsOf(by: GroupBy, rates: Map<string, number>): Column<Group>[] {
     { title: "First", minor: 1, cell: (g) => <Ago at={g.first} /> },
     { title: "Last", cell: (g) => <Ago at={g.last} /> },
     { title: "Last error", minor: 2, cell: (g) => (by === "error" ? null : <ErrorText text={g.letters[0]?.run?.error} />) },
-    { title: "Action", cell: (g) => <ActionButton action={redriveGroup} subject={subjectOf(g, rates)} /> },
+    { title: "Action", cell: (g) => (
+      <span class="nowrap">
+        <ActionButton action={redriveGroup} subject={subjectOf(g, rates)} />{" "}
+        <BulkButton kind={kindOf("BulkDiscardDeadLetters")} namespace={g.namespace} filter={filterOfGroup(g, by, queue)} isEditable />
+      </span>
+    ) },
   ];
 }
 

@@ -15,6 +15,7 @@ import { Backoff } from "./backoff";
 import { Definition } from "./definition";
 import { Ladder } from "./ladder";
 import { NextRuns } from "./next_runs";
+import { Revisions } from "./revisions";
 import { Runs } from "./runs";
 import { StatusSentence } from "./status_sentence";
 
@@ -47,6 +48,7 @@ function JobPage({ params }: ScreenProps) {
                 <Loaded query={runs} lines={8}>{(r) => <Runs job={e.job ?? {}} runs={r.runs ?? []} />}</Loaded>
               </Card>
               <Card title="Definition"><Definition job={e.job ?? {}} /></Card>
+              <Card title="Revisions"><Revisions namespace={namespace} job={id} /></Card>
             </div>
             <div class="stack">
               <Card title="Why is it not running?"><Ladder explained={e} /></Card>

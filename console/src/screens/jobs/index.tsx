@@ -5,6 +5,8 @@ import { call } from "../../api/client";
 import { jobFilterFields, type Job, type ListJobsResponse } from "../../api/generated";
 import { linkTo, listLink, namespace, place, setQuery } from "../../app/routes";
 import type { Screen } from "../../app/screen";
+import { BulkButtons } from "../../bulk/buttons";
+import { BulkChanges } from "../../bulk/progress";
 import { FilterBar } from "../../components/filter_bar";
 import { Empty, Loaded } from "../../components/messages";
 import { Table } from "../../components/table";
@@ -54,6 +56,8 @@ function Jobs() {
         <ApplyLink />
         <Count list={list.data.value} pages={pages.value.length} />
       </div>
+      {!invalid && <BulkButtons isAbout="jobs" namespace={ns} filter={filter} />}
+      <BulkChanges isAbout="jobs" />
       {invalid ? null : (
         <Loaded query={list} lines={10} what="The jobs">
           {(data) => (

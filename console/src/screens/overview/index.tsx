@@ -58,7 +58,9 @@ function Overview() {
         </Card>
       </div>
       <div class="grid wide">
-        <Card title="Failing longest" aside={<a href={listLink("jobs", { filter: "failing = true", order: "consecutive_failures desc" })}>All</a>}>
+        <Card title="Failing longest" aside={<span>
+          <a href={listLink("runs", { outcome: "failed" })}>Failed in the last 24 hours</a>
+          {" · "}<a href={listLink("jobs", { filter: "failing = true", order: "consecutive_failures desc" })}>All</a></span>}>
           <Loaded query={data.failing} what="Failing jobs">{(t) => <Failing jobs={t.jobs ?? []} />}</Loaded>
         </Card>
         <Card title="Most overdue">

@@ -55,7 +55,7 @@ function targetProblems(upcoming: ListUpcomingJobsResponse | undefined): Problem
     if (r.hold?.reason === "REASON_TARGET") jobs.set(r.hold.key ?? "", (jobs.get(r.hold.key ?? "") ?? 0) + 1);
   }
   return [...jobs].sort((a, b) => b[1] - a[1]).map(([target, count]) => ({
-    name: `target ${target}`, href: listLink("jobs", { filter: `target = "${target}"` }),
+    name: `target ${target}`, href: listLink("targets", {}),
     text: `Target ${target} is down: ${plural(count, "job")} held.`,
   }));
 }

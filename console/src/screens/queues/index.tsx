@@ -1,6 +1,7 @@
 // Queues: how much there is to do, who does it, and the limits.
 import { ActionButton } from "../../actions/button";
-import { limitQueue, pauseQueue, resumeQueue } from "../../actions/queues";
+import { pauseQueue, setPauseEnd } from "../../actions/queue_pause";
+import { limitQueue, resumeQueue } from "../../actions/queues";
 import { call } from "../../api/client";
 import type { Queue } from "../../api/generated";
 import { anyNamespace, linkTo, listLink, namespace } from "../../app/routes";
@@ -10,6 +11,7 @@ import { Facts } from "../../components/facts";
 import { Empty, Loaded } from "../../components/messages";
 import { State, type StateWord } from "../../components/state";
 import { Table, type Column } from "../../components/table";
+import { Countdown, Time } from "../../components/time";
 import { formatDuration, formatSpan, parseDuration } from "../../format/duration";
 import { formatCount, plural } from "../../format/text";
 import { useQuery } from "../../live/query";
@@ -79,10 +81,12 @@ function QueuePage({ params }: ScreenProps) {
                 <a class="chip" href={listLink("dead-letters", { namespace: ns, queue })}>its dead letters</a>
                 <div class="buttons actions">
                   <ActionButton action={limitQueue} subject={subject} main />
-                  {s.paused ? <ActionButton action={resumeQueue} subject={subject} /> : <ActionButton action={pauseQueue} subject={subject} />}
+                  {s.paused
+                    ? <><ActionButton action={resumeQueue} subject={subject} /><ActionButton action={setPauseEnd} subject={subject} /></>
+                    : <ActionButton action={pauseQueue} subject={subject} />}
                 </div>
               </div>
-              <Sentence>{numbers && sentenceOf(numbers)}</Sentence>
+              <Sentence>{numbers && sentenceOf(numbers)}{s.pauseUntilTime && <> The nodes resume it at <b><Time at={s.pauseUntilTime} /></b> (<Countdown to={s.pauseUntilTime} />).</>}</Sentence>
               <div class="grid">
                 <Card title="Limits">
                   <Facts facts={[
