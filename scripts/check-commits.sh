@@ -21,7 +21,8 @@ while IFS=$'\t' read -r id subject; do
 	[[ -n $id ]] || continue
 	((${#subject} <= 72)) || complain "$id" "the subject has ${#subject} characters, at most 72 are allowed" "$subject"
 	[[ $subject != *. ]] || complain "$id" "the subject ends with a period" "$subject"
-	text=${subject#*: } # without the package
+	text=$subject
+	[[ ${subject%%: *} == *" "* ]] || text=${subject#*: } # without the package
 	word=${text%% *}
 	case $word in
 	[a-z]*) complain "$id" "the subject begins with a lower-case letter (after \"package: \")" "$subject" ;;
