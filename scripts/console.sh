@@ -26,7 +26,7 @@ go tool -modfile=tools/go.mod esbuild console/src/main.tsx --bundle --format=esm
 cp console/src/index.html console/src/icon.svg "$fresh/dist/"
 {
   echo "The console contains these packages:"
-  for package in preact preact-signals preact-signals-core; do
+  for package in preact preact-signals preact-signals-core js-yaml; do
     printf '\n== %s\n\n' "$package"
     cat "console/vendor/$package/LICENSE"
   done

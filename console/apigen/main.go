@@ -92,6 +92,9 @@ func writeClient(out io.Writer) error {
 	}
 	writeRoles(&b)
 	writeFilterFields(&b)
+	if err := writeJobMessages(&b, d); err != nil {
+		return err
+	}
 	_, err := out.Write(b.Bytes())
 	return err
 }

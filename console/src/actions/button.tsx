@@ -70,7 +70,7 @@ function ActionForm<S>({ action, subject, onCancel, onDone }: {
         <FieldInput key={f.name} field={f} value={values[f.name]!}
           onChange={(v) => setValues((all) => ({ ...all, [f.name]: v }))} />
       ))}
-      {failure && <Failed failure={failure} />}
+      {failure && <Failed failure={failure} isAction />}
       <Commands cli={action.cliText(subject, values)} curl={action.curlText(subject, values)} />
       <div class="buttons">
         <button type="button" onClick={onCancel}>Cancel</button>

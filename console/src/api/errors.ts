@@ -36,14 +36,18 @@ export function failureOf(response: Response, body: string): Failure {
   } catch {
     status = { message: body.trim().slice(0, 300) };
   }
+  const reason = ((status.details ?? []) as Detail[]).find((d) => d.reason)?.reason ?? "";
+  const message = status.message || `the response has status ${response.status}`;
+  return new Failure(message, response.status, reason, fieldsOf(status.details), Number(response.headers.get("Retry-After")) || 0);
+}
+
+/** fieldsOf are the invalid fields that the details of a status name. */
+export function fieldsOf(details: RpcStatus["details"]): Record<string, string> {
   const fields: Record<string, string> = {};
-  let reason = "";
-  for (const d of (status.details ?? []) as Detail[]) {
-    reason = reason || (d.reason ?? "");
+  for (const d of (details ?? []) as Detail[]) {
     for (const v of d.fieldViolations ?? []) fields[v.field ?? ""] = v.description ?? "";
   }
-  const message = status.message || `the response has status ${response.status}`;
-  return new Failure(message, response.status, reason, fields, Number(response.headers.get("Retry-After")) || 0);
+  return fields;
 }
 
 /** toFailure is any error as a Failure. */
@@ -92,4 +96,11 @@ export function adviceFor(f: Failure): string {
       return "It may have had an effect. Repeat it here: a repetition has no second effect.";
   }
   return "Look at the log of the gateway and the node.";
+}
+
+/** adviceForAction is adviceFor after an action, which nothing repeats by itself. */
+export function adviceForAction(f: Failure): string {
+  return f.status === 0 || f.status === 502 || f.status === 503
+    ? "Try again when the gateway, the nodes and Redis can be reached: it is done once, even if the response was lost."
+    : adviceFor(f);
 }

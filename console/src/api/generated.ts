@@ -2026,3 +2026,140 @@ export const jobFilterFields: Array<{ name: string; help: string; values?: strin
   { name: "create_time", help: "when the job was created", operators: [">", "<", "="] },
   { name: "update_time", help: "last edit of the definition", operators: [">", "<", "="] },
 ];
+
+/** FieldInfo is what a form needs to know of a field. */
+export interface FieldInfo {
+  kind: "text" | "choice" | "flag" | "number" | "whole" | "duration" | "time" | "bytes" | "json" | "texts" | "numbers"
+    | "labels" | "message" | "messages" | "output";
+  help?: string;
+  /** default is what an unset field means. */
+  default?: string;
+  values?: string[];
+  /** message is the type of the fields within. */
+  message?: string;
+  /** oneof: only one of the fields with this mark may be set. */
+  oneof?: boolean;
+}
+
+/** jobMessages are the fields of a job and of the messages within it, in the order of the API. */
+export const jobMessages: Record<string, Record<string, FieldInfo>> = {
+  Job: {
+    name: {"kind":"output"},
+    queue: {"kind":"text","help":"Queue that workers serve: 1-64 of [A-Za-z0-9._-]. Default \"default\".","default":"\"default\""},
+    priority: {"kind":"whole","help":"Priority within the queue, 0 (lowest) to 9 (highest). Default 5.","default":"5"},
+    handler: {"kind":"text","help":"Name of a handler of the workers, 1-128 characters. Required."},
+    payload: {"kind":"bytes","help":"Input of the handler, opaque, at most 256 KiB by default."},
+    labels: {"kind":"labels","help":"Up to 32 labels; keys and values of at most 128 bytes each."},
+    schedule: {"kind":"message","help":"When runs are due. Unset: only manual runs.","message":"Schedule"},
+    retryPolicy: {"kind":"message","help":"Retries between the attempts of one run. Unset: one attempt for recurring jobs, whose interval backs off; three attempts for other jobs.","message":"RetryPolicy"},
+    backoffPolicy: {"kind":"message","help":"How the interval of a failing interval job grows. Unset: it doubles for up to five failures, to at most one hour. Cron schedules do not back off.","message":"BackoffPolicy"},
+    timeout: {"kind":"duration","help":"Longest duration of one attempt, 1 ms to 24 h. Default 30 s.","default":"30 s"},
+    timeoutGrace: {"kind":"duration","help":"Time from the cancellation of an attempt that timed out until it counts as timed out without a response, 0 to 5 min. Default 5 s.","default":"5 s"},
+    historyLimit: {"kind":"whole","help":"Number of finished runs to keep, 0 to 100. Default 10.","default":"10"},
+    retention: {"kind":"duration","help":"How long a finished one-time job is kept. Default 1 h.","default":"1 h"},
+    deadLetterTtl: {"kind":"duration","help":"How long a dead letter is kept. Default 7 days.","default":"7 days"},
+    etag: {"kind":"output"},
+    generation: {"kind":"output"},
+    createTime: {"kind":"output"},
+    updateTime: {"kind":"output"},
+    status: {"kind":"output"},
+    overlapPolicy: {"kind":"choice","help":"What happens when a scheduled time comes while an earlier run is live. Default OVERLAP_POLICY_SKIP.","default":"OVERLAP_POLICY_SKIP","values":["OVERLAP_POLICY_UNSPECIFIED","OVERLAP_POLICY_SKIP","OVERLAP_POLICY_BUFFER_ONE","OVERLAP_POLICY_BUFFER_ALL","OVERLAP_POLICY_ALLOW_ALL","OVERLAP_POLICY_CANCEL_OTHER","OVERLAP_POLICY_TERMINATE_OTHER"]},
+    overlapLimit: {"kind":"whole","help":"Runs that may wait (buffer_all, at most 1000) or run at once (allow_all, at most 64). Default 10.","default":"10"},
+    misfirePolicy: {"kind":"message","help":"What happens to scheduled times that passed without a run.","message":"MisfirePolicy"},
+    locks: {"kind":"messages","help":"At most 4 locks. A live run holds all of them.","message":"Lock"},
+    target: {"kind":"text","help":"Dependency of the job, such as a host, 1-128 characters. All jobs of the namespace with the same target share one circuit."},
+    pauseAfterFailures: {"kind":"whole","help":"Pause the job after this many failed runs in a row. 0: never."},
+    payloadSealed: {"kind":"output"},
+    payloadKeyId: {"kind":"output"},
+    payloadSize: {"kind":"output"},
+    maxLag: {"kind":"duration","help":"Lateness objective: longest time from when a run should start (by schedule, backoff or a caller) to its start, 1 ms to 30 days. Time at a gate counts; runs that catch up count from their scheduled time; retries, backfills and redriven runs are exempt. The objective is broken when this time has passed, even if the run never starts, and counts once per run. Unset: no objective."},
+    payloadJson: {"kind":"json","help":"Input only: the payload as a JSON value, for clients that write JSON by hand. The server stores it as `payload`: compact JSON with sorted keys. Numbers have the precision of a double. Only one of `payload` and `payload_json` may be set."},
+    warnings: {"kind":"output"},
+  },
+  Schedule: {
+    interval: {"kind":"message","help":"Runs at a fixed rate or with a fixed delay.","message":"IntervalSchedule","oneof":true},
+    cron: {"kind":"message","help":"Runs by cron expressions.","message":"CronSchedule","oneof":true},
+    once: {"kind":"time","help":"Runs once, not before this time. Rounded up to the millisecond.","oneof":true},
+    calendar: {"kind":"message","help":"Runs at local times in every n-th day, week or month.","message":"CalendarSchedule","oneof":true},
+    startTime: {"kind":"time","help":"First possible scheduled time, and the anchor of an interval. Default: creation. Rounded up to the millisecond.","default":"creation"},
+    endTime: {"kind":"time","help":"End of the schedule, exclusive. Default: none. Rounded down to the millisecond.","default":"none"},
+    exclusions: {"kind":"message","help":"Times at which nothing starts.","message":"Exclusions"},
+    jitter: {"kind":"duration","help":"Due times are spread over [scheduled time, scheduled time + jitter), but never reach the next scheduled time. 0 to 24 h. The same run always gets the same due time."},
+    maxRuns: {"kind":"whole","help":"Number of runs after which the schedule ends. 0: no limit."},
+  },
+  RetryPolicy: {
+    strategy: {"kind":"choice","help":"How the delay grows. Default STRATEGY_EXPONENTIAL.","default":"STRATEGY_EXPONENTIAL","values":["STRATEGY_UNSPECIFIED","STRATEGY_FIXED","STRATEGY_LINEAR","STRATEGY_EXPONENTIAL","STRATEGY_DECORRELATED"]},
+    baseDelay: {"kind":"duration","help":"Delay of the first retry. Default 1 s.","default":"1 s"},
+    multiplier: {"kind":"number","help":"Growth of exponential delays, 1 to 100. Default 2.","default":"2"},
+    exponentOffset: {"kind":"whole","help":"0: the first delay is base_delay. 1: it is base_delay * multiplier. Default 0.","default":"0"},
+    maxDelay: {"kind":"duration","help":"Longest delay, also of one that a worker asks for unless backoff_policy.max_interval is set. Default 5 min.","default":"5 min"},
+    maxAttempts: {"kind":"whole","help":"Attempts of a run including the first, at most 1000. 1: no retries. Default 3.","default":"3"},
+    maxElapsed: {"kind":"duration","help":"Latest start of an attempt after the start of the first one. Default none.","default":"none"},
+    jitter: {"kind":"message","help":"Default: downward by up to 10 %.","default":"downward by up to 10 %","message":"Jitter"},
+    maxDoublings: {"kind":"whole","help":"Number of doublings after which the exponential curve grows linearly. 0: no limit."},
+    preset: {"kind":"text","help":"Name of a preset (see ListPresets) for unset fields. Responses contain its values, and the preset among the sources."},
+    sources: {"kind":"labels","help":"Source of each value, by the name of the field: `job`, `preset NAME`, `queue NAME`, `namespace NAME`, `cluster` or `built-in`; `*` stands for all fields that are not named. Send them back with a policy that was read, so that values that the job did not set do not become its own. A named field counts as set, even if it is zero. Unset: all fields that are set belong to the job."},
+  },
+  BackoffPolicy: {
+    disabled: {"kind":"flag","help":"No backoff: a failing job keeps its interval."},
+    multiplier: {"kind":"number","help":"Growth with each failed run, 1 to 100. Default 2.","default":"2"},
+    maxExponent: {"kind":"whole","help":"Failures after which the interval stops growing, 0 to 62. Default 5.","default":"5"},
+    maxDelay: {"kind":"duration","help":"Longest interval, but never shorter than the interval of the schedule. Default 60 min. Also the longest delay that a worker may ask for at the end of a run, unless max_interval is set.","default":"60 min"},
+    maxRatio: {"kind":"number","help":"Longest interval relative to that of the schedule, at least 1. 0: none."},
+    jitter: {"kind":"message","help":"Default: downward by up to 10 %.","default":"downward by up to 10 %","message":"Jitter"},
+    staleAfter: {"kind":"duration","help":"Age at which a failure count is no longer trusted. Default none.","default":"none"},
+    staleHalve: {"kind":"flag","help":"Halve the failure count for each stale_after that has passed, instead of resetting it."},
+    minInterval: {"kind":"duration","help":"Least backed-off interval and hint. Default none.","default":"none"},
+    maxInterval: {"kind":"duration","help":"Greatest backed-off interval and hint, at least min_interval. Default none. A worker may ask for up to this delay, or up to max_delay if unset.","default":"none"},
+    withinPeriod: {"kind":"flag","help":"For cron schedules: the delays between the attempts of a run also grow with the failed runs before it. They never reach the next scheduled time."},
+    preset: {"kind":"text","help":"As RetryPolicy.preset."},
+    sources: {"kind":"labels","help":"As RetryPolicy.sources."},
+  },
+  MisfirePolicy: {
+    policy: {"kind":"choice","help":"Default POLICY_RUN_ONCE.","default":"POLICY_RUN_ONCE","values":["POLICY_UNSPECIFIED","POLICY_RUN_ONCE","POLICY_SKIP","POLICY_RUN_ALL"]},
+    catchUpWindow: {"kind":"duration","help":"Scheduled times later than this are skipped. Default none; 60 s for POLICY_SKIP.","default":"none; 60 s for POLICY_SKIP"},
+    maxCatchUp: {"kind":"whole","help":"Number of missed times to run, 1 to 10,000, the newest ones. Default 100. Can be set for POLICY_RUN_ALL only; the default also limits POLICY_SKIP with a long catch_up_window.","default":"100"},
+  },
+  Lock: {
+    key: {"kind":"text","help":"Name of the lock, 1-128 characters."},
+    limit: {"kind":"whole","help":"1 to 1000. 0 means 1, a mutex."},
+  },
+  IntervalSchedule: {
+    every: {"kind":"duration","help":"At least the minimum interval of the cluster (default 5 s)."},
+    fixedDelay: {"kind":"flag","help":"Count from the end of the previous run instead of keeping the phase."},
+  },
+  CronSchedule: {
+    expressions: {"kind":"texts","help":"1 to 16 expressions of at most 256 bytes with five fields (six with `seconds`), or @hourly and the like. `H` is a number that is constant for the job and spread over jobs, as in Jenkins: `H * * * *`, `H(0-29)/10 * * * *`. If both day of month and day of week are restricted, either matches, as in Vixie cron."},
+    timeZone: {"kind":"text","help":"IANA name. Default UTC.","default":"UTC"},
+    seconds: {"kind":"flag","help":"The expressions have a leading seconds field."},
+    dstGap: {"kind":"choice","help":"What happens to fixed times that a clock change skips. Wildcards follow elapsed time.","values":["DST_GAP_UNSPECIFIED","DST_GAP_SHIFT","DST_GAP_SKIP"]},
+    dstRepeat: {"kind":"choice","help":"What happens to fixed times that a clock change repeats.","values":["DST_REPEAT_UNSPECIFIED","DST_REPEAT_FIRST","DST_REPEAT_LAST","DST_REPEAT_BOTH"]},
+  },
+  CalendarSchedule: {
+    every: {"kind":"whole","help":"Number of units between runs, 1 to 1000. Default 1.","default":"1"},
+    unit: {"kind":"choice","help":"Day, week or month. Required.","values":["UNIT_UNSPECIFIED","UNIT_DAY","UNIT_WEEK","UNIT_MONTH"]},
+    times: {"kind":"texts","help":"1 to 24 local times of day, `09:00` or `09:00:30`."},
+    weekdays: {"kind":"texts","help":"Days of the week, `MON` to `SUN`, for UNIT_WEEK only. Default: that of `from`.","default":"that of `from`"},
+    monthDays: {"kind":"numbers","help":"Days of the month, 1 to 31, or -1 (the last day) to -31, for UNIT_MONTH only. Default: that of `from`.","default":"that of `from`"},
+    shortMonth: {"kind":"choice","help":"For UNIT_MONTH only. Default SHORT_MONTH_LAST_DAY.","default":"SHORT_MONTH_LAST_DAY","values":["SHORT_MONTH_UNSPECIFIED","SHORT_MONTH_LAST_DAY","SHORT_MONTH_SKIP"]},
+    from: {"kind":"text","help":"Local day, `2026-11-30`, in the first day, week or month that counts. Nothing runs before it. Default: the day on which the schedule was created, or that of start_time if it is later. Responses contain it; sending it back changes nothing.","default":"the day on which the schedule was created, or that of start_time if it is later"},
+    timeZone: {"kind":"text","help":"IANA name. Default UTC.","default":"UTC"},
+    dstGap: {"kind":"choice","help":"What happens to times that a clock change skips.","values":["DST_GAP_UNSPECIFIED","DST_GAP_SHIFT","DST_GAP_SKIP"]},
+    dstRepeat: {"kind":"choice","help":"What happens to times that a clock change repeats.","values":["DST_REPEAT_UNSPECIFIED","DST_REPEAT_FIRST","DST_REPEAT_LAST","DST_REPEAT_BOTH"]},
+  },
+  Exclusions: {
+    cron: {"kind":"texts","help":"Instants that match any of up to 16 expressions."},
+    dates: {"kind":"texts","help":"Whole local days, at most 400: `2026-12-25`, `2026-12-24/2027-01-02`, or `12-25` of every year."},
+    windows: {"kind":"texts","help":"Local times of the week, at most 32: `22:00-06:00`, `Sat,Sun`, `Mon-Fri 12:00-13:00`."},
+    periods: {"kind":"messages","help":"At most 100.","message":"ExclusionsPeriod"},
+    timeZone: {"kind":"text","help":"IANA name, for interval schedules. Cron and calendar schedules use their own zone."},
+  },
+  Jitter: {
+    kind: {"kind":"choice","help":"How the delay is spread. Default KIND_DOWN.","default":"KIND_DOWN","values":["KIND_UNSPECIFIED","KIND_NONE","KIND_DOWN","KIND_PROPORTIONAL","KIND_SPREAD","KIND_FULL","KIND_EQUAL"]},
+    fraction: {"kind":"number","help":"0 to 1, for KIND_DOWN and KIND_PROPORTIONAL. Default 0.1.","default":"0.1"},
+  },
+  ExclusionsPeriod: {
+    startTime: {"kind":"time","help":"Inclusive."},
+    endTime: {"kind":"time","help":"Exclusive."},
+  },
+};

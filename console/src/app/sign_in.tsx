@@ -5,6 +5,7 @@ import { beginSession, endSession, signInAddress } from "../api/session";
 import { Failed } from "../components/messages";
 import { dropCache, refreshAll } from "../live/query";
 import { caller, isSignedOut, learnCaller, serverConfig } from "./access";
+import { dropDrafts } from "./drafts";
 import { notify } from "./notices";
 
 /** SignIn asks for a credential. During an edit, the sign-in at an issuer opens in another tab. */
@@ -75,6 +76,7 @@ export async function signOut(): Promise<void> {
     caller.value = undefined;
     isSignedOut.value = true;
     dropCache();
+    dropDrafts();
   } catch (e) {
     notify(toFailure(e).message);
   }

@@ -1,6 +1,6 @@
 // What is shown in place of data: nothing there, not yet, or an error with what to do.
 import type { ComponentChildren } from "preact";
-import { adviceFor, type Failure } from "../api/errors";
+import { adviceFor, adviceForAction, type Failure } from "../api/errors";
 import { formatDistance } from "../format/duration";
 import { second } from "../live/clock";
 import type { Query } from "../live/query";
@@ -11,11 +11,15 @@ export function Empty({ title, children }: { title: string; children?: Component
 }
 
 /** Failed is an error, and what a person can do about it. */
-export function Failed({ failure, what, retry }: { failure: Failure; what?: string; retry?: () => void }) {
+export function Failed({ failure, what, retry, isAction }: {
+  failure: Failure; what?: string; retry?: () => void;
+  /** isAction: nothing tries it again but the person. */
+  isAction?: boolean;
+}) {
   return (
     <div class="failed" role="alert">
       <p><strong>{what ? `${what}: ` : ""}{failure.message}</strong></p>
-      <p>{adviceFor(failure)} {retry && <button type="button" onClick={retry}>Try again</button>}</p>
+      <p>{isAction ? adviceForAction(failure) : adviceFor(failure)} {retry && <button type="button" onClick={retry}>Try again</button>}</p>
     </div>
   );
 }

@@ -31,12 +31,12 @@ export function formatDistance(time: number, now: number): string {
   return ms > 0 ? `in ${whole}` : `${whole} ago`;
 }
 
-const inputUnits: Record<string, number> = { ms: 1, s: 1000, m: 60_000, min: 60_000, h: 3_600_000, d: 86_400_000 };
+const inputUnits: Record<string, number> = { ms: 1, s: 1000, m: 60_000, min: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
 
 /** parseInput reads a duration as people type it, such as 90s, 5m or 1h30m, in milliseconds; undefined: it is none. */
 export function parseInput(text: string): number | undefined {
   const compact = text.replaceAll(" ", "");
-  const parts = [...compact.matchAll(/(\d+(?:\.\d+)?)(ms|min|s|m|h|d)/g)];
+  const parts = [...compact.matchAll(/(\d+(?:\.\d+)?)(ms|min|s|m|h|d|w)/g)];
   if (compact === "" || parts.map((p) => p[0]).join("") !== compact) return undefined;
   return parts.reduce((sum, p) => sum + Number(p[1]) * inputUnits[p[2]!]!, 0);
 }

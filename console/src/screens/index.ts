@@ -1,8 +1,10 @@
 // All screens, in the order of the navigation.
 import type { Screen } from "../app/screen";
+import { applyScreen } from "./apply";
 import { auditScreen } from "./audit";
 import { clusterScreen } from "./cluster";
 import { deadLettersScreen } from "./dead_letters";
+import { createScreen, editScreen } from "./edit";
 import { eventsScreen } from "./events";
 import { jobScreen } from "./job";
 import { jobsScreen } from "./jobs";
@@ -18,4 +20,5 @@ import { webhooksScreen } from "./webhooks";
 export const screens: Screen[] = [
   overviewScreen, jobsScreen, runsScreen, upcomingScreen, loadScreen, queuesScreen, targetsScreen, deadLettersScreen, clusterScreen, eventsScreen, webhooksScreen, auditScreen,
   jobScreen, runScreen, queueScreen,
+  createScreen, editScreen, applyScreen,
 ];

@@ -10,6 +10,7 @@ import { Empty, Loaded } from "../../components/messages";
 import { scheduleText } from "../../components/schedule_text";
 import { State, stateOfJob } from "../../components/state";
 import { useQuery } from "../../live/query";
+import { EditLink } from "../edit";
 import { Backoff } from "./backoff";
 import { Definition } from "./definition";
 import { Ladder } from "./ladder";
@@ -79,6 +80,7 @@ function Head({ id, namespace, explained, preview }: {
           {live && <ActionButton action={cancelRun} subject={{ job, run: live }} />}
           {job.status?.pauseTime ? <ActionButton action={resumeJob} subject={job} /> : <ActionButton action={pauseJob} subject={job} />}
           <ActionButton action={hintJob} subject={job} />
+          <EditLink namespace={namespace} id={id} />
           <ActionButton action={backfillJob} subject={job} />
           <ActionButton action={deleteJob} subject={job} onDone={() => goTo(linkTo(["jobs"], { namespace }))} />
         </div>

@@ -12,6 +12,8 @@ import { Empty, Loaded } from "../../components/messages";
 import { Table } from "../../components/table";
 import { plural } from "../../format/text";
 import { useQuery, type Query } from "../../live/query";
+import { ApplyLink } from "../apply";
+import { CreateLink } from "../edit";
 import { jobColumns } from "./columns";
 
 const defaultOrder = "next_due_time";
@@ -50,6 +52,8 @@ function Jobs() {
           <a key={q.name} class="chip" href={listLink("jobs", { ...place.value.query, filter: q.filter || undefined })}
             aria-current={q.filter === filter ? "true" : undefined}>{q.name}</a>
         ))}
+        <CreateLink />
+        <ApplyLink />
         <Count list={list.data.value} pages={pages.value.length} />
       </div>
       {!invalid && <BulkButtons isAbout="jobs" namespace={ns} filter={filter} />}
