@@ -67,8 +67,9 @@ function Curve({ intervals, policy, failures }: { intervals: number[]; policy: B
       <polyline class="way ahead" points={line(points.slice(step), step)} />
       {intervals.map((n, i) => i !== step && <circle key={i} class={i < step ? "done" : "ahead"} cx={x(i)} cy={y(n)} r="4" />)}
       <circle class="here" cx={x(step)} cy={y(intervals[step]!)} r="8" />
-      <text class="big" x={step === 0 ? x(0) + 12 : Math.min(x(step) + 14, width - 190)}
-        y={y(intervals[step]!) < height / 2 ? y(intervals[step]!) + 24 : y(intervals[step]!) - 16}>
+      {/* Above the curve, which rises to the right: on the left of all points but the first two. */}
+      <text class="big" x={step < 2 ? x(step) + 12 : x(step) - 12} y={y(intervals[step]!) - 14}
+        text-anchor={step < 2 ? "start" : "end"}>
         {failures === 0 ? `now: no failure, ${formatDuration(intervals[0]!)}` : `now: ${plural(failures, "failure")}, ${formatDuration(intervals[step]!)}`}
       </text>
       {intervals.map((_, i) => <text key={i} x={x(i)} y={height - bottom + 18} text-anchor="middle">{i}</text>)}
