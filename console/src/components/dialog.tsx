@@ -11,9 +11,13 @@ export interface DialogProps {
   wide?: boolean;
 }
 
-/** Dialog shows its children over the page while it is open. */
+/**
+ * Dialog shows its children over the page while it is open. Escape ends it through onClose, like its button. Browsers
+ * report later that a dialog was closed: the report must not close one that a quick person has opened again.
+ */
 export function Dialog({ open, title, onClose, children, wide }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
+  const isClosing = useRef(false); // closed by its owner; the event follows
   const id = useId();
   useEffect(() => {
     const d = element.current!;
@@ -21,10 +25,22 @@ export function Dialog({ open, title, onClose, children, wide }: DialogProps) {
       d.showModal();
       d.querySelector<HTMLElement>("form :is(input, select, textarea, button.main)")?.focus();
     }
-    if (!open && d.open) d.close();
+    if (!open && d.open) {
+      isClosing.current = true;
+      d.close();
+    }
   }, [open]);
   return (
-    <dialog ref={element} aria-labelledby={id} class={wide ? "wide" : undefined} onClose={onClose}>
+    <dialog ref={element} aria-labelledby={id} class={wide ? "wide" : undefined}
+      onClose={() => {
+        if (!isClosing.current) onClose();
+        isClosing.current = false; // by now it may be open again
+      }}
+      onCancel={(e) => {
+        if (e.target !== e.currentTarget) return; // of a file chooser in it
+        e.preventDefault();
+        onClose();
+      }}>
       {open && (
         <div class="dialog">
           <header>
