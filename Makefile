@@ -25,7 +25,7 @@ PARALLEL ?= 2
 LONG := ./internal/test/acceptance ./internal/node ./internal/test/storetest ./cmd/fermata ./internal/test/observability ./internal/redis/shardlock
 # Packages without goroutines (docstest checks that): nothing can race in them, and their
 # exhaustive tests take five times as long under the race detector.
-PURE := ./internal/core/backoff ./internal/lib/ticks ./internal/core/job ./internal/core/lease ./internal/lib/minheap ./internal/core/sharding ./internal/core/schedule ./internal/lib/roundrobin \
+PURE := ./internal/core/backoff ./internal/core/forecast ./internal/lib/ticks ./internal/core/job ./internal/core/lease ./internal/lib/minheap ./internal/core/sharding ./internal/core/schedule ./internal/lib/roundrobin \
 	./internal/lib/mask ./internal/lib/yamldoc ./internal/cli/importer ./internal/test/docstest ./internal/test/archtest
 # Tests with embedded Redis. Under the race detector they are four times as slow and run mostly a Lua interpreter.
 # Tests with a real Redis run the same code of ours.
@@ -33,6 +33,8 @@ EMBEDDED := Embedded$$
 # Tests of the store that make one call at a time: the suite on other kinds of servers, and the long histories. The
 # suite on the first kind finds the same races.
 SERIAL := ^(TestSuiteOnCluster|TestSuiteByFunctions|TestEveryGrantedCommandIsUsed|TestEveryInterleaving|TestLostRepliesInRandomHistories)$$
+# Browser tests that take more than five seconds each; `make console-test` has them.
+CONSOLE_LONG := ^(TestEditSurvivesTheEndOfASession|TestRestoreRevision|TestBulkChangesOfDeadLetters|TestRedrive|TestWhatFailed|TestGroupOfAnError|TestJobShowsItsBackoff)$$
 FUZZTIME ?= 10s
 DEPTH ?= 7
 SEED ?= 1
@@ -67,7 +69,7 @@ build: ## build all commands into bin/
 ##@ Check
 
 # Everything that must pass before a merge; cheap checks first.
-GATES := deps verify race lives bench-check release-check console-test vuln
+GATES := deps verify race lives bench-check release-check console-short vuln
 
 .PHONY: test
 test: ## run everything that must pass before a merge; print the ten slowest packages
@@ -132,6 +134,12 @@ console-test: deps ## test the web console in Chromium against real nodes; SCREE
 	cd console/browsertest && go mod tidy -diff && go vet ./...
 	cd console/browsertest && go tool -modfile=../../tools/go.mod staticcheck ./...
 	cd console/browsertest && CONSOLE_SCREENSHOTS='$(abspath $(SCREENSHOTS))' go test -count=1 -timeout $(TIMEOUT) ./...
+
+.PHONY: console-short
+console-short: deps # the same without the tests that wait for runs to fail, or for sessions to end
+	cd console/browsertest && go mod tidy -diff && go vet ./...
+	cd console/browsertest && go tool -modfile=../../tools/go.mod staticcheck ./...
+	cd console/browsertest && go test -count=1 -timeout $(TIMEOUT) -skip '$(CONSOLE_LONG)' ./...
 
 .PHONY: observability-test
 observability-test: deps ## test metrics, dashboards, alerts and runbooks with real Prometheus servers: a minute
