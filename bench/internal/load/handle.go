@@ -75,7 +75,7 @@ func (w *Worker) Executed() (int, error) {
 	return a.Executed, err
 }
 
-// Reports returns a report on the jobs of each class, each of which should have run expect times. With
+// Reports returns a report on the jobs of each class. Each job should have run expect times. With
 // shards, it also reports whether each shard's jobs started in order.
 func (w *Worker) Reports(expect, shards int) ([]record.Report, error) {
 	a, err := w.ask(request{Do: doReport, Expect: expect, Shards: shards})

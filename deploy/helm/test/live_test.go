@@ -42,7 +42,7 @@ queues: {mail: {rate: 5}}
 
 // TestPodsWork runs what the pods of the chart would run, as processes: the commands with the rendered configuration,
 // variables and files. Only addresses and the directory of the files differ. Two nodes meet, the one that has the
-// worker is told to stop, and the test pod's command sees a job back off at the other.
+// worker is stopped, and the test pod's command sees a job back off at the other.
 func TestPodsWork(t *testing.T) {
 	all := objects(t, parse(t, live))
 	dir := t.TempDir()

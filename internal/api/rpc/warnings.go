@@ -55,7 +55,7 @@ func (s *jobService) findUnservedQueues(ctx context.Context, jobs []doubtfulJob)
 	return unserved
 }
 
-// presetWarnings finds presets of which the job has no value, because it sets all of them itself.
+// presetWarnings finds presets without effect: the job sets all of their fields itself.
 func presetWarnings(sent *fermatav1.Job, d *job.Definition) (warnings []job.Warning) {
 	for _, p := range []struct {
 		field, name string

@@ -93,7 +93,7 @@ func TestWarnings(t *testing.T) {
 	check("a job that already matches", applied.GetChanges()[1].GetAfter().GetWarnings(), err)
 }
 
-// TestPresetWithoutEffect: a preset of which no value is left is remarked, in an update only if the mask names it.
+// TestPresetWithoutEffect: a preset without effect gives a warning, in an update only if the mask names it.
 func TestPresetWithoutEffect(t *testing.T) {
 	d := job.WithDefaults(job.Definition{Key: job.Key{Namespace: "n", ID: "j"}})
 	sent := &fermatav1.Job{RetryPolicy: &fermatav1.RetryPolicy{Preset: "p", MaxAttempts: 2},

@@ -1,6 +1,6 @@
 // Package signin signs people in at an OpenID Connect issuer by the device flow of RFC 8628,
-// keeps the session in a private file, and provides its token to calls. [CodeFlow] signs people in whose browser
-// comes back to a server.
+// keeps the session in a private file, and provides its token to calls. [CodeFlow] signs people in by their
+// browser, which the issuer sends back to a server.
 //
 // Invariants:
 //

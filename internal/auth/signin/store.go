@@ -36,8 +36,6 @@ const (
 	// maxFile bounds the size of a session file, maxSessions the number of files.
 	maxFile     = 128 << 10
 	maxSessions = 256
-	// lockPause is the wait between two tries to get a lock.
-	lockPause = 50 * time.Millisecond
 )
 
 // Store keeps sessions in a private directory of its user.
@@ -156,25 +154,11 @@ func (s *Store) writeSession(session *Session) error {
 
 // lockSession waits until no other process refreshes or removes a session.
 func (s *Store) lockSession(ctx context.Context, path string) (unlock func(), err error) {
-	file, err := privatefile.Open(strings.TrimSuffix(path, fileSuffix)+lockSuffix, os.O_RDWR|os.O_CREATE)
-	if err != nil {
-		return nil, err
+	unlock, err = privatefile.Lock(ctx, strings.TrimSuffix(path, fileSuffix)+lockSuffix)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("another process refreshes the session: %w", err)
 	}
-	for {
-		switch taken, err := privatefile.TryLock(file); {
-		case err != nil:
-			file.Close()
-			return nil, err
-		case taken:
-			return func() { file.Close() }, nil
-		}
-		select {
-		case <-ctx.Done():
-			file.Close()
-			return nil, fmt.Errorf("another process refreshes the session: %w", ctx.Err())
-		case <-time.After(lockPause):
-		}
-	}
+	return unlock, err
 }
 
 // Logout asks the issuer to revoke a session, and removes its file in any case. It returns the error of the

@@ -156,27 +156,13 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	if !privatefile.Supported {
 		return func() {}, nil
 	}
-	file, err := privatefile.Open(path, os.O_RDWR|os.O_CREATE)
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
-	for {
-		switch taken, err := privatefile.TryLock(file); {
-		case err != nil:
-			file.Close()
-			return nil, err
-		case taken:
-			return func() { file.Close() }, nil
-		}
-		select {
-		case <-ctx.Done():
-			file.Close()
-			return nil, fmt.Errorf("another process edits the configuration file: %w", ctx.Err())
-		case <-time.After(20 * time.Millisecond):
-		}
+	unlock, err = privatefile.Lock(ctx, path)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("another process edits the configuration file: %w", err)
 	}
+	return unlock, err
 }
 
 // Current returns the name of the current context; "": there is none.

@@ -14,7 +14,7 @@ import (
 )
 
 // controllerTimes is an expression as the controller of Kubernetes reads it: a field is a list of numbers, ranges,
-// stars and steps, and of two day fields of which neither is a star one has to match.
+// stars and steps, and if neither day field is a star, one of the two has to match.
 type controllerTimes struct {
 	minute, hour, day, month, weekday [60]bool
 	either                            bool

@@ -113,7 +113,7 @@ type EndedRunsQuery struct {
 	Filter Filter
 	// The run ended at StartMS or later, and before EndMS; 0: no bound.
 	StartMS, EndMS unixtime.Milli
-	// Outcomes, or outcomes of last attempts, of which the run has one. None: all but OutcomeSucceeded.
+	// Outcomes selects runs by their outcome or by that of their last attempt. None: all but OutcomeSucceeded.
 	Outcomes []Outcome
 	PageSize int // 0: 100
 	Token    string

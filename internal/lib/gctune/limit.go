@@ -32,8 +32,8 @@ func cgroupLimit(root string) int64 {
 	return limit
 }
 
-// smallestLimit is the smallest limit of a group and of the groups around it. In a container the path may be the path
-// on the host, of which only the root is visible.
+// smallestLimit is the smallest limit of a group and of the groups around it. In a container the path may be that
+// of the host. The container sees only its root.
 func smallestLimit(mount, group, file string) int64 {
 	limit := int64(math.MaxInt64)
 	for {
