@@ -91,7 +91,8 @@
 //     no longer be trusted: after that, other workers may start the attempts.
 //  6. On Drain do the same at once, and close the old stream after the new Welcome. From the
 //     new Hello on, use acknowledgements of the new stream only. An Addresses message
-//     replaces the addresses of the Welcome.
+//     replaces the addresses of the Welcome. On Relocate connect to one of its nodes; the
+//     session goes on until the new Welcome.
 //  7. To stop: send Draining, and Returned for what has not started. Finish what runs or was
 //     named in a Hello, which counts as started. Wait for the ResultAcks, close the stream,
 //     and wait for its end. If it ends with an error, send Returned on another stream.

@@ -235,6 +235,31 @@ func TestUnresponsiveNodeIsReplaced(t *testing.T) {
 	})
 }
 
+// A worker that is asked to move keeps its session and its leases until another node has welcomed it.
+func TestRelocationKeepsTheSession(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		slow, fast := b.node("10.0.0.1:1"), b.node("10.0.0.2:1")
+		g := newGates("a", "b")
+		b.worker(g, slow.addr)
+		s := slow.greet()
+		s.runs("a", "gate")
+		s.send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Relocate{Relocate: &fermatav1.Relocate{
+			Addresses: []string{fast.addr},
+		}}})
+		next := fast.greeted()
+		if live := next.hello.GetLiveLeaseIds(); !slices.Equal(live, []string{"a"}) {
+			t.Errorf("it moves with %v", live)
+		}
+		next.greet()
+		s.drained()
+		next.runs("b", "gate")
+		next.alive(time.Minute, atOnce)
+		if causes := g.cancelled(); len(causes) > 0 {
+			t.Errorf("handlers ended with %v", causes)
+		}
+	})
+}
+
 // Handlers stop before the node, which counts from when it has received a heartbeat, can end
 // the session, also while the stream is open: here each way of a message takes a while.
 func TestUnconfirmedLeasesAreLost(t *testing.T) {

@@ -52,6 +52,10 @@ func (l *link) run(ctx context.Context) {
 			l.preferAddresses(s, addresses)
 			l.withoutSince = time.Now()
 			s = l.replaceSession(ctx, life, s)
+		case addresses := <-s.relocateAddresses:
+			l.preferAddresses(s, addresses)
+			l.withoutSince = time.Now()
+			s = l.replaceSession(ctx, life, s)
 		case <-s.unresponsive:
 			l.handleUnresponsive(s)
 			s = l.replaceSession(ctx, life, s)
@@ -225,8 +229,8 @@ func (l *link) drainedBeforeEnd(s *session) bool {
 	}
 }
 
-// preferAddresses makes the next session try these addresses first. A node sends them when it drains. A node
-// that only renews an old stream or an expiring credential sends none.
+// preferAddresses makes the next session try these addresses first. A node sends them when it drains or asks the
+// worker to move. A node that only renews an old stream or an expiring credential sends none.
 func (l *link) preferAddresses(s *session, addresses []string) {
 	l.w.options.Logger.Info("node requested a new connection", "node", s.welcome.GetNode(), "addresses", addresses)
 	l.w.routes.preferAddresses(plainAddresses(addresses))

@@ -47,9 +47,11 @@ type session struct {
 	closing        chan struct{} // closed by close
 	closeOnce      sync.Once
 	drainAddresses chan []string // the addresses of a Drain
-	unresponsive   chan struct{} // closed when the acknowledgement of a heartbeat is overdue
-	done           chan struct{} // closed at the end, after err is set
-	err            error
+	// relocateAddresses has those of a Relocate: the session goes on until there is another one.
+	relocateAddresses chan []string
+	unresponsive      chan struct{} // closed when the acknowledgement of a heartbeat is overdue
+	done              chan struct{} // closed at the end, after err is set
+	err               error
 
 	// Guarded by the worker's mutex.
 	out            outbox
@@ -67,7 +69,8 @@ func (w *Worker) openSession(ctx, life context.Context, d dialResult) (*session,
 	s := &session{
 		w: w, address: d.route.address, conn: d.conn, contact: d.contact,
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), drainAddresses: make(chan []string, 1),
-		unresponsive: make(chan struct{}), done: make(chan struct{}),
+		relocateAddresses: make(chan []string, 1),
+		unresponsive:      make(chan struct{}), done: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(life)
 	defer context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })()
@@ -219,6 +222,11 @@ func (s *session) receiveLoop() error {
 			s.w.handleHeartbeatAck(s, m.HeartbeatAck)
 		case *fermatav1.WorkResponse_Addresses:
 			s.w.routes.replaceAdvertised(plainAddresses(m.Addresses.GetAddresses()))
+		case *fermatav1.WorkResponse_Relocate:
+			select {
+			case s.relocateAddresses <- m.Relocate.GetAddresses():
+			default:
+			}
 		case *fermatav1.WorkResponse_Drain:
 			s.w.leaveNode(s)
 			select {

@@ -205,7 +205,7 @@ func (n *Node) buildReach(context.Context) (err error) {
 		LockTTL: n.cfg.LockTTL, Client: n.lockConns, Latency: n.latency, LastLockAnswer: n.locks.LastAnswer,
 		Peers:    n.reachOfOthers,
 		Publish:  n.publishReach,
-		OnChange: n.slotShare.NotifyPeers, Logger: n.cfg.Logger, Registerer: n.cfg.Registerer,
+		OnChange: n.slotShare.NotifyPeers, OnWithdraw: n.relocateWorkers, Logger: n.cfg.Logger, Registerer: n.cfg.Registerer,
 	})
 	return err
 }

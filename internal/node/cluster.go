@@ -21,9 +21,23 @@ import (
 // confirmed. Workers send their tokens there and run the jobs that they receive, so an address from gossip
 // alone, which any holder of its key can publish, is not sufficient.
 func (n *Node) otherNodes() []string {
+	return n.nodesWhere(func(sharding.Member) bool { return true })
+}
+
+// relocateWorkers asks the workers of this node to move to nodes that own shards, when this node withdraws.
+func (n *Node) relocateWorkers(withdrawn bool) {
+	var addresses []string
+	if withdrawn {
+		addresses = n.nodesWhere(func(m sharding.Member) bool { return !m.Withdrawn })
+	}
+	n.dispatcher.RelocateWorkers(addresses)
+}
+
+// nodesWhere are the confirmed addresses of other nodes that meet a condition.
+func (n *Node) nodesWhere(wanted func(sharding.Member) bool) []string {
 	var addresses []string
 	for _, m := range n.gossip.View().Members {
-		if m.Name == n.cfg.Name || n.peers.HasEnded(m.Name) {
+		if m.Name == n.cfg.Name || n.peers.HasEnded(m.Name) || !wanted(m) {
 			continue
 		}
 		if address := n.confirmedAddress(m); address != "" && address != n.grpcAddr {

@@ -6,11 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/credentials/insecure"
+
 	"github.com/fermata-io/fermata/internal/cluster/reachability"
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/redistest"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+	"github.com/fermata-io/fermata/worker"
 )
 
 // slowCluster is three nodes, each with a way of its own to Redis.
@@ -55,6 +59,9 @@ func holdShards(t *testing.T, nodes [3]*node.Node, what string, fits func(int) b
 func TestNodeWithSlowRedisGivesItsShardsAway(t *testing.T) {
 	t.Parallel()
 	nodes, ways := slowCluster(t)
+	workWith(t, worker.Options{Addresses: []string{nodes[2].GRPCAddr()}, Slots: 2, ID: "moves"},
+		map[string]func(context.Context, *worker.Task) error{"none": func(context.Context, *worker.Task) error { return nil }})
+	awaitWorkerAt(t, nodes[0], "moves", "c")
 	ways[2].Latency(200 * time.Millisecond) // each way
 	holdShards(t, nodes, "all shards on the two quick ones", func(n int) bool { return n == 32 }, 0, 1)
 	for _, n := range nodes {
@@ -62,9 +69,25 @@ func TestNodeWithSlowRedisGivesItsShardsAway(t *testing.T) {
 	}
 	ways[1].Latency(250 * time.Millisecond)
 	holdShards(t, nodes, "all shards on the quick one", func(n int) bool { return n == 64 }, 0)
+	awaitWorkerAt(t, nodes[0], "moves", "a")
 	ways[1].Pass()
 	ways[2].Pass()
 	holdShards(t, nodes, "a third of the shards on each again", func(n int) bool { return n >= 21 }, 0, 1, 2)
+}
+
+// awaitWorkerAt waits until a worker is connected to a node.
+func awaitWorkerAt(t *testing.T, asked *node.Node, worker, name string) {
+	t.Helper()
+	cluster := fermatav1.NewClusterServiceClient(dialWith(t, asked.GRPCAddr(), insecure.NewCredentials()))
+	redistest.Eventually(t, time.Minute, "worker at node "+name, func(ctx context.Context) error {
+		answer, err := cluster.ListWorkers(ctx, &fermatav1.ListWorkersRequest{})
+		for _, w := range answer.GetWorkers() {
+			if w.GetWorkerId() == worker && w.GetNode() == name {
+				return nil
+			}
+		}
+		return fmt.Errorf("workers %v (%v)", answer.GetWorkers(), err)
+	})
 }
 
 // TestSlowRedisMovesNoShard: where it is slow for all nodes, nobody has better ones.

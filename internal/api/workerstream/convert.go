@@ -47,6 +47,8 @@ func messageToPB(m job.WorkerMessage) *fermatav1.WorkResponse {
 		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_HeartbeatAck{HeartbeatAck: &fermatav1.HeartbeatAck{
 			Seq: m.Seq, Confirmed: m.Confirmed,
 		}}}
+	case job.Relocation:
+		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Relocate{Relocate: &fermatav1.Relocate{Addresses: m.Addresses}}}
 	case job.Redirect:
 		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Drain{Drain: &fermatav1.Drain{Addresses: m.Addresses}}}
 	}

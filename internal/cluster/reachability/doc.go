@@ -14,8 +14,9 @@
 //
 // The node withdraws if no primary answers it, if another node has reached more primaries than it
 // does for two thirds of the lock TTL, or if it has been much slower than the fastest quarter of its
-// peers for a third of the lock TTL. A node that is withdrawn owns no shards; its workers still get
-// runs from other nodes while Redis answers this node.
+// peers for a third of the lock TTL. A node that is withdrawn owns no shards, and asks its workers to move
+// to nodes that do: starts and results of workers go through the node that they are connected to. Those that reach no
+// other node still get runs from other nodes while Redis answers this node.
 //
 // Invariants:
 //

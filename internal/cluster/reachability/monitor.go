@@ -33,7 +33,9 @@ type Options struct {
 	// same report: it repairs what was lost, and does not wait.
 	Publish func(Report) error
 	// OnChange is called when Redis stops answering this node, or answers again.
-	OnChange   func()
+	OnChange func()
+	// OnWithdraw is called when this node withdraws, and when it returns.
+	OnWithdraw func(withdrawn bool)
 	Logger     *slog.Logger          // nil discards
 	Registerer prometheus.Registerer // nil registers nothing
 }
@@ -63,6 +65,9 @@ func New(o Options) (*Monitor, error) {
 	}
 	if o.OnChange == nil {
 		o.OnChange = func() {}
+	}
+	if o.OnWithdraw == nil {
+		o.OnWithdraw = func(bool) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -133,7 +138,11 @@ func (m *Monitor) assess(ctx context.Context, owners []Report) (latency time.Dur
 	if is != m.state && ctx.Err() == nil {
 		m.logChange(m.state, is, latency)
 		m.metrics.setWithdrawn(m.state.withdrawn, is.withdrawn)
+		was := m.state.withdrawn
 		m.state = is
+		if is.withdrawn != was {
+			m.options.OnWithdraw(is.withdrawn)
+		}
 	}
 	return latency
 }

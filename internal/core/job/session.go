@@ -196,11 +196,15 @@ type Cancellation struct {
 // Redirect asks the worker to reconnect to one of these nodes.
 type Redirect struct{ Addresses []string }
 
+// Relocation asks the worker to move to one of these nodes, and to keep its session until then.
+type Relocation struct{ Addresses []string }
+
 func (Welcome) isWorkerMessage()      {}
 func (Assignments) isWorkerMessage()  {}
 func (ResultAcks) isWorkerMessage()   {}
 func (Cancellation) isWorkerMessage() {}
 func (Redirect) isWorkerMessage()     {}
+func (Relocation) isWorkerMessage()   {}
 func (Addresses) isWorkerMessage()    {}
 
 // Addresses are those of the other nodes that there are now.

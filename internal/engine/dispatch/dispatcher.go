@@ -46,6 +46,7 @@ type Dispatcher struct {
 		reports          []attemptReport
 		// announcedAddresses are the addresses that workers were last sent.
 		announcedAddresses []string
+		relocation         relocation
 	}
 	// reporting is held while Attempts is called; it is taken before mu.
 	reporting         sync.Mutex

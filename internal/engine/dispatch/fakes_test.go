@@ -268,6 +268,8 @@ func (s *fakeStream) took() []string {
 			}
 		case job.Redirect:
 			out = append(out, "elsewhere")
+		case job.Relocation:
+			out = append(out, "move to "+strings.Join(m.Addresses, " "))
 		case job.Addresses:
 			out = append(out, "addresses "+strings.Join(m, " "))
 		case job.HeartbeatAck:

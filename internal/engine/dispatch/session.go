@@ -86,6 +86,7 @@ func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerS
 	d.startHeartbeats(s)
 	d.adoptLeases(s, prev, &fx)
 	fx.addFreed(s, s.freeSlots())
+	d.relocateWorker(s)
 	d.mu.Unlock()
 	d.runEffects(&fx)
 	d.o.Logger.Info("worker connected", "worker", hello.WorkerID, "namespace", hello.Namespace,

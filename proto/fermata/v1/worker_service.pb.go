@@ -381,6 +381,7 @@ type WorkResponse struct {
 	//	*WorkResponse_Drain
 	//	*WorkResponse_Addresses
 	//	*WorkResponse_HeartbeatAck
+	//	*WorkResponse_Relocate
 	Message       isWorkResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -486,6 +487,15 @@ func (x *WorkResponse) GetHeartbeatAck() *HeartbeatAck {
 	return nil
 }
 
+func (x *WorkResponse) GetRelocate() *Relocate {
+	if x != nil {
+		if x, ok := x.Message.(*WorkResponse_Relocate); ok {
+			return x.Relocate
+		}
+	}
+	return nil
+}
+
 type isWorkResponse_Message interface {
 	isWorkResponse_Message()
 }
@@ -525,6 +535,12 @@ type WorkResponse_HeartbeatAck struct {
 	HeartbeatAck *HeartbeatAck `protobuf:"bytes,7,opt,name=heartbeat_ack,json=heartbeatAck,proto3,oneof"`
 }
 
+type WorkResponse_Relocate struct {
+	// Other nodes would serve this worker better: connect to one of these addresses, and keep this
+	// stream until then.
+	Relocate *Relocate `protobuf:"bytes,8,opt,name=relocate,proto3,oneof"`
+}
+
 func (*WorkResponse_Welcome) isWorkResponse_Message() {}
 
 func (*WorkResponse_Leases) isWorkResponse_Message() {}
@@ -538,6 +554,8 @@ func (*WorkResponse_Drain) isWorkResponse_Message() {}
 func (*WorkResponse_Addresses) isWorkResponse_Message() {}
 
 func (*WorkResponse_HeartbeatAck) isWorkResponse_Message() {}
+
+func (*WorkResponse_Relocate) isWorkResponse_Message() {}
 
 // Hello starts a session.
 type Hello struct {
@@ -1552,6 +1570,54 @@ func (x *Drain) GetAddresses() []string {
 	return nil
 }
 
+// Relocate asks the worker to move to another node, because this one reaches Redis badly. Unlike
+// after Drain the session goes on, with its leases and new ones, until the worker has connected to
+// another node. A worker may ignore it.
+type Relocate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Nodes to connect to.
+	Addresses     []string `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Relocate) Reset() {
+	*x = Relocate{}
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Relocate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Relocate) ProtoMessage() {}
+
+func (x *Relocate) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Relocate.ProtoReflect.Descriptor instead.
+func (*Relocate) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Relocate) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
 // Addresses replaces `Welcome.addresses`. It is sent when a node joins or leaves the cluster, at
 // most about once a second, and is never empty.
 type Addresses struct {
@@ -1564,7 +1630,7 @@ type Addresses struct {
 
 func (x *Addresses) Reset() {
 	*x = Addresses{}
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[17]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1642,7 @@ func (x *Addresses) String() string {
 func (*Addresses) ProtoMessage() {}
 
 func (x *Addresses) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[17]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1655,7 @@ func (x *Addresses) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Addresses.ProtoReflect.Descriptor instead.
 func (*Addresses) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{17}
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Addresses) GetAddresses() []string {
@@ -1610,7 +1676,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[18]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1688,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[18]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +1701,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{18}
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Heartbeat) GetSeq() int64 {
@@ -1660,7 +1726,7 @@ type HeartbeatAck struct {
 
 func (x *HeartbeatAck) Reset() {
 	*x = HeartbeatAck{}
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[19]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1738,7 @@ func (x *HeartbeatAck) String() string {
 func (*HeartbeatAck) ProtoMessage() {}
 
 func (x *HeartbeatAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_worker_service_proto_msgTypes[19]
+	mi := &file_fermata_v1_worker_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1751,7 @@ func (x *HeartbeatAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatAck.ProtoReflect.Descriptor instead.
 func (*HeartbeatAck) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{19}
+	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HeartbeatAck) GetSeq() int64 {
@@ -1716,7 +1782,7 @@ const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"\bdraining\x18\x05 \x01(\v2\x14.fermata.v1.DrainingH\x00R\bdraining\x125\n" +
 	"\theartbeat\x18\x06 \x01(\v2\x15.fermata.v1.HeartbeatH\x00R\theartbeat\x12&\n" +
 	"\x04lost\x18\b \x01(\v2\x10.fermata.v1.LostH\x00R\x04lostB\t\n" +
-	"\amessage\"\x84\x03\n" +
+	"\amessage\"\xb8\x03\n" +
 	"\fWorkResponse\x12/\n" +
 	"\awelcome\x18\x01 \x01(\v2\x13.fermata.v1.WelcomeH\x00R\awelcome\x12,\n" +
 	"\x06leases\x18\x02 \x01(\v2\x12.fermata.v1.LeasesH\x00R\x06leases\x129\n" +
@@ -1725,7 +1791,8 @@ const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"\x06cancel\x18\x04 \x01(\v2\x12.fermata.v1.CancelH\x00R\x06cancel\x12)\n" +
 	"\x05drain\x18\x05 \x01(\v2\x11.fermata.v1.DrainH\x00R\x05drain\x125\n" +
 	"\taddresses\x18\x06 \x01(\v2\x15.fermata.v1.AddressesH\x00R\taddresses\x12?\n" +
-	"\rheartbeat_ack\x18\a \x01(\v2\x18.fermata.v1.HeartbeatAckH\x00R\fheartbeatAckB\t\n" +
+	"\rheartbeat_ack\x18\a \x01(\v2\x18.fermata.v1.HeartbeatAckH\x00R\fheartbeatAck\x122\n" +
+	"\brelocate\x18\b \x01(\v2\x14.fermata.v1.RelocateH\x00R\brelocateB\t\n" +
 	"\amessage\"\xc6\x03\n" +
 	"\x05Hello\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x1c\n" +
@@ -1823,6 +1890,8 @@ const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"\n" +
 	"\bDraining\"%\n" +
 	"\x05Drain\x12\x1c\n" +
+	"\taddresses\x18\x01 \x03(\tR\taddresses\"(\n" +
+	"\bRelocate\x12\x1c\n" +
 	"\taddresses\x18\x01 \x03(\tR\taddresses\")\n" +
 	"\tAddresses\x12\x1c\n" +
 	"\taddresses\x18\x01 \x03(\tR\taddresses\"\x1d\n" +
@@ -1847,7 +1916,7 @@ func file_fermata_v1_worker_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_worker_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_fermata_v1_worker_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_fermata_v1_worker_service_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_fermata_v1_worker_service_proto_goTypes = []any{
 	(Result_Outcome)(0),           // 0: fermata.v1.Result.Outcome
 	(ResultAck_Status)(0),         // 1: fermata.v1.ResultAck.Status
@@ -1869,13 +1938,14 @@ var file_fermata_v1_worker_service_proto_goTypes = []any{
 	(*Lost)(nil),                  // 17: fermata.v1.Lost
 	(*Draining)(nil),              // 18: fermata.v1.Draining
 	(*Drain)(nil),                 // 19: fermata.v1.Drain
-	(*Addresses)(nil),             // 20: fermata.v1.Addresses
-	(*Heartbeat)(nil),             // 21: fermata.v1.Heartbeat
-	(*HeartbeatAck)(nil),          // 22: fermata.v1.HeartbeatAck
-	nil,                           // 23: fermata.v1.Hello.LabelsEntry
-	nil,                           // 24: fermata.v1.Lease.LabelsEntry
-	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
+	(*Relocate)(nil),              // 20: fermata.v1.Relocate
+	(*Addresses)(nil),             // 21: fermata.v1.Addresses
+	(*Heartbeat)(nil),             // 22: fermata.v1.Heartbeat
+	(*HeartbeatAck)(nil),          // 23: fermata.v1.HeartbeatAck
+	nil,                           // 24: fermata.v1.Hello.LabelsEntry
+	nil,                           // 25: fermata.v1.Lease.LabelsEntry
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
 }
 var file_fermata_v1_worker_service_proto_depIdxs = []int32{
 	5,  // 0: fermata.v1.WorkRequest.hello:type_name -> fermata.v1.Hello
@@ -1883,39 +1953,40 @@ var file_fermata_v1_worker_service_proto_depIdxs = []int32{
 	11, // 2: fermata.v1.WorkRequest.results:type_name -> fermata.v1.Results
 	16, // 3: fermata.v1.WorkRequest.returned:type_name -> fermata.v1.Returned
 	18, // 4: fermata.v1.WorkRequest.draining:type_name -> fermata.v1.Draining
-	21, // 5: fermata.v1.WorkRequest.heartbeat:type_name -> fermata.v1.Heartbeat
+	22, // 5: fermata.v1.WorkRequest.heartbeat:type_name -> fermata.v1.Heartbeat
 	17, // 6: fermata.v1.WorkRequest.lost:type_name -> fermata.v1.Lost
 	6,  // 7: fermata.v1.WorkResponse.welcome:type_name -> fermata.v1.Welcome
 	7,  // 8: fermata.v1.WorkResponse.leases:type_name -> fermata.v1.Leases
 	13, // 9: fermata.v1.WorkResponse.result_acks:type_name -> fermata.v1.ResultAcks
 	15, // 10: fermata.v1.WorkResponse.cancel:type_name -> fermata.v1.Cancel
 	19, // 11: fermata.v1.WorkResponse.drain:type_name -> fermata.v1.Drain
-	20, // 12: fermata.v1.WorkResponse.addresses:type_name -> fermata.v1.Addresses
-	22, // 13: fermata.v1.WorkResponse.heartbeat_ack:type_name -> fermata.v1.HeartbeatAck
-	23, // 14: fermata.v1.Hello.labels:type_name -> fermata.v1.Hello.LabelsEntry
-	25, // 15: fermata.v1.Welcome.lease_ttl:type_name -> google.protobuf.Duration
-	25, // 16: fermata.v1.Welcome.session_ttl:type_name -> google.protobuf.Duration
-	8,  // 17: fermata.v1.Leases.leases:type_name -> fermata.v1.Lease
-	26, // 18: fermata.v1.Lease.nominal_time:type_name -> google.protobuf.Timestamp
-	26, // 19: fermata.v1.Lease.due_time:type_name -> google.protobuf.Timestamp
-	25, // 20: fermata.v1.Lease.timeout:type_name -> google.protobuf.Duration
-	24, // 21: fermata.v1.Lease.labels:type_name -> fermata.v1.Lease.LabelsEntry
-	25, // 22: fermata.v1.Lease.start_after:type_name -> google.protobuf.Duration
-	9,  // 23: fermata.v1.Lease.trace_context:type_name -> fermata.v1.TraceContext
-	12, // 24: fermata.v1.Results.results:type_name -> fermata.v1.Result
-	0,  // 25: fermata.v1.Result.outcome:type_name -> fermata.v1.Result.Outcome
-	25, // 26: fermata.v1.Result.retry_after:type_name -> google.protobuf.Duration
-	25, // 27: fermata.v1.Result.duration:type_name -> google.protobuf.Duration
-	14, // 28: fermata.v1.ResultAcks.acks:type_name -> fermata.v1.ResultAck
-	1,  // 29: fermata.v1.ResultAck.status:type_name -> fermata.v1.ResultAck.Status
-	2,  // 30: fermata.v1.Cancel.reason:type_name -> fermata.v1.Cancel.Reason
-	3,  // 31: fermata.v1.WorkerService.Work:input_type -> fermata.v1.WorkRequest
-	4,  // 32: fermata.v1.WorkerService.Work:output_type -> fermata.v1.WorkResponse
-	32, // [32:33] is the sub-list for method output_type
-	31, // [31:32] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	21, // 12: fermata.v1.WorkResponse.addresses:type_name -> fermata.v1.Addresses
+	23, // 13: fermata.v1.WorkResponse.heartbeat_ack:type_name -> fermata.v1.HeartbeatAck
+	20, // 14: fermata.v1.WorkResponse.relocate:type_name -> fermata.v1.Relocate
+	24, // 15: fermata.v1.Hello.labels:type_name -> fermata.v1.Hello.LabelsEntry
+	26, // 16: fermata.v1.Welcome.lease_ttl:type_name -> google.protobuf.Duration
+	26, // 17: fermata.v1.Welcome.session_ttl:type_name -> google.protobuf.Duration
+	8,  // 18: fermata.v1.Leases.leases:type_name -> fermata.v1.Lease
+	27, // 19: fermata.v1.Lease.nominal_time:type_name -> google.protobuf.Timestamp
+	27, // 20: fermata.v1.Lease.due_time:type_name -> google.protobuf.Timestamp
+	26, // 21: fermata.v1.Lease.timeout:type_name -> google.protobuf.Duration
+	25, // 22: fermata.v1.Lease.labels:type_name -> fermata.v1.Lease.LabelsEntry
+	26, // 23: fermata.v1.Lease.start_after:type_name -> google.protobuf.Duration
+	9,  // 24: fermata.v1.Lease.trace_context:type_name -> fermata.v1.TraceContext
+	12, // 25: fermata.v1.Results.results:type_name -> fermata.v1.Result
+	0,  // 26: fermata.v1.Result.outcome:type_name -> fermata.v1.Result.Outcome
+	26, // 27: fermata.v1.Result.retry_after:type_name -> google.protobuf.Duration
+	26, // 28: fermata.v1.Result.duration:type_name -> google.protobuf.Duration
+	14, // 29: fermata.v1.ResultAcks.acks:type_name -> fermata.v1.ResultAck
+	1,  // 30: fermata.v1.ResultAck.status:type_name -> fermata.v1.ResultAck.Status
+	2,  // 31: fermata.v1.Cancel.reason:type_name -> fermata.v1.Cancel.Reason
+	3,  // 32: fermata.v1.WorkerService.Work:input_type -> fermata.v1.WorkRequest
+	4,  // 33: fermata.v1.WorkerService.Work:output_type -> fermata.v1.WorkResponse
+	33, // [33:34] is the sub-list for method output_type
+	32, // [32:33] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_worker_service_proto_init() }
@@ -1940,6 +2011,7 @@ func file_fermata_v1_worker_service_proto_init() {
 		(*WorkResponse_Drain)(nil),
 		(*WorkResponse_Addresses)(nil),
 		(*WorkResponse_HeartbeatAck)(nil),
+		(*WorkResponse_Relocate)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1947,7 +2019,7 @@ func file_fermata_v1_worker_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_worker_service_proto_rawDesc), len(file_fermata_v1_worker_service_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
