@@ -34,7 +34,7 @@ EMBEDDED := Embedded$$
 # suite on the first kind finds the same races.
 SERIAL := ^(TestSuiteOnCluster|TestSuiteByFunctions|TestEveryGrantedCommandIsUsed|TestEveryInterleaving|TestLostRepliesInRandomHistories)$$
 # Browser tests that take more than five seconds each; `make console-test` has them.
-CONSOLE_LONG := ^(TestEditSurvivesTheEndOfASession|TestRestoreRevision|TestBulkChangesOfDeadLetters|TestRedrive|TestWhatFailed|TestGroupOfAnError|TestJobShowsItsBackoff)$$
+CONSOLE_LONG := ^(TestEditSurvivesTheEndOfASession|TestRestoreRevision|TestBulkChangesOfDeadLetters|TestRedrive|TestWhatFailed|TestGroupOfAnError|TestJobShowsItsBackoff|TestConsoleWhileANodeIsKilled|TestConsoleUnderLoad)$$
 FUZZTIME ?= 10s
 DEPTH ?= 7
 SEED ?= 1
@@ -43,6 +43,7 @@ SEED ?= 1
 CHAOS_TIME ?= 30s
 JOBS ?= 10000
 FIND_JOBS ?= 1000000
+CONSOLE_JOBS ?= 100000
 RUN ?=
 SCREENSHOTS ?=
 REPORT ?=
@@ -134,6 +135,10 @@ console-test: deps ## test the web console in Chromium against real nodes; SCREE
 	cd console/browsertest && go mod tidy -diff && go vet ./...
 	cd console/browsertest && go tool -modfile=../../tools/go.mod staticcheck ./...
 	cd console/browsertest && CONSOLE_SCREENSHOTS='$(abspath $(SCREENSHOTS))' go test -count=1 -timeout $(TIMEOUT) ./...
+
+.PHONY: console-load
+console-load: deps ## measure the web console with CONSOLE_JOBS (100000) jobs and 1,000 events a second: two minutes
+	cd console/browsertest && CONSOLE_JOBS=$(CONSOLE_JOBS) go test -count=1 -v -timeout $(TIMEOUT) -run '^TestConsoleUnderLoad$$' . | grep -v '^=== '
 
 .PHONY: console-short
 console-short: deps # the same without the tests that wait for runs to fail, or for sessions to end

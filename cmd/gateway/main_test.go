@@ -50,6 +50,8 @@ func TestWrongUsage(t *testing.T) {
 		"issuer in the clear": {[]string{"--oidc-issuer", "http://login.example", "--oidc-client-id", "c", "--console-url", "https://c.example"},
 			"--oidc-issuer"},
 		"client alone":   {[]string{"--oidc-client-id", "c"}, "--oidc-issuer"},
+		"trace of nothing": {[]string{"--console-trace-url", "https://traces.example/{trace}"}, "--console-trace-url"},
+		"logs of nothing":  {[]string{"--console-logs-url", "javascript:{run}"}, "--console-logs-url"},
 		"URL of nothing": {[]string{"--console-url", "fermata.example"}, "--console-url"},
 		"session key":    {[]string{"--console-session-key-file", empty}, "has 0 bytes, want 32"},
 		"base path":      {[]string{"--base-path", "ops"}, "base path"},

@@ -21,6 +21,7 @@ type consoleSettings struct {
 	readOnly bool
 	url      string
 	keyFile  string
+	links    gateway.ConsoleLinks
 	oidc     signin.Settings
 }
 
@@ -33,6 +34,11 @@ func (c *consoleSettings) registerFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.url, "console-url", "",
 		"URL of the console as browsers see it, for the sign-in at an issuer: the issuer sends browsers back to it, "+
 			"with /console/callback")
+	flags.StringVar(&c.links.Trace, "console-trace-url", "",
+		"template of the URL of a trace, such as https://traces.example.org/trace/{trace_id}; fields: trace_id, "+
+			"correlation_id, namespace, job, run (default: runs show the id of their trace)")
+	flags.StringVar(&c.links.Logs, "console-logs-url", "",
+		"template of the URL of the log lines of a run, with the same fields (default: no link)")
 	flags.StringVar(&c.keyFile, "console-session-key-file", "",
 		"file with 32 bytes that encrypt the sessions of the console, the same for all gateways (default: a random "+
 			"key, with which sessions end when the gateway stops)")
@@ -67,12 +73,27 @@ func (c consoleSettings) options() (*gateway.ConsoleOptions, error) {
 	if c.oidc.Issuer != "" || c.oidc.ClientID != "" {
 		sessions.SignIn, oidcErr = c.signIn()
 	}
-	if err := errors.Join(urlErr, keyErr, oidcErr); err != nil {
+	if err := errors.Join(urlErr, keyErr, oidcErr, checkLinks(c.links)); err != nil {
 		return nil, err
 	}
 	return &gateway.ConsoleOptions{
-		Files: console.Files(), ReadOnly: c.readOnly, Version: buildVersion, Sessions: sessions,
+		Files: console.Files(), ReadOnly: c.readOnly, Version: buildVersion, Links: c.links,
+		Sessions: sessions,
 	}, nil
+}
+
+// checkLinks refuses templates of URLs that no browser should follow.
+func checkLinks(links gateway.ConsoleLinks) error {
+	var errs []error
+	for flag, template := range map[string]string{"console-trace-url": links.Trace, "console-logs-url": links.Logs} {
+		if template == "" {
+			continue
+		}
+		if err := gateway.CheckLinkTemplate(template); err != nil {
+			errs = append(errs, fmt.Errorf("--%s %q: %w", flag, template, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (c consoleSettings) signIn() (gateway.SignIn, error) {

@@ -55,7 +55,7 @@ func run() int {
 		return 1
 	}
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path),
-		chromedp.NoSandbox, chromedp.WindowSize(1440, 900))
+		chromedp.NoSandbox, chromedp.IgnoreCertErrors, chromedp.WindowSize(1440, 900))
 	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
 	defer stopAllocator()
 	var stopBrowser context.CancelFunc
@@ -120,10 +120,13 @@ func namespaceOf(t *testing.T) string {
 // startWorker runs the handlers "ok", which succeeds, "fail", which fails, and "wait", which runs until it is cancelled.
 func (c *cluster) startWorker() {
 	c.t.Helper()
-	w, err := worker.New(worker.Options{
-		Addresses: []string{runner.Address()}, Namespace: namespaceOf(c.t), Slots: 8, ID: "w-" + namespaceOf(c.t),
-		Logger: slog.New(slog.DiscardHandler),
-	})
+	c.startWorkerAt(worker.Options{Addresses: []string{runner.Address()}, Slots: 8})
+}
+
+func (c *cluster) startWorkerAt(o worker.Options) {
+	c.t.Helper()
+	o.Namespace, o.ID, o.Logger = namespaceOf(c.t), "w-"+namespaceOf(c.t), slog.New(slog.DiscardHandler)
+	w, err := worker.New(o)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -919,6 +919,8 @@ export interface JobStatus {
   pauseTime?: string;
   /** True if the backoff was stale: the planned run tests whether the job works again. */
   probe?: boolean;
+  /** The latest runs that ended, the last end first. Only in lists that ask for them. */
+  recentRuns?: Array<RecentRun>;
   /** Runs left of schedule.max_runs. Unset: no limit. */
   runsLeft?: string;
   /** Finished runs since the job was created. */
@@ -1405,6 +1407,22 @@ export interface Reason {
 
 export type ReasonKind = "KIND_UNSPECIFIED" | "KIND_NOT_DUE" | "KIND_RETRY" | "KIND_BACKOFF" | "KIND_HINT" | "KIND_PAUSED" | "KIND_RUNNING" | "KIND_OVERLAP" | "KIND_LOCK" | "KIND_TARGET" | "KIND_PACE" | "KIND_QUEUE_CONCURRENCY" | "KIND_QUEUE_RATE" | "KIND_NO_WORKER" | "KIND_NO_SLOT" | "KIND_NO_HOLDER" | "KIND_DEAD" | "KIND_DONE" | "KIND_SCHEDULE" | "KIND_PAYLOAD" | "KIND_QUEUE_PAUSED" | "KIND_EXCLUSION" | "KIND_OVERSIZED_SHARD";
 
+/** RecentRun is how a run of a job ended, in short. */
+export interface RecentRun {
+  /** Attempts that ended. */
+  attempts?: number;
+  /** End of the run. */
+  finishTime?: string;
+  /** `namespaces/{n}/jobs/{j}/runs/{r}`. */
+  name?: string;
+  /** Scheduled time. */
+  nominalTime?: string;
+  /** How the run ended. */
+  outcome?: Outcome;
+  /** Start of the last attempt. */
+  startTime?: string;
+}
+
 /** RecentRuns is the activity of a queue within the last minute. */
 export interface RecentRuns {
   /** Runs that did not start within max_lag, and scheduled times that were missed. */
@@ -1878,7 +1896,7 @@ export interface MethodTypes {
   ListAuditRecords: { params: { pageSize?: number; pageToken?: string; resource?: string; identity?: string; startTime?: string; endTime?: string }; body: undefined; response: ListAuditRecordsResponse };
   ListDeadLetters: { params: { namespace: string; pageSize?: number; pageToken?: string; queue?: string; idPrefix?: string; labels?: Record<string, string> }; body: undefined; response: ListDeadLettersResponse };
   ListJobRevisions: { params: { namespace: string; job: string }; body: undefined; response: ListJobRevisionsResponse };
-  ListJobs: { params: { namespace: string; pageSize?: number; pageToken?: string; queue?: string; state?: JobStatusState; idPrefix?: string; labels?: Record<string, string>; minConsecutiveFailures?: string; filter?: string; orderBy?: string }; body: undefined; response: ListJobsResponse };
+  ListJobs: { params: { namespace: string; pageSize?: number; pageToken?: string; queue?: string; state?: JobStatusState; idPrefix?: string; labels?: Record<string, string>; minConsecutiveFailures?: string; filter?: string; orderBy?: string; recentRuns?: number }; body: undefined; response: ListJobsResponse };
   ListLocks: { params: { namespace: string; pageSize?: number; pageToken?: string }; body: undefined; response: ListLocksResponse };
   ListNamespaces: { params: {  }; body: undefined; response: ListNamespacesResponse };
   ListNodes: { params: {  }; body: undefined; response: ListNodesResponse };

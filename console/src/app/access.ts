@@ -8,6 +8,8 @@ export interface ServerConfig {
   version?: string;
   /** readOnly: the console takes no action. */
   readOnly?: boolean;
+  /** links are templates of URLs in other systems. */
+  links?: { trace?: string; logs?: string };
   /** signIn are the ways to sign in; none: the gateway acts with a credential of its own, or the nodes ask for none. */
   signIn?: { token?: boolean; provider?: string };
 }

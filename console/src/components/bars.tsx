@@ -10,7 +10,7 @@ export interface Bar {
   href?: string;
 }
 
-/** Bars compares counts. A bar without a count keeps its line, so that nothing moves. */
+/** Bars compares counts. */
 export function Bars({ bars, label }: { bars: Bar[]; label: string }) {
   const most = Math.max(1, ...bars.map((b) => b.count));
   return (

@@ -1,5 +1,5 @@
 // States: a colour, a shape and a word each. A colour never stands alone.
-import type { Job, Run } from "../api/generated";
+import type { Job, RecentRun, Run } from "../api/generated";
 import { formatSpan } from "../format/duration";
 import { wordsOf } from "../format/text";
 
@@ -69,11 +69,15 @@ export function stateOfRun(run: Run): StateWord {
   return stateOfOutcome(run.outcome);
 }
 
-/** RunStrip are runs as bars, the oldest first. */
-export function RunStrip({ runs }: { runs: Run[] }) {
-  const words = runs.map((r) => stateOfRun(r));
+/** recentRuns is how many of the latest runs of a job lists show. */
+export const recentRuns = 10;
+
+/** RunStrip are the latest runs as bars, the oldest first. A bar that did not succeed is lower, so that its colour does not stand alone. */
+export function RunStrip({ runs }: { runs: RecentRun[] | undefined }) {
+  if (!runs?.length) return null;
+  const words = runs.map((r) => stateOfOutcome(r.outcome)).reverse();
   return (
-    <span class="strip" role="img" aria-label={`Last runs: ${words.map((w) => w.text).join(", ")}`}>
+    <span class="strip" role="img" aria-label={`Last ${runs.length === 1 ? "run" : "runs"}: ${words.map((w) => w.text).join(", ")}`}>
       {words.map((w, i) => <i key={i} class={w.tone} />)}
     </span>
   );

@@ -68,7 +68,7 @@ var decided = map[string][]string{
 	},
 	"gateway": {
 		"config", "help", "scheduler", "rest-addr", "metrics-addr", "allowed-hosts", "trusted-proxies", "rest-tls-cert", "rest-tls-key", "insecure", "tls", "tls-ca",
-		"tls-cert", "tls-key", "tls-server-name", "base-path", "console", "console-read-only", "console-url", "console-session-key-file",
+		"tls-cert", "tls-key", "tls-server-name", "base-path", "console", "console-read-only", "console-url", "console-trace-url", "console-logs-url", "console-session-key-file",
 		"oidc-issuer", "oidc-client-id", "oidc-client-secret-file", "oidc-scopes", "oidc-audience", "oidc-ca", "oidc-token",
 	},
 	"worker": {

@@ -99,6 +99,16 @@ func RunToPB(k job.Key, v job.RunView) *fermatav1.Run {
 	return p
 }
 
+// RecentRunsToPB converts ended runs of a job.
+func RecentRunsToPB(k job.Key, runs []job.Run) []*fermatav1.RecentRun {
+	return Map(runs, func(r job.Run) *fermatav1.RecentRun {
+		return &fermatav1.RecentRun{
+			Name: RunName(k, r.ID), Outcome: outcomes.ToPB(r.Outcome), NominalTime: MillisToPB(r.NominalMS),
+			StartTime: MillisToPB(r.StartedMS), FinishTime: MillisToPB(r.FinishedMS), Attempts: int32(r.Attempts),
+		}
+	})
+}
+
 var JobStates = Enum[fermatav1.JobStatus_State, job.Status]{
 	{fermatav1.JobStatus_STATE_UNSPECIFIED, job.StatusAny},
 	{fermatav1.JobStatus_STATE_SCHEDULED, job.StatusScheduled},

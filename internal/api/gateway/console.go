@@ -24,6 +24,8 @@ type ConsoleOptions struct {
 	ReadOnly bool
 	// Version is shown.
 	Version string
+	// Links lead from runs to other systems.
+	Links ConsoleLinks
 	// Sessions lets people sign in; nil: the gateway acts with a credential of its own, or the nodes ask for none.
 	Sessions *SessionOptions
 }
@@ -37,6 +39,8 @@ const consolePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 type consoleConfig struct {
 	Version  string `json:"version,omitempty"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
+	// Links lead from runs to other systems.
+	Links ConsoleLinks `json:"links,omitzero"`
 	// SignIn are the ways to sign in; nil: there is none.
 	SignIn *signInConfig `json:"signIn,omitempty"`
 }
@@ -49,7 +53,7 @@ type signInConfig struct {
 }
 
 func configOf(o *ConsoleOptions) consoleConfig {
-	c := consoleConfig{Version: o.Version, ReadOnly: o.ReadOnly}
+	c := consoleConfig{Version: o.Version, ReadOnly: o.ReadOnly, Links: o.Links}
 	if o.Sessions != nil {
 		c.SignIn = &signInConfig{Token: true}
 		if o.Sessions.SignIn != nil {

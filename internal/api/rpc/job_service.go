@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -162,6 +163,9 @@ func (s *jobService) ListJobs(ctx context.Context, q *fermatav1.ListJobsRequest)
 	if filter.Order, err = parseOrder(q.GetOrderBy()); err != nil {
 		return nil, err
 	}
+	if err := validateRecentRuns(q); err != nil {
+		return nil, err
+	}
 	page, err := s.definitions.List(ctx, filter, int(q.GetPageSize()), q.GetPageToken())
 	if err != nil {
 		return nil, err
@@ -172,7 +176,43 @@ func (s *jobService) ListJobs(ctx context.Context, q *fermatav1.ListJobsRequest)
 	for i, record := range page.Records {
 		response.Jobs[i] = s.jobToPB(record)
 	}
-	return response, nil
+	return response, s.addRecentRuns(ctx, response.Jobs, page.Records, int(q.GetRecentRuns()))
+}
+
+// Bounds of a list with recent runs: what one page may read of histories.
+const (
+	maxRecentRuns     = 10
+	maxRecentPageSize = 100
+)
+
+func validateRecentRuns(q *fermatav1.ListJobsRequest) error {
+	var v []job.Violation
+	if n := q.GetRecentRuns(); n < 0 || n > maxRecentRuns {
+		v = append(v, job.Violation{Field: "recent_runs", Description: fmt.Sprintf("is %d, want 0 to %d", n, maxRecentRuns)})
+	}
+	if n := q.GetPageSize(); q.GetRecentRuns() > 0 && n > maxRecentPageSize {
+		v = append(v, job.Violation{Field: "page_size",
+			Description: fmt.Sprintf("is %d, want at most %d with recent_runs", n, maxRecentPageSize)})
+	}
+	if len(v) > 0 {
+		return &job.InvalidError{Violations: v}
+	}
+	return nil
+}
+
+// addRecentRuns adds the latest runs of each job.
+func (s *jobService) addRecentRuns(ctx context.Context, jobs []*fermatav1.Job, records []job.Record, most int) error {
+	if most == 0 || len(jobs) == 0 {
+		return nil
+	}
+	runs, err := s.runs.RecentRuns(ctx, records, most)
+	if err != nil {
+		return err
+	}
+	for i, list := range runs {
+		jobs[i].Status.RecentRuns = convert.RecentRunsToPB(records[i].Definition.Key, list)
+	}
+	return nil
 }
 
 func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobRequest) (*fermatav1.Job, error) {

@@ -67,6 +67,8 @@ type JobQueries interface {
 type JobRuns interface {
 	RunJob(ctx context.Context, key job.Key, q job.RequestManualRun) (v job.RunView, joined bool, err error)
 	ListRuns(ctx context.Context, key job.Key) ([]job.RunView, error)
+	// RecentRuns returns the latest runs of each of these jobs that its history keeps, the last end first.
+	RecentRuns(ctx context.Context, records []job.Record, most int) ([][]job.Run, error)
 	// ListEndedRuns lists runs of all jobs that ended, the last end first.
 	ListEndedRuns(ctx context.Context, q job.EndedRunsQuery) (job.EndedRunsPage, error)
 	GetRun(ctx context.Context, key job.Key, runID string) (job.RunView, error)

@@ -221,6 +221,11 @@ func (j queueScopedJobs) ListRuns(ctx context.Context, key job.Key) ([]job.RunVi
 	return j.inner.ListRuns(ctx, key)
 }
 
+// RecentRuns is for jobs of a list, which has those of the caller only.
+func (j queueScopedJobs) RecentRuns(ctx context.Context, records []job.Record, most int) ([][]job.Run, error) {
+	return j.inner.RecentRuns(ctx, records, most)
+}
+
 func (j queueScopedJobs) ListEndedRuns(ctx context.Context, q job.EndedRunsQuery) (job.EndedRunsPage, error) {
 	f, err := restrictListing(ctx, q.Filter)
 	if err != nil {

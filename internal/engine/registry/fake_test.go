@@ -214,6 +214,15 @@ func (f *fake) Runs(_ context.Context, key job.Key, limit int) ([]job.Run, error
 	return h[:min(len(h), limit)], f.err
 }
 
+func (f *fake) RecentRuns(_ context.Context, records []job.Record, most int) ([][]job.Run, error) {
+	runs := make([][]job.Run, len(records))
+	for i := range records {
+		h := f.history[records[i].Definition.Key]
+		runs[i] = h[:min(len(h), most)]
+	}
+	return runs, f.err
+}
+
 func (f *fake) SubmitAndWait(_ context.Context, changes ...job.Change) []job.ChangeResult {
 	var out []job.ChangeResult
 	for _, c := range changes {

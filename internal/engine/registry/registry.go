@@ -23,6 +23,7 @@ type Store interface {
 	// GetRecords reads records of one shard, also those of runs and dead letters; nil: there is no such record.
 	GetRecords(ctx context.Context, shard int, records []job.RecordID) ([]*job.Record, error)
 	Runs(ctx context.Context, key job.Key, historyLimit int) ([]job.Run, error)
+	RecentRuns(ctx context.Context, records []job.Record, most int) ([][]job.Run, error)
 	// Snapshots reads jobs of one shard with their runs and dead letters; nil: there is no such job.
 	Snapshots(ctx context.Context, shard int, jobs []job.Record) ([]*job.Snapshot, error)
 	// Revisions reads the stored revisions of jobs of one shard, newest first: of the first jobs, at least of one.

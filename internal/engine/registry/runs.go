@@ -197,3 +197,9 @@ func (r *Registry) CancelRun(ctx context.Context, key job.Key, runID string) (jo
 	before.Phase, before.Outcome, before.FinishedMS = job.RunFinished, job.OutcomeCancelled, state.LastFinished
 	return before, nil
 }
+
+// RecentRuns returns the latest runs of each of these jobs that its history keeps, at most so many of each, the last
+// end first.
+func (r *Registry) RecentRuns(ctx context.Context, records []job.Record, most int) ([][]job.Run, error) {
+	return r.o.Store.RecentRuns(ctx, records, most)
+}

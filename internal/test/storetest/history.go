@@ -56,6 +56,8 @@ func testHistory(w *World) {
 			w.T.Errorf("run %d: %+v", i, r)
 		}
 	}
+	w.wantRecentRuns(id, 2, runs[:2])
+	w.wantRecentRuns(id, 10, runs[:3])
 	if runs[0].Error != "no luck" || runs[0].Attempts != 2 || runs[0].Worker != "w1" {
 		w.T.Errorf("dead run %+v", runs[0])
 	}
@@ -65,6 +67,28 @@ func testHistory(w *World) {
 	}
 	if l := letters[0]; l.State.Region != job.RegionDead || string(l.Definition.Payload) != string(d.Payload) || l.State.LastError != "no luck" {
 		w.T.Errorf("dead letter %+v", l)
+	}
+}
+
+// wantRecentRuns checks the latest runs of a job, beside one that never ran and one whose history keeps none.
+func (w *World) wantRecentRuns(id string, most int, want []job.Run) {
+	w.T.Helper()
+	none := w.Get(id)
+	without := *none.Definition
+	without.HistoryLimit = 0
+	none.Definition = &without
+	never := Definition(w.InShard(1, 1)[0])
+	lists, err := w.Store.RecentRuns(w.T.Context(), []job.Record{{Definition: &never}, *w.Get(id), *none}, most)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	if len(lists[0])+len(lists[2]) != 0 || len(lists[1]) != len(want) {
+		w.T.Fatalf("recent runs %+v, want %+v", lists, want)
+	}
+	for i, r := range lists[1] {
+		if r.ID != want[i].ID || r.Outcome != want[i].Outcome || r.FinishedMS != want[i].FinishedMS {
+			w.T.Errorf("recent run %d: %+v, want %+v", i, r, want[i])
+		}
 	}
 }
 

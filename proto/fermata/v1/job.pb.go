@@ -642,7 +642,7 @@ func (x CalendarSchedule_Unit) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CalendarSchedule_Unit.Descriptor instead.
 func (CalendarSchedule_Unit) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{12, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{13, 0}
 }
 
 // ShortMonth is what happens to a day that a month does not have.
@@ -695,7 +695,7 @@ func (x CalendarSchedule_ShortMonth) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CalendarSchedule_ShortMonth.Descriptor instead.
 func (CalendarSchedule_ShortMonth) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{12, 1}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{13, 1}
 }
 
 type RetryPolicy_Strategy int32
@@ -755,7 +755,7 @@ func (x RetryPolicy_Strategy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RetryPolicy_Strategy.Descriptor instead.
 func (RetryPolicy_Strategy) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{13, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{14, 0}
 }
 
 type Jitter_Kind int32
@@ -822,7 +822,7 @@ func (x Jitter_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Jitter_Kind.Descriptor instead.
 func (Jitter_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{15, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{16, 0}
 }
 
 type Run_State int32
@@ -875,7 +875,7 @@ func (x Run_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Run_State.Descriptor instead.
 func (Run_State) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{16, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{17, 0}
 }
 
 type Run_Trigger int32
@@ -927,7 +927,7 @@ func (x Run_Trigger) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Run_Trigger.Descriptor instead.
 func (Run_Trigger) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{16, 1}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{17, 1}
 }
 
 // Job is a durable definition of work: what runs, when it is due, and what happens when it fails,
@@ -1744,7 +1744,9 @@ type JobStatus struct {
 	Backfills []*Backfill `protobuf:"bytes,28,rep,name=backfills,proto3" json:"backfills,omitempty"`
 	// By how much the last judged run broke max_lag: first when it was detected, and then by how
 	// much the run started late. Unset: the objective was met.
-	BreachedLag   *durationpb.Duration `protobuf:"bytes,65,opt,name=breached_lag,json=breachedLag,proto3" json:"breached_lag,omitempty"`
+	BreachedLag *durationpb.Duration `protobuf:"bytes,65,opt,name=breached_lag,json=breachedLag,proto3" json:"breached_lag,omitempty"`
+	// The latest runs that ended, the last end first. Only in lists that ask for them.
+	RecentRuns    []*RecentRun `protobuf:"bytes,66,rep,name=recent_runs,json=recentRuns,proto3" json:"recent_runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1982,6 +1984,104 @@ func (x *JobStatus) GetBreachedLag() *durationpb.Duration {
 	return nil
 }
 
+func (x *JobStatus) GetRecentRuns() []*RecentRun {
+	if x != nil {
+		return x.RecentRuns
+	}
+	return nil
+}
+
+// RecentRun is how a run of a job ended, in short.
+type RecentRun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{n}/jobs/{j}/runs/{r}`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// How the run ended.
+	Outcome Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=fermata.v1.Outcome" json:"outcome,omitempty"`
+	// Scheduled time.
+	NominalTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=nominal_time,json=nominalTime,proto3" json:"nominal_time,omitempty"`
+	// Start of the last attempt.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// End of the run.
+	FinishTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=finish_time,json=finishTime,proto3" json:"finish_time,omitempty"`
+	// Attempts that ended.
+	Attempts      int32 `protobuf:"varint,6,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecentRun) Reset() {
+	*x = RecentRun{}
+	mi := &file_fermata_v1_job_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecentRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecentRun) ProtoMessage() {}
+
+func (x *RecentRun) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecentRun.ProtoReflect.Descriptor instead.
+func (*RecentRun) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RecentRun) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RecentRun) GetOutcome() Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return Outcome_OUTCOME_UNSPECIFIED
+}
+
+func (x *RecentRun) GetNominalTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NominalTime
+	}
+	return nil
+}
+
+func (x *RecentRun) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *RecentRun) GetFinishTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishTime
+	}
+	return nil
+}
+
+func (x *RecentRun) GetAttempts() int32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
 // Schedule is the rule that generates scheduled times.
 type Schedule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2010,7 +2110,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_fermata_v1_job_proto_msgTypes[8]
+	mi := &file_fermata_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2022,7 +2122,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[8]
+	mi := &file_fermata_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2135,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Schedule) GetRule() isSchedule_Rule {
@@ -2169,7 +2269,7 @@ type Exclusions struct {
 
 func (x *Exclusions) Reset() {
 	*x = Exclusions{}
-	mi := &file_fermata_v1_job_proto_msgTypes[9]
+	mi := &file_fermata_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2181,7 +2281,7 @@ func (x *Exclusions) String() string {
 func (*Exclusions) ProtoMessage() {}
 
 func (x *Exclusions) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[9]
+	mi := &file_fermata_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2194,7 +2294,7 @@ func (x *Exclusions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exclusions.ProtoReflect.Descriptor instead.
 func (*Exclusions) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Exclusions) GetCron() []string {
@@ -2245,7 +2345,7 @@ type IntervalSchedule struct {
 
 func (x *IntervalSchedule) Reset() {
 	*x = IntervalSchedule{}
-	mi := &file_fermata_v1_job_proto_msgTypes[10]
+	mi := &file_fermata_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2257,7 +2357,7 @@ func (x *IntervalSchedule) String() string {
 func (*IntervalSchedule) ProtoMessage() {}
 
 func (x *IntervalSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[10]
+	mi := &file_fermata_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2270,7 +2370,7 @@ func (x *IntervalSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntervalSchedule.ProtoReflect.Descriptor instead.
 func (*IntervalSchedule) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *IntervalSchedule) GetEvery() *durationpb.Duration {
@@ -2309,7 +2409,7 @@ type CronSchedule struct {
 
 func (x *CronSchedule) Reset() {
 	*x = CronSchedule{}
-	mi := &file_fermata_v1_job_proto_msgTypes[11]
+	mi := &file_fermata_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2421,7 @@ func (x *CronSchedule) String() string {
 func (*CronSchedule) ProtoMessage() {}
 
 func (x *CronSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[11]
+	mi := &file_fermata_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2434,7 @@ func (x *CronSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronSchedule.ProtoReflect.Descriptor instead.
 func (*CronSchedule) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CronSchedule) GetExpressions() []string {
@@ -2405,7 +2505,7 @@ type CalendarSchedule struct {
 
 func (x *CalendarSchedule) Reset() {
 	*x = CalendarSchedule{}
-	mi := &file_fermata_v1_job_proto_msgTypes[12]
+	mi := &file_fermata_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2517,7 @@ func (x *CalendarSchedule) String() string {
 func (*CalendarSchedule) ProtoMessage() {}
 
 func (x *CalendarSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[12]
+	mi := &file_fermata_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2530,7 @@ func (x *CalendarSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CalendarSchedule.ProtoReflect.Descriptor instead.
 func (*CalendarSchedule) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CalendarSchedule) GetEvery() int32 {
@@ -2545,7 +2645,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_fermata_v1_job_proto_msgTypes[13]
+	mi := &file_fermata_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2557,7 +2657,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[13]
+	mi := &file_fermata_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2570,7 +2670,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RetryPolicy) GetStrategy() RetryPolicy_Strategy {
@@ -2689,7 +2789,7 @@ type BackoffPolicy struct {
 
 func (x *BackoffPolicy) Reset() {
 	*x = BackoffPolicy{}
-	mi := &file_fermata_v1_job_proto_msgTypes[14]
+	mi := &file_fermata_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2801,7 @@ func (x *BackoffPolicy) String() string {
 func (*BackoffPolicy) ProtoMessage() {}
 
 func (x *BackoffPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[14]
+	mi := &file_fermata_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2814,7 @@ func (x *BackoffPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackoffPolicy.ProtoReflect.Descriptor instead.
 func (*BackoffPolicy) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *BackoffPolicy) GetDisabled() bool {
@@ -2822,7 +2922,7 @@ type Jitter struct {
 
 func (x *Jitter) Reset() {
 	*x = Jitter{}
-	mi := &file_fermata_v1_job_proto_msgTypes[15]
+	mi := &file_fermata_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2834,7 +2934,7 @@ func (x *Jitter) String() string {
 func (*Jitter) ProtoMessage() {}
 
 func (x *Jitter) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[15]
+	mi := &file_fermata_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2847,7 +2947,7 @@ func (x *Jitter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Jitter.ProtoReflect.Descriptor instead.
 func (*Jitter) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Jitter) GetKind() Jitter_Kind {
@@ -2915,7 +3015,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_fermata_v1_job_proto_msgTypes[16]
+	mi := &file_fermata_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2927,7 +3027,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[16]
+	mi := &file_fermata_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2940,7 +3040,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Run) GetName() string {
@@ -3097,7 +3197,7 @@ type Exclusions_Period struct {
 
 func (x *Exclusions_Period) Reset() {
 	*x = Exclusions_Period{}
-	mi := &file_fermata_v1_job_proto_msgTypes[18]
+	mi := &file_fermata_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3109,7 +3209,7 @@ func (x *Exclusions_Period) String() string {
 func (*Exclusions_Period) ProtoMessage() {}
 
 func (x *Exclusions_Period) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[18]
+	mi := &file_fermata_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3122,7 +3222,7 @@ func (x *Exclusions_Period) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exclusions_Period.ProtoReflect.Descriptor instead.
 func (*Exclusions_Period) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{9, 0}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{10, 0}
 }
 
 func (x *Exclusions_Period) GetStartTime() *timestamppb.Timestamp {
@@ -3235,7 +3335,7 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12?\n" +
 	"\rprogress_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\fprogressTime\x125\n" +
 	"\bend_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12 \n" +
-	"\vconcurrency\x18\x04 \x01(\x05R\vconcurrency\"\xdd\v\n" +
+	"\vconcurrency\x18\x04 \x01(\x05R\vconcurrency\"\x95\f\n" +
 	"\tJobStatus\x121\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1b.fermata.v1.JobStatus.StateR\x05state\x12F\n" +
 	"\x11next_nominal_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextNominalTime\x12>\n" +
@@ -3273,7 +3373,9 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\truns_left\x18\x1a \x01(\x03H\x00R\brunsLeft\x88\x01\x01\x12'\n" +
 	"\x0fconcurrent_runs\x18\x1b \x01(\x05R\x0econcurrentRuns\x122\n" +
 	"\tbackfills\x18\x1c \x03(\v2\x14.fermata.v1.BackfillR\tbackfills\x12<\n" +
-	"\fbreached_lag\x18A \x01(\v2\x19.google.protobuf.DurationR\vbreachedLag\"x\n" +
+	"\fbreached_lag\x18A \x01(\v2\x19.google.protobuf.DurationR\vbreachedLag\x126\n" +
+	"\vrecent_runs\x18B \x03(\v2\x15.fermata.v1.RecentRunR\n" +
+	"recentRuns\"x\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSTATE_SCHEDULED\x10\x01\x12\x11\n" +
@@ -3284,7 +3386,16 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"STATE_DONE\x10\x05B\f\n" +
 	"\n" +
-	"_runs_left\"\xe4\x03\n" +
+	"_runs_left\"\xa1\x02\n" +
+	"\tRecentRun\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12-\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2\x13.fermata.v1.OutcomeR\aoutcome\x12=\n" +
+	"\fnominal_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\vnominalTime\x129\n" +
+	"\n" +
+	"start_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12;\n" +
+	"\vfinish_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishTime\x12\x1a\n" +
+	"\battempts\x18\x06 \x01(\x05R\battempts\"\xe4\x03\n" +
 	"\bSchedule\x12:\n" +
 	"\binterval\x18\x01 \x01(\v2\x1c.fermata.v1.IntervalScheduleH\x00R\binterval\x12.\n" +
 	"\x04cron\x18\x02 \x01(\v2\x18.fermata.v1.CronScheduleH\x00R\x04cron\x120\n" +
@@ -3499,7 +3610,7 @@ func file_fermata_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 15)
-var file_fermata_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_fermata_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_fermata_v1_job_proto_goTypes = []any{
 	(OverlapPolicy)(0),               // 0: fermata.v1.OverlapPolicy
 	(DelaySource)(0),                 // 1: fermata.v1.DelaySource
@@ -3524,110 +3635,116 @@ var file_fermata_v1_job_proto_goTypes = []any{
 	(*Hold)(nil),                     // 20: fermata.v1.Hold
 	(*Backfill)(nil),                 // 21: fermata.v1.Backfill
 	(*JobStatus)(nil),                // 22: fermata.v1.JobStatus
-	(*Schedule)(nil),                 // 23: fermata.v1.Schedule
-	(*Exclusions)(nil),               // 24: fermata.v1.Exclusions
-	(*IntervalSchedule)(nil),         // 25: fermata.v1.IntervalSchedule
-	(*CronSchedule)(nil),             // 26: fermata.v1.CronSchedule
-	(*CalendarSchedule)(nil),         // 27: fermata.v1.CalendarSchedule
-	(*RetryPolicy)(nil),              // 28: fermata.v1.RetryPolicy
-	(*BackoffPolicy)(nil),            // 29: fermata.v1.BackoffPolicy
-	(*Jitter)(nil),                   // 30: fermata.v1.Jitter
-	(*Run)(nil),                      // 31: fermata.v1.Run
-	nil,                              // 32: fermata.v1.Job.LabelsEntry
-	(*Exclusions_Period)(nil),        // 33: fermata.v1.Exclusions.Period
-	nil,                              // 34: fermata.v1.RetryPolicy.SourcesEntry
-	nil,                              // 35: fermata.v1.BackoffPolicy.SourcesEntry
-	(*durationpb.Duration)(nil),      // 36: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 37: google.protobuf.Timestamp
-	(*structpb.Value)(nil),           // 38: google.protobuf.Value
+	(*RecentRun)(nil),                // 23: fermata.v1.RecentRun
+	(*Schedule)(nil),                 // 24: fermata.v1.Schedule
+	(*Exclusions)(nil),               // 25: fermata.v1.Exclusions
+	(*IntervalSchedule)(nil),         // 26: fermata.v1.IntervalSchedule
+	(*CronSchedule)(nil),             // 27: fermata.v1.CronSchedule
+	(*CalendarSchedule)(nil),         // 28: fermata.v1.CalendarSchedule
+	(*RetryPolicy)(nil),              // 29: fermata.v1.RetryPolicy
+	(*BackoffPolicy)(nil),            // 30: fermata.v1.BackoffPolicy
+	(*Jitter)(nil),                   // 31: fermata.v1.Jitter
+	(*Run)(nil),                      // 32: fermata.v1.Run
+	nil,                              // 33: fermata.v1.Job.LabelsEntry
+	(*Exclusions_Period)(nil),        // 34: fermata.v1.Exclusions.Period
+	nil,                              // 35: fermata.v1.RetryPolicy.SourcesEntry
+	nil,                              // 36: fermata.v1.BackoffPolicy.SourcesEntry
+	(*durationpb.Duration)(nil),      // 37: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 38: google.protobuf.Timestamp
+	(*structpb.Value)(nil),           // 39: google.protobuf.Value
 }
 var file_fermata_v1_job_proto_depIdxs = []int32{
-	32, // 0: fermata.v1.Job.labels:type_name -> fermata.v1.Job.LabelsEntry
-	23, // 1: fermata.v1.Job.schedule:type_name -> fermata.v1.Schedule
-	28, // 2: fermata.v1.Job.retry_policy:type_name -> fermata.v1.RetryPolicy
-	29, // 3: fermata.v1.Job.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	36, // 4: fermata.v1.Job.timeout:type_name -> google.protobuf.Duration
-	36, // 5: fermata.v1.Job.timeout_grace:type_name -> google.protobuf.Duration
-	36, // 6: fermata.v1.Job.retention:type_name -> google.protobuf.Duration
-	36, // 7: fermata.v1.Job.dead_letter_ttl:type_name -> google.protobuf.Duration
-	37, // 8: fermata.v1.Job.create_time:type_name -> google.protobuf.Timestamp
-	37, // 9: fermata.v1.Job.update_time:type_name -> google.protobuf.Timestamp
+	33, // 0: fermata.v1.Job.labels:type_name -> fermata.v1.Job.LabelsEntry
+	24, // 1: fermata.v1.Job.schedule:type_name -> fermata.v1.Schedule
+	29, // 2: fermata.v1.Job.retry_policy:type_name -> fermata.v1.RetryPolicy
+	30, // 3: fermata.v1.Job.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	37, // 4: fermata.v1.Job.timeout:type_name -> google.protobuf.Duration
+	37, // 5: fermata.v1.Job.timeout_grace:type_name -> google.protobuf.Duration
+	37, // 6: fermata.v1.Job.retention:type_name -> google.protobuf.Duration
+	37, // 7: fermata.v1.Job.dead_letter_ttl:type_name -> google.protobuf.Duration
+	38, // 8: fermata.v1.Job.create_time:type_name -> google.protobuf.Timestamp
+	38, // 9: fermata.v1.Job.update_time:type_name -> google.protobuf.Timestamp
 	22, // 10: fermata.v1.Job.status:type_name -> fermata.v1.JobStatus
 	0,  // 11: fermata.v1.Job.overlap_policy:type_name -> fermata.v1.OverlapPolicy
 	17, // 12: fermata.v1.Job.misfire_policy:type_name -> fermata.v1.MisfirePolicy
 	18, // 13: fermata.v1.Job.locks:type_name -> fermata.v1.Lock
-	36, // 14: fermata.v1.Job.max_lag:type_name -> google.protobuf.Duration
-	38, // 15: fermata.v1.Job.payload_json:type_name -> google.protobuf.Value
+	37, // 14: fermata.v1.Job.max_lag:type_name -> google.protobuf.Duration
+	39, // 15: fermata.v1.Job.payload_json:type_name -> google.protobuf.Value
 	16, // 16: fermata.v1.Job.warnings:type_name -> fermata.v1.Warning
 	5,  // 17: fermata.v1.MisfirePolicy.policy:type_name -> fermata.v1.MisfirePolicy.Policy
-	36, // 18: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
+	37, // 18: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
 	6,  // 19: fermata.v1.Hint.source:type_name -> fermata.v1.Hint.Source
-	37, // 20: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
-	36, // 21: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
-	37, // 22: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
+	38, // 20: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
+	37, // 21: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
+	38, // 22: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
 	7,  // 23: fermata.v1.Hold.reason:type_name -> fermata.v1.Hold.Reason
-	37, // 24: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
-	37, // 25: fermata.v1.Hold.due_time:type_name -> google.protobuf.Timestamp
-	37, // 26: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
-	37, // 27: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
+	38, // 24: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
+	38, // 25: fermata.v1.Hold.due_time:type_name -> google.protobuf.Timestamp
+	38, // 26: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
+	38, // 27: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
 	8,  // 28: fermata.v1.JobStatus.state:type_name -> fermata.v1.JobStatus.State
-	37, // 29: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
-	37, // 30: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
-	36, // 31: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
+	38, // 29: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
+	38, // 30: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
+	37, // 31: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
 	4,  // 32: fermata.v1.JobStatus.last_outcome:type_name -> fermata.v1.Outcome
-	37, // 33: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
-	37, // 34: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
-	37, // 35: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
+	38, // 33: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
+	38, // 34: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
+	38, // 35: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
 	1,  // 36: fermata.v1.JobStatus.delay_source:type_name -> fermata.v1.DelaySource
 	19, // 37: fermata.v1.JobStatus.hint:type_name -> fermata.v1.Hint
 	20, // 38: fermata.v1.JobStatus.hold:type_name -> fermata.v1.Hold
 	21, // 39: fermata.v1.JobStatus.backfills:type_name -> fermata.v1.Backfill
-	36, // 40: fermata.v1.JobStatus.breached_lag:type_name -> google.protobuf.Duration
-	25, // 41: fermata.v1.Schedule.interval:type_name -> fermata.v1.IntervalSchedule
-	26, // 42: fermata.v1.Schedule.cron:type_name -> fermata.v1.CronSchedule
-	37, // 43: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
-	27, // 44: fermata.v1.Schedule.calendar:type_name -> fermata.v1.CalendarSchedule
-	37, // 45: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
-	37, // 46: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
-	24, // 47: fermata.v1.Schedule.exclusions:type_name -> fermata.v1.Exclusions
-	36, // 48: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	33, // 49: fermata.v1.Exclusions.periods:type_name -> fermata.v1.Exclusions.Period
-	36, // 50: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
-	2,  // 51: fermata.v1.CronSchedule.dst_gap:type_name -> fermata.v1.DstGap
-	3,  // 52: fermata.v1.CronSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
-	9,  // 53: fermata.v1.CalendarSchedule.unit:type_name -> fermata.v1.CalendarSchedule.Unit
-	10, // 54: fermata.v1.CalendarSchedule.short_month:type_name -> fermata.v1.CalendarSchedule.ShortMonth
-	2,  // 55: fermata.v1.CalendarSchedule.dst_gap:type_name -> fermata.v1.DstGap
-	3,  // 56: fermata.v1.CalendarSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
-	11, // 57: fermata.v1.RetryPolicy.strategy:type_name -> fermata.v1.RetryPolicy.Strategy
-	36, // 58: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
-	36, // 59: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	36, // 60: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
-	30, // 61: fermata.v1.RetryPolicy.jitter:type_name -> fermata.v1.Jitter
-	34, // 62: fermata.v1.RetryPolicy.sources:type_name -> fermata.v1.RetryPolicy.SourcesEntry
-	36, // 63: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
-	30, // 64: fermata.v1.BackoffPolicy.jitter:type_name -> fermata.v1.Jitter
-	36, // 65: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
-	36, // 66: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
-	36, // 67: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
-	35, // 68: fermata.v1.BackoffPolicy.sources:type_name -> fermata.v1.BackoffPolicy.SourcesEntry
-	12, // 69: fermata.v1.Jitter.kind:type_name -> fermata.v1.Jitter.Kind
-	13, // 70: fermata.v1.Run.state:type_name -> fermata.v1.Run.State
-	14, // 71: fermata.v1.Run.trigger:type_name -> fermata.v1.Run.Trigger
-	37, // 72: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
-	37, // 73: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
-	37, // 74: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	37, // 75: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
-	4,  // 76: fermata.v1.Run.outcome:type_name -> fermata.v1.Outcome
-	20, // 77: fermata.v1.Run.hold:type_name -> fermata.v1.Hold
-	4,  // 78: fermata.v1.Run.last_attempt_outcome:type_name -> fermata.v1.Outcome
-	37, // 79: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
-	37, // 80: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
-	81, // [81:81] is the sub-list for method output_type
-	81, // [81:81] is the sub-list for method input_type
-	81, // [81:81] is the sub-list for extension type_name
-	81, // [81:81] is the sub-list for extension extendee
-	0,  // [0:81] is the sub-list for field type_name
+	37, // 40: fermata.v1.JobStatus.breached_lag:type_name -> google.protobuf.Duration
+	23, // 41: fermata.v1.JobStatus.recent_runs:type_name -> fermata.v1.RecentRun
+	4,  // 42: fermata.v1.RecentRun.outcome:type_name -> fermata.v1.Outcome
+	38, // 43: fermata.v1.RecentRun.nominal_time:type_name -> google.protobuf.Timestamp
+	38, // 44: fermata.v1.RecentRun.start_time:type_name -> google.protobuf.Timestamp
+	38, // 45: fermata.v1.RecentRun.finish_time:type_name -> google.protobuf.Timestamp
+	26, // 46: fermata.v1.Schedule.interval:type_name -> fermata.v1.IntervalSchedule
+	27, // 47: fermata.v1.Schedule.cron:type_name -> fermata.v1.CronSchedule
+	38, // 48: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
+	28, // 49: fermata.v1.Schedule.calendar:type_name -> fermata.v1.CalendarSchedule
+	38, // 50: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
+	38, // 51: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
+	25, // 52: fermata.v1.Schedule.exclusions:type_name -> fermata.v1.Exclusions
+	37, // 53: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	34, // 54: fermata.v1.Exclusions.periods:type_name -> fermata.v1.Exclusions.Period
+	37, // 55: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
+	2,  // 56: fermata.v1.CronSchedule.dst_gap:type_name -> fermata.v1.DstGap
+	3,  // 57: fermata.v1.CronSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
+	9,  // 58: fermata.v1.CalendarSchedule.unit:type_name -> fermata.v1.CalendarSchedule.Unit
+	10, // 59: fermata.v1.CalendarSchedule.short_month:type_name -> fermata.v1.CalendarSchedule.ShortMonth
+	2,  // 60: fermata.v1.CalendarSchedule.dst_gap:type_name -> fermata.v1.DstGap
+	3,  // 61: fermata.v1.CalendarSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
+	11, // 62: fermata.v1.RetryPolicy.strategy:type_name -> fermata.v1.RetryPolicy.Strategy
+	37, // 63: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
+	37, // 64: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	37, // 65: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
+	31, // 66: fermata.v1.RetryPolicy.jitter:type_name -> fermata.v1.Jitter
+	35, // 67: fermata.v1.RetryPolicy.sources:type_name -> fermata.v1.RetryPolicy.SourcesEntry
+	37, // 68: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
+	31, // 69: fermata.v1.BackoffPolicy.jitter:type_name -> fermata.v1.Jitter
+	37, // 70: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
+	37, // 71: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
+	37, // 72: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
+	36, // 73: fermata.v1.BackoffPolicy.sources:type_name -> fermata.v1.BackoffPolicy.SourcesEntry
+	12, // 74: fermata.v1.Jitter.kind:type_name -> fermata.v1.Jitter.Kind
+	13, // 75: fermata.v1.Run.state:type_name -> fermata.v1.Run.State
+	14, // 76: fermata.v1.Run.trigger:type_name -> fermata.v1.Run.Trigger
+	38, // 77: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
+	38, // 78: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
+	38, // 79: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	38, // 80: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
+	4,  // 81: fermata.v1.Run.outcome:type_name -> fermata.v1.Outcome
+	20, // 82: fermata.v1.Run.hold:type_name -> fermata.v1.Hold
+	4,  // 83: fermata.v1.Run.last_attempt_outcome:type_name -> fermata.v1.Outcome
+	38, // 84: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
+	38, // 85: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
+	86, // [86:86] is the sub-list for method output_type
+	86, // [86:86] is the sub-list for method input_type
+	86, // [86:86] is the sub-list for extension type_name
+	86, // [86:86] is the sub-list for extension extendee
+	0,  // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_proto_init() }
@@ -3637,21 +3754,21 @@ func file_fermata_v1_job_proto_init() {
 	}
 	file_fermata_v1_job_proto_msgTypes[0].OneofWrappers = []any{}
 	file_fermata_v1_job_proto_msgTypes[7].OneofWrappers = []any{}
-	file_fermata_v1_job_proto_msgTypes[8].OneofWrappers = []any{
+	file_fermata_v1_job_proto_msgTypes[9].OneofWrappers = []any{
 		(*Schedule_Interval)(nil),
 		(*Schedule_Cron)(nil),
 		(*Schedule_Once)(nil),
 		(*Schedule_Calendar)(nil),
 	}
-	file_fermata_v1_job_proto_msgTypes[14].OneofWrappers = []any{}
 	file_fermata_v1_job_proto_msgTypes[15].OneofWrappers = []any{}
+	file_fermata_v1_job_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_job_proto_rawDesc), len(file_fermata_v1_job_proto_rawDesc)),
 			NumEnums:      15,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

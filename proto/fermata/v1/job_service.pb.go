@@ -2341,7 +2341,10 @@ type ListJobsRequest struct {
 	// `id`: at most 20,000 jobs are selected by namespace, queue and state.
 	// `last_run_time desc`: at most 5,000 jobs are.
 	// Lists that are longer fail with FAILED_PRECONDITION.
-	OrderBy       string `protobuf:"bytes,10,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
+	OrderBy string `protobuf:"bytes,10,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
+	// 1 to 10: adds the latest runs of each job that its history keeps, JobStatus.recent_runs, so many
+	// at most. The page has at most 100 jobs then. Default: none.
+	RecentRuns    int32 `protobuf:"varint,11,opt,name=recent_runs,json=recentRuns,proto3" json:"recent_runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2444,6 +2447,13 @@ func (x *ListJobsRequest) GetOrderBy() string {
 		return x.OrderBy
 	}
 	return ""
+}
+
+func (x *ListJobsRequest) GetRecentRuns() int32 {
+	if x != nil {
+		return x.RecentRuns
+	}
+	return 0
 }
 
 type ListJobsResponse struct {
@@ -4490,7 +4500,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12.\n" +
 	"\adetails\x18\x04 \x03(\v2\x14.google.protobuf.AnyR\adetails\"#\n" +
 	"\rGetJobRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xb4\x03\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xd5\x03\n" +
 	"\x0fListJobsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -4503,7 +4513,9 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x18min_consecutive_failures\x18\b \x01(\x03R\x16minConsecutiveFailures\x12\x16\n" +
 	"\x06filter\x18\t \x01(\tR\x06filter\x12\x19\n" +
 	"\border_by\x18\n" +
-	" \x01(\tR\aorderBy\x1a9\n" +
+	" \x01(\tR\aorderBy\x12\x1f\n" +
+	"\vrecent_runs\x18\v \x01(\x05R\n" +
+	"recentRuns\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x7f\n" +

@@ -59,7 +59,7 @@ function Step({ gate, job, reason, isEarly }: { gate: Gate; job: Job; reason: Re
     return (
       <li class={waits ? "waits" : "shut"}>
         <span class="mark" /><b>{gate.name}</b>
-        <span><span class="hidden">{waits ? "waiting: " : "shut: "}</span><bdi>{withoutClock(reason)}</bdi>
+        <span><span class="hidden">{waits ? "waiting: " : "shut: "}</span><bdi>{quoted(withoutClock(reason))}</bdi>
           {reason.sinceTime && <span class="soft"> since <Time at={reason.sinceTime} zone={zone} /></span>}
           {reason.untilTime && <span class="soft"> until <Time at={reason.untilTime} zone={zone} /></span>}
           {href && <> <a href={href} aria-label={`Open what ${gate.name.toLowerCase()} is about`}>open ›</a></>}
@@ -82,3 +82,6 @@ function Step({ gate, job, reason, isEarly }: { gate: Gate; job: Job; reason: Re
 
 /** withoutClock is the message without the times that are shown beside it in the chosen zone. */
 const withoutClock = (r: Reason) => (r.message ?? "").replace(/,? (until|waiting since|since) [\d-]*\s?[\d:]{8}( UTC)?/g, "").replace(/^due [\d-]*\s?[\d:]{8}( UTC)?$/, "has not come");
+
+/** quoted shows what a message has between backquotes as code. */
+const quoted = (message: string) => message.split("`").map((part, i) => (i % 2 === 1 ? <code key={i}>{part}</code> : part));

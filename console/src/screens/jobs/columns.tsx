@@ -1,7 +1,7 @@
 import type { Job } from "../../api/generated";
 import { ErrorText, JobLink } from "../../components/job_link";
 import { scheduleText, zoneOfSchedule } from "../../components/schedule_text";
-import { BackoffSteps, State, stateOfJob, stateOfOutcome } from "../../components/state";
+import { BackoffSteps, RunStrip, State, stateOfJob, stateOfOutcome } from "../../components/state";
 import type { Column } from "../../components/table";
 import { Time } from "../../components/time";
 
@@ -14,6 +14,7 @@ export const jobColumns: Column<Job>[] = [
     cell: (j) => <Time at={j.status?.nextDueTime} zone={zoneOfSchedule(j.schedule)} both /> },
   { title: "Backoff", minor: 1, cell: (j) => <BackoffSteps job={j} /> },
   { title: "In a row", numeric: true, minor: 1, order: "consecutive_failures desc", cell: (j) => Number(j.status?.consecutiveFailures ?? 0) || "" },
+  { title: "Last runs", minor: 2, cell: (j) => <RunStrip runs={j.status?.recentRuns} /> },
   { title: "Last run", minor: 1, order: "last_run_time desc", cell: (j) => <LastRun job={j} /> },
   { title: "Queue", minor: 2, cell: (j) => <bdi>{j.queue}</bdi> },
   { title: "Last error", minor: 2, cell: (j) => <ErrorText text={j.status?.consecutiveFailures ? j.status.lastError : ""} /> },

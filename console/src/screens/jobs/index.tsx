@@ -9,6 +9,7 @@ import { BulkButtons } from "../../bulk/buttons";
 import { BulkChanges } from "../../bulk/progress";
 import { FilterBar } from "../../components/filter_bar";
 import { Empty, Loaded } from "../../components/messages";
+import { recentRuns } from "../../components/state";
 import { Table } from "../../components/table";
 import { plural } from "../../format/text";
 import { useQuery, type Query } from "../../live/query";
@@ -38,7 +39,7 @@ function Jobs() {
   useEffect(() => { pages.value = [""]; }, [view]);
   const token = pages.value.at(-1)!;
   const list = useQuery(`jobs\n${view}\n${token}`, (signal) => call("ListJobs", {
-    namespace: ns, filter, orderBy: order, pageSize, pageToken: token,
+    namespace: ns, filter, orderBy: order, pageSize, pageToken: token, recentRuns,
   }, undefined, { signal }));
   const invalid = list.error.value?.status === 400 ? list.error.value.message : undefined;
   return (

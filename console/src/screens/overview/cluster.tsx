@@ -1,8 +1,8 @@
 import type { Node, Shard, Worker } from "../../api/generated";
 import { listLink } from "../../app/routes";
 import { Loaded } from "../../components/messages";
+import { ShardSquares, TakeoverText, useTakeovers } from "../../components/shards";
 import { State, type StateWord } from "../../components/state";
-import { Ago } from "../../components/time";
 import { plural } from "../../format/text";
 import type { OverviewData } from ".";
 
@@ -14,26 +14,28 @@ export function stateOfNode(n: Node): StateWord {
 
 /** Cluster shows the nodes with their shards and workers. */
 export function Cluster({ data }: { data: OverviewData }) {
+  const shards = data.shards.data.value?.shards ?? [];
+  const takeovers = useTakeovers(shards);
   return (
     <Loaded query={data.nodes} what="Nodes">
       {(list) => (
         <>
           <table>
             <caption class="hidden">Nodes</caption>
-            <thead><tr><th scope="col">Node</th><th scope="col">State</th><th scope="col" class="num">Shards</th>
-              <th scope="col" class="num">Workers</th><th scope="col" class="minor1">Started</th></tr></thead>
+            <thead><tr><th scope="col">Node</th><th scope="col">State</th><th scope="col">Shards</th>
+              <th scope="col" class="num">Workers</th></tr></thead>
             <tbody>
               {(list.nodes ?? []).map((n) => (
                 <tr key={n.name}>
                   <th scope="row"><a class="id" href={listLink("cluster", {})}>{n.name}</a></th>
                   <td><State {...stateOfNode(n)} /></td>
-                  <td class="num">{n.shardsHeld ?? 0}</td>
+                  <td><ShardSquares shards={shards.filter((s) => s.holder === n.name)} takeovers={takeovers} /></td>
                   <td class="num">{n.workers ?? 0}</td>
-                  <td class="minor1"><Ago at={n.startTime} /></td>
                 </tr>
               ))}
             </tbody>
           </table>
+          <TakeoverText takeovers={takeovers} />
           <p class="soft">{summaryOf(data.shards.data.value?.shards, data.workers.data.value?.workers)}</p>
         </>
       )}

@@ -4,7 +4,7 @@ import { lastPart } from "../../api/names";
 import { anyNamespace, listLink, namespace } from "../../app/routes";
 import type { Tone } from "../../components/state";
 import { formatDuration, parseDuration } from "../../format/duration";
-import { formatCount } from "../../format/text";
+import { formatCount, plural } from "../../format/text";
 import type { OverviewData } from ".";
 
 interface Figure {
@@ -51,7 +51,7 @@ function figuresOf(queues: Queue[], data: OverviewData): Figure[] {
       href: listLink("jobs", { filter: "failing = true" }), text: "jobs fail and back off" },
     { value: formatCount(dead), tone: dead > 0 ? "bad" : undefined, href: listLink("dead-letters", {}), text: "dead letters" },
     { value: `${(started / (span / 1000)).toFixed(1)}/s`, href: listLink("queues", {}),
-      text: `starts, ${formatCount(failed)} failed attempts${slotText(data.workers.data.value?.workers)}` },
+      text: `starts, ${plural(failed, "failed attempt")}${slotText(data.workers.data.value?.workers)}` },
   ];
 }
 

@@ -27,10 +27,17 @@ export function Held({ upcoming, queues }: { upcoming: ListUpcomingJobsResponse;
   bars.push({ name: "no worker", tone: "bad", count: unserved, href: listLink("queues", {}) });
   const paused = (queues?.queues ?? []).reduce((n, q) => n + Number(q.paused ?? 0), 0);
   bars.push({ name: "paused job", tone: "idle", count: paused, href: listLink("jobs", { filter: "paused = true" }) });
+  const holding = bars.filter((b) => b.count > 0).sort((a, b) => b.count - a.count);
+  const open = bars.filter((b) => b.count === 0).map((b) => b.name);
   return (
     <>
-      <Bars bars={bars} label="Held runs by gate" />
+      {holding.length > 0 ? <Bars bars={holding} label="Held runs by gate" /> : <p>No planned run is held.</p>}
+      {holding.length > 0 && open.length > 0 && <p class="soft">Nothing by {listOf(open)}.</p>}
       {upcoming.nextPageToken && <p class="soft">Gates of the next {formatCount(runs.length)} runs.</p>}
     </>
   );
 }
+
+/** listOf joins names: a, b or c. */
+const listOf = (names: string[]): string =>
+  names.length === 1 ? names[0]! : `${names.slice(0, -1).join(", ")} or ${names.at(-1)}`;

@@ -4,6 +4,7 @@ import { listLink, namespace, anyNamespace } from "../../app/routes";
 import type { Screen } from "../../app/screen";
 import { Card } from "../../components/card";
 import { Loaded } from "../../components/messages";
+import { recentRuns } from "../../components/state";
 import { useQuery } from "../../live/query";
 import { Cluster } from "./cluster";
 import { Failing, Late } from "./rankings";
@@ -24,7 +25,7 @@ function useOverview() {
     queues: useQuery(`${key}queues`, (signal) => call("ListQueues", { namespace: one }, undefined, { signal }), overviewInterval),
     namespaces: useQuery(`${key}namespaces`, (signal) => call("ListNamespaces", {}, undefined, { signal }), overviewInterval),
     failing: useQuery(`${key}failing`, (signal) =>
-      call("TopJobs", { namespace: one, kind: "KIND_FAILING", limit: 8 }, undefined, { signal }), overviewInterval),
+      call("ListJobs", { namespace: ns, orderBy: "consecutive_failures desc", pageSize: 8, recentRuns }, undefined, { signal }), overviewInterval),
     late: useQuery(`${key}late`, (signal) =>
       call("TopJobs", { namespace: one, kind: "KIND_LATE", limit: 8 }, undefined, { signal }), overviewInterval),
     upcoming: useQuery(`${key}upcoming`, (signal) =>
@@ -61,7 +62,7 @@ function Overview() {
         <Card title="Failing longest" aside={<span>
           <a href={listLink("runs", { outcome: "failed" })}>Failed in the last 24 hours</a>
           {" · "}<a href={listLink("jobs", { filter: "failing = true", order: "consecutive_failures desc" })}>All</a></span>}>
-          <Loaded query={data.failing} what="Failing jobs">{(t) => <Failing jobs={t.jobs ?? []} />}</Loaded>
+          <Loaded query={data.failing} what="Failing jobs">{(list) => <Failing jobs={list.jobs ?? []} />}</Loaded>
         </Card>
         <Card title="Most overdue">
           <Loaded query={data.late} what="Late jobs">

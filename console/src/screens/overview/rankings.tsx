@@ -1,25 +1,26 @@
-import type { Queue, TopJob } from "../../api/generated";
+import type { Job, Queue, TopJob } from "../../api/generated";
 import { ErrorText, JobLink } from "../../components/job_link";
 import { zoneOfSchedule } from "../../components/schedule_text";
-import { BackoffSteps, State, stateOfJob, type StateWord } from "../../components/state";
+import { BackoffSteps, RunStrip, State, stateOfJob, type StateWord } from "../../components/state";
 import { Table, type Column } from "../../components/table";
 import { Time } from "../../components/time";
 import { formatSpan } from "../../format/duration";
 
 const keyOf = (t: TopJob) => t.job?.name ?? "";
 
-const failingColumns: Column<TopJob>[] = [
-  { title: "Job", cell: (t) => <JobLink name={t.job?.name} /> },
-  { title: "In a row", numeric: true, minor: 1, cell: (t) => t.job?.status?.consecutiveFailures ?? "0" },
-  { title: "Backoff", cell: (t) => <BackoffSteps job={t.job ?? {}} /> },
-  { title: "Next", numeric: true, cell: (t) => <Time at={t.job?.status?.nextDueTime} zone={zoneOfSchedule(t.job?.schedule)} /> },
-  { title: "Last error", minor: 1, cell: (t) => <ErrorText text={t.job?.status?.lastError} /> },
+const failingColumns: Column<Job>[] = [
+  { title: "Job", cell: (j) => <JobLink name={j.name} /> },
+  { title: "Last runs", minor: 1, cell: (j) => <RunStrip runs={j.status?.recentRuns} /> },
+  { title: "In a row", numeric: true, minor: 1, cell: (j) => j.status?.consecutiveFailures ?? "0" },
+  { title: "Backoff", cell: (j) => <BackoffSteps job={j} /> },
+  { title: "Next", numeric: true, cell: (j) => <Time at={j.status?.nextDueTime} zone={zoneOfSchedule(j.schedule)} /> },
+  { title: "Last error", minor: 1, cell: (j) => <ErrorText text={j.status?.lastError} /> },
 ];
 
 /** Failing are the jobs that have failed most often in a row. */
-export function Failing({ jobs }: { jobs: TopJob[] }) {
+export function Failing({ jobs }: { jobs: Job[] }) {
   if (jobs.length === 0) return <p class="soft">No job fails.</p>;
-  return <Table caption="Failing jobs" columns={failingColumns} rows={jobs} keyOf={keyOf} />;
+  return <Table caption="Failing jobs" columns={failingColumns} rows={jobs} keyOf={(j) => j.name ?? ""} />;
 }
 
 /** Late are the runs that wait longest, or started latest. */

@@ -3,6 +3,7 @@ import { ActionButton } from "../../actions/button";
 import { cancelRun } from "../../actions/jobs";
 import { call } from "../../api/client";
 import type { Job, Run } from "../../api/generated";
+import { parseJobName } from "../../api/names";
 import { jobLink } from "../../app/routes";
 import type { Screen, ScreenProps } from "../../app/screen";
 import { Card, Sentence } from "../../components/card";
@@ -15,6 +16,8 @@ import { Time } from "../../components/time";
 import { wordsOf } from "../../format/text";
 import { useQuery } from "../../live/query";
 import { lagOf, tookOf } from "../job/runs";
+import { RunAxis } from "./axis";
+import { hasLinks, OtherSystems, type LinkFields } from "./other_systems";
 
 function RunPage({ params }: ScreenProps) {
   const { namespace, job, run: id } = params as { namespace: string; job: string; run: string };
@@ -29,6 +32,9 @@ function RunPage({ params }: ScreenProps) {
 }
 
 function Details({ run, job, id, jobID }: { run: Run; job: Job; id: string; jobID: string }) {
+  const fields: LinkFields = {
+    trace_id: run.traceId, correlation_id: run.correlationId, namespace: parseJobName(run.name).namespace, job: jobID, run: id,
+  };
   const zone = zoneOfSchedule(job.schedule);
   return (
     <>
@@ -40,6 +46,7 @@ function Details({ run, job, id, jobID }: { run: Run; job: Job; id: string; jobI
         <div class="buttons actions"><ActionButton action={cancelRun} subject={{ job, run }} /></div>
       </div>
       <Sentence>{sentenceOf(run, job)}</Sentence>
+      <div class="stack"><Card title="Course"><RunAxis run={run} /></Card></div>
       <div class="grid">
         <Card title="Times">
           <Facts facts={[
@@ -55,6 +62,7 @@ function Details({ run, job, id, jobID }: { run: Run; job: Job; id: string; jobI
             ["worker", <bdi class="id">{run.worker ?? "–"}</bdi>],
             ["correlation id", run.correlationId && <><code>{run.correlationId}</code> <CopyButton text={run.correlationId} label="Copy" /></>],
             ["trace", run.traceId && <><code>{run.traceId}</code> <CopyButton text={run.traceId} label="Copy" /></>],
+            ["see also", hasLinks(fields) && <OtherSystems fields={fields} />],
           ]} />
         </Card>
         {run.error && <Card title="Error" span><pre class="block" tabIndex={0}>{run.error}</pre></Card>}

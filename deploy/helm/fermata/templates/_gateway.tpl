@@ -41,6 +41,8 @@
 {{- else -}}
 {{- if $g.console.readOnly }}{{ $_ := set $c "console-read-only" true }}{{ end -}}
 {{- with $g.console.url }}{{ $_ := set $c "console-url" . }}{{ end -}}
+{{- with $g.console.traceURL }}{{ $_ := set $c "console-trace-url" . }}{{ end -}}
+{{- with $g.console.logsURL }}{{ $_ := set $c "console-logs-url" . }}{{ end -}}
 {{- if $g.console.sessionSecret }}{{ $_ := set $c "console-session-key-file" (printf "/etc/fermata/console/%s" $g.console.sessionKey) }}{{ end -}}
 {{- with $g.console.oidc -}}
 {{- if .issuer -}}
