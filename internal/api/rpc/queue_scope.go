@@ -476,6 +476,17 @@ func (j queueScopedJobs) RestoreRevision(ctx context.Context, key job.Key, revis
 	return j.inner.RestoreRevision(ctx, key, revision, etag, requestID)
 }
 
+// Rename is refused for a job of another queue. If there is no job, an earlier copy of the call may have renamed it: the
+// registry answers that, and asks for the queue itself.
+func (j queueScopedJobs) Rename(ctx context.Context, q job.RenameRequest) (job.Record, error) {
+	if err := j.checkVisible(ctx, q.Key); err != nil && !isNotFound(err) {
+		return job.Record{}, err
+	}
+	scope := guard.RoleScopeFrom(ctx, q.Key.Namespace)
+	record, err := j.inner.Rename(ctx, q)
+	return record, j.explainTaken(ctx, scope, q.NewKey(), err)
+}
+
 // ExportJobs and Restore need a role for all queues: see allQueues in guard's table of permissions.
 
 func (j queueScopedJobs) ExportJobs(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error) {
