@@ -479,11 +479,18 @@ func (j queueScopedJobs) RestoreRevision(ctx context.Context, key job.Key, revis
 // Rename is refused for a job of another queue. If there is no job, an earlier copy of the call may have renamed it: the
 // registry answers that, and asks for the queue itself.
 func (j queueScopedJobs) Rename(ctx context.Context, q job.RenameRequest) (job.Record, error) {
-	if err := j.checkVisible(ctx, q.Key); err != nil && !isNotFound(err) {
+	scope := guard.RoleScopeFrom(ctx, q.Key.Namespace)
+	if scope == nil {
+		return j.inner.Rename(ctx, q)
+	}
+	record, err := j.inner.Get(ctx, q.Key)
+	switch {
+	case err == nil && !scope.Covers(record.Definition.Queue):
+		return job.Record{}, &job.MissingError{Key: q.Key}
+	case err != nil && !isNotFound(err):
 		return job.Record{}, err
 	}
-	scope := guard.RoleScopeFrom(ctx, q.Key.Namespace)
-	record, err := j.inner.Rename(ctx, q)
+	record, err = j.inner.Rename(ctx, q)
 	return record, j.explainTaken(ctx, scope, q.NewKey(), err)
 }
 

@@ -177,3 +177,38 @@ func TestRenamedRunsThatWaitForAGateAreDue(t *testing.T) {
 		}
 	}
 }
+
+// TestEarlierNodesLeaveRenamesAlone decides on records that keep a name as a node of an earlier version does, which does not
+// know the mark: it deletes nothing, plans no run, and keeps what it does not know.
+func TestEarlierNodesLeaveRenamesAlone(t *testing.T) {
+	d := Definition{Key: Key{Namespace: "ns", ID: "a"}, Queue: "mail", Handler: "h"}
+	place := RenamePlaceholder(Rename{ID: "X", From: d.Key, To: Key{Namespace: "ns", ID: "b"}}, true, &d,
+		Lane{Namespace: "ns", Queue: "mail"}, 1000)
+	c, err := Compile(place.Definition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := place.State
+	s.Rename, s.Unknown = nil, "|8:to X a"
+	inputs := []Input{
+		Pause{Note: "n"}, Resume{}, Resume{CatchUp: true}, RequestManualRun{RequestID: "r"}, RequestManualRun{RequestID: "k", Mode: ManualKeep},
+		CancelRun{RunID: "x"}, Delete{}, Discard{}, Redrive{}, Wake{}, LoseLease{}, ReturnLease{}, FinishAttempt{Outcome: OutcomeSucceeded},
+		SetHint{Hint: Hint{Source: HintOperator, AtMS: 5000}}, CheckLateness{}, StopBackfill{},
+		StartBackfill{Backfill: Backfill{ID: "b", NextMS: 1, ToMS: 2000, Concurrency: 1}},
+	}
+	for _, ev := range inputs {
+		for _, also := range inputs {
+			now := s
+			for _, ev := range []Input{ev, also} {
+				got := Decide(c, now, ev, 2000)
+				if got.Delete || got.Spawn != nil || got.Changed && got.IndexMS != NeverMS {
+					t.Fatalf("%#v: %+v", ev, got)
+				}
+				now = got.State
+			}
+			if now.Region != RegionDone || !now.Deleting || now.HasRun() || now.Unknown != s.Unknown {
+				t.Errorf("%#v, %#v: %+v", ev, also, now)
+			}
+		}
+	}
+}

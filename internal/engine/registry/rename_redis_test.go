@@ -511,3 +511,43 @@ func TestRenameAmidOtherCalls(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesOfLostRenamesAreFreed: a failover may lose what a shard knows of a rename. The check of the shard finds the name
+// that is kept for it, and a repair frees it.
+func TestNamesOfLostRenamesAreFreed(t *testing.T) {
+	t.Parallel()
+	r := newRenameRig(t)
+	r.addFailing("old")
+	dying := &steppedStore{Store: r.store, dieAt: 3}
+	if _, err := r.through(dying).Rename(t.Context(), job.RenameRequest{Key: keyOf("old"), NewID: "new"}); err == nil {
+		t.Fatal("it did not die")
+	}
+	for shard := range r.store.Shards() {
+		lock := r.store.LockKey(shard)
+		r.admin.Del(t.Context(), lock[:len(lock)-len("lock")]+"renames")
+	}
+	for _, repair := range []bool{false, true} {
+		found := 0
+		for shard := range r.store.Shards() {
+			report, err := fsck.New(r.store).CheckShard(t.Context(), shard, repair)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range report.Findings {
+				if f.Fault != job.FaultState || f.Repaired != repair {
+					t.Errorf("%+v", f)
+				}
+				found++
+			}
+		}
+		if found != 2 {
+			t.Errorf("%d findings, want both names", found)
+		}
+	}
+	r.wantClean()
+	for _, id := range []string{"old", "new"} {
+		if _, err := r.Create(t.Context(), jobOf(id), ""); err != nil {
+			t.Errorf("%s is not free: %v", id, err)
+		}
+	}
+}
