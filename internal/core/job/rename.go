@@ -56,8 +56,9 @@ type RenameMark struct {
 
 // Rename identifies a rename.
 type Rename struct {
-	ID       string `json:"id"`
-	From, To Key
+	ID   string `json:"id"`
+	From Key    `json:"from"`
+	To   Key    `json:"to"`
 }
 
 // NamedRename is a rename as the shard of the new name has it.
@@ -78,6 +79,8 @@ type RenameHandle struct {
 // KeptJob is a job that was taken from its old name.
 type KeptJob struct {
 	Rename
+	// AtMS is when the rename began, by the clock of the shard of the new name.
+	AtMS      unixtime.Milli
 	RequestID string
 	By        Edit
 	Job       StoredJob
@@ -199,8 +202,8 @@ func RenamePlaceholder(r Rename, arriving bool, d *Definition, lane Lane, now un
 	}}
 }
 
-// WithNewName returns the job as it is stored under its new name. The rename counts as an edit. now is an instant of the
-// shard of the new name.
+// WithNewName returns the job as it is stored under its new name: the same, whoever stores it, but for a run that waits
+// for a gate. The rename counts as an edit. now is an instant of the shard of the new name.
 func (k *KeptJob) WithNewName(now unixtime.Milli, keepRevisions int) StoredJob {
 	out := StoredJob{Records: make([]StoredRecord, len(k.Job.Records))}
 	for i := range k.Job.Records {
@@ -209,7 +212,7 @@ func (k *KeptJob) WithNewName(now unixtime.Milli, keepRevisions int) StoredJob {
 		d := *r.Definition
 		d.ID = k.To.ID
 		if i == 0 {
-			d.Revision, d.UpdatedMS, d.LastEdit = d.Revision+1, now, k.By
+			d.Revision, d.UpdatedMS, d.LastEdit = d.Revision+1, k.AtMS, k.By
 			if k.RequestID != "" {
 				d.UpdateRequestIDs = d.UpdateRequestIDs.With(renamedRequest(k.RequestID, k.From.ID))
 			}
@@ -218,7 +221,7 @@ func (k *KeptJob) WithNewName(now unixtime.Milli, keepRevisions int) StoredJob {
 		r.Definition = &d
 		// Who decided on an earlier job of this name must not find token and revision as they were.
 		seed := d
-		seed.CreatedMS, seed.CreateRequestID = now, k.ID
+		seed.CreatedMS, seed.CreateRequestID = k.AtMS, k.ID
 		r.State.Revision = firstRevision(&seed)
 		out.Records[i] = r
 	}

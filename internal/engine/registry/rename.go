@@ -106,6 +106,7 @@ func (r *Registry) beginRename(ctx context.Context, q job.RenameRequest, record 
 	if err != nil {
 		return job.Record{}, err
 	}
+	kept.AtMS = now
 	if !r.beginWrite(ctx) {
 		return job.Record{}, context.Canceled
 	}
@@ -122,7 +123,21 @@ func (r *Registry) beginRename(ctx context.Context, q job.RenameRequest, record 
 	if err := r.endRename(ctx, h, err); err != nil {
 		return job.Record{}, err
 	}
-	return r.Get(ctx, kept.To)
+	return r.readRenamed(ctx, kept)
+}
+
+// readRenamed returns the job as the rename has stored it, whatever others have done with it since.
+func (r *Registry) readRenamed(ctx context.Context, kept *job.KeptJob) (job.Record, error) {
+	as := kept.WithNewName(kept.AtMS, 0)
+	want := as.Records[0].Record
+	have, err := r.Get(ctx, kept.To)
+	if err == nil && have.Definition.Etag() == want.Definition.Etag() && have.State.Revision == want.State.Revision {
+		return have, nil
+	}
+	if err != nil && !errors.Is(err, job.ErrNotFound) {
+		return job.Record{}, err
+	}
+	return want, r.sealRenamed(kept, &as)
 }
 
 // endRename ends a rename whose job was taken, or could not be taken: then err says why. The caller of the rename may have
@@ -134,6 +149,8 @@ func (r *Registry) endRename(ctx context.Context, h job.RenameHandle, err error)
 	switch {
 	case finishErr == nil && end == job.RenameDone:
 		return nil
+	case finishErr == nil && end == "" && err == nil:
+		return nil // others have ended it: an aborted one would be remembered
 	case err != nil:
 		return err
 	case finishErr != nil:

@@ -25,6 +25,7 @@ const (
 // keptJobText is a kept job as it is stored.
 type keptJobText struct {
 	job.Rename
+	AtMS      unixtime.Milli   `json:"at"`
 	RequestID string           `json:"request,omitempty"`
 	By        job.Edit         `json:"by,omitzero"`
 	Records   []keptRecordText `json:"records"`
@@ -121,7 +122,7 @@ func (s *Store) readBesideRecords(ctx context.Context, shard int, kept *keptJobT
 
 // decode decodes the job.
 func (t *keptJobText) decode() (*job.KeptJob, error) {
-	out := &job.KeptJob{Rename: t.Rename, RequestID: t.RequestID, By: t.By}
+	out := &job.KeptJob{Rename: t.Rename, AtMS: t.AtMS, RequestID: t.RequestID, By: t.By}
 	for _, r := range t.Records {
 		state, err := codec.DecodeState(r.ID, string(r.State))
 		if err != nil {
@@ -201,7 +202,7 @@ func (s *Store) TakeJob(ctx context.Context, kept *job.KeptJob, now unixtime.Mil
 	if err != nil {
 		return false, err
 	}
-	text := keptJobText{Rename: kept.Rename, RequestID: kept.RequestID, By: kept.By,
+	text := keptJobText{Rename: kept.Rename, AtMS: kept.AtMS, RequestID: kept.RequestID, By: kept.By,
 		Revisions: []byte(kept.Job.RevisionsText)}
 	k := s.shards[shard]
 	fixed := renameKeys(k)

@@ -170,8 +170,8 @@ func (s *specimen) addRenames() {
 	for i, id := range []string{"reserves-a-name", "was-taken"} {
 		d := s.addJob(Definition(id))
 		kept := job.KeptJob{
-			Rename:    job.Rename{ID: fmt.Sprint("RENAME", i), From: d.Key, To: job.Key{Namespace: d.Namespace, ID: id + "-new"}},
-			RequestID: "request", By: job.Edit{Identity: "ann@example.com", Method: "RenameJob"},
+			Rename: job.Rename{ID: fmt.Sprint("RENAME", i), From: d.Key, To: job.Key{Namespace: d.Namespace, ID: id + "-new"}},
+			AtMS:   s.now(), RequestID: "request", By: job.Edit{Identity: "ann@example.com", Method: "RenameJob"},
 		}
 		_, code, err := s.Store.ReserveName(s.T.Context(), kept.Rename, s.Get(id), s.now())
 		if err != nil || code != job.Created {
