@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/cli/suggest"
 )
 
 func (a *app) jobsCommand() *cobra.Command {
@@ -19,21 +18,14 @@ func (a *app) jobsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	jobs.AddCommand(
 		withNames(a.createCommand()), withNames(a.getCommand()), a.listCommand(), a.upcomingCommand(),
-		withNames(a.updateCommand()), a.deleteCommand(),
+		withNames(a.updateCommand()), withNames(a.renameCommand()), a.deleteCommand(),
 		withNames(a.pauseCommand()), withNames(a.resumeCommand()), withNames(a.runCommand()),
 		a.runsCommand(), withNames(a.cancelCommand()),
 		a.revisionsCommand(), a.diffRevisionsCommand(), withNames(a.restoreRevisionCommand()),
 		a.refreshDefaultsCommand(), a.hintCommand(), a.explainCommand(), a.backfillCommand(), a.cancelBackfillCommand(),
 	)
-	suggest.AnswerUnknownCommand(jobs, renameRecipe, "rename", "move", "mv")
 	return jobs
 }
-
-// renameRecipe is what to do for want of a command that renames.
-const renameRecipe = "a job keeps its id. To go on under another one: fermata jobs pause OLD, " +
-	"fermata export --states --prefix OLD > job.jsonl, leave only its line and write NEW for its id there, " +
-	"fermata import --states -f job.jsonl, fermata jobs delete OLD, fermata jobs resume NEW; " +
-	"see docs/operations.md, Backups"
 
 func (a *app) createCommand() *cobra.Command {
 	var flags jobFlags

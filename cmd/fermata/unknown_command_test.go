@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -12,27 +10,26 @@ import (
 func TestWordsThatAreNoCommands(t *testing.T) {
 	c := &cluster{t: t, address: "127.0.0.1:1"}
 	for line, want := range map[string]string{
-		"dead delete perm1":     "dead letters end by themselves after dead_letter_ttl; fermata dead-letters discard ends them now",
-		"jobs rename failing x": "fermata import --states",
-		"jobs trigger x":        "did you mean fermata jobs run?",
-		"jobs describe x":       "did you mean fermata jobs get?",
-		"jobs history x":        "did you mean fermata jobs runs?",
-		"jobs logs x":           "did you mean fermata jobs runs?",
-		"jobs edit x":           "did you mean fermata jobs update?",
-		"jobs stop x":           "did you mean fermata jobs pause?",
-		"jobs disable x":        "did you mean fermata jobs pause?",
-		"queues describe x":     "did you mean fermata queues get?",
-		"jobs delte x":          "did you mean fermata jobs delete?",
-		"jobs unpause x":        "",
-		"jobs restore x":        "",
-		"jobs redrive x":        "",
-		"queues delete x":       "",
-		"queues redrive x":      "",
-		"dead resume x":         "",
-		"webhooks delete x":     "see fermata webhooks --help",
-		"presets delete x":      "",
-		"delete x":              "",
-		"resume x":              "",
+		"dead delete perm1": "dead letters end by themselves after dead_letter_ttl; fermata dead-letters discard ends them now",
+		"jobs trigger x":    "did you mean fermata jobs run?",
+		"jobs describe x":   "did you mean fermata jobs get?",
+		"jobs history x":    "did you mean fermata jobs runs?",
+		"jobs logs x":       "did you mean fermata jobs runs?",
+		"jobs edit x":       "did you mean fermata jobs update?",
+		"jobs stop x":       "did you mean fermata jobs pause?",
+		"jobs disable x":    "did you mean fermata jobs pause?",
+		"queues describe x": "did you mean fermata queues get?",
+		"jobs delte x":      "did you mean fermata jobs delete?",
+		"jobs unpause x":    "",
+		"jobs restore x":    "",
+		"jobs redrive x":    "",
+		"queues delete x":   "",
+		"queues redrive x":  "",
+		"dead resume x":     "",
+		"webhooks delete x": "see fermata webhooks --help",
+		"presets delete x":  "",
+		"delete x":          "",
+		"resume x":          "",
 	} {
 		code, _, errs := c.run(strings.Fields(line)...)
 		if code != exitUsage || !strings.Contains(errs, want) || want == "" && strings.Contains(errs, "did you mean") {
@@ -43,23 +40,5 @@ func TestWordsThatAreNoCommands(t *testing.T) {
 				t.Errorf("%s: suggests %s: %s", line, risky, errs)
 			}
 		}
-	}
-}
-
-// TestJobsAreRenamedByTheRecipe follows what jobs rename says.
-func TestJobsAreRenamedByTheRecipe(t *testing.T) {
-	c := startCluster(t)
-	c.must("jobs", "create", "old", "--every", "1m", "--handler", "h", "--payload", "p")
-	c.must("jobs", "pause", "old", "--note", "renamed")
-	path := filepath.Join(t.TempDir(), "job.jsonl")
-	exported := strings.ReplaceAll(c.must("export", "--states", "--prefix", "old"), "jobs/old", "jobs/new")
-	if err := os.WriteFile(path, []byte(exported), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c.must("import", "--states", "-f", path)
-	c.must("jobs", "delete", "old")
-	c.must("jobs", "resume", "new")
-	if out := c.must("jobs", "list", "-o", "name"); out != "new\n" {
-		t.Error(out)
 	}
 }

@@ -127,7 +127,8 @@ func (n *Node) buildScheduler(context.Context) (err error) {
 	n.scheduler, err = scheduler.New(scheduler.Options{
 		Node: c.Name, Store: n.store, Ledger: n.ledger, Slots: gates{n}, Limits: gates{n}, Peers: n.peers,
 		Held: n.validLock, Latency: n.redisLatency, OnLost: func(e job.Ending) { n.admission.Ended(e) },
-		LeaseTTL: c.LeaseTTL, Rescan: c.Rescan, Alignment: n.alignment, Logger: c.Logger, Registerer: c.Registerer,
+		FinishRenames: func(ctx context.Context, shards []int) error { return n.registry.FinishRenames(ctx, shards) },
+		LeaseTTL:      c.LeaseTTL, Rescan: c.Rescan, Alignment: n.alignment, Logger: c.Logger, Registerer: c.Registerer,
 	})
 	return err
 }

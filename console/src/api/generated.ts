@@ -1918,6 +1918,7 @@ export interface MethodTypes {
   ReadAuditRecords: { params: { after?: string; pageSize?: number }; body: undefined; response: ReadAuditRecordsResponse };
   RedeliverEvents: { params: { webhook: string }; body: { dropRefused?: boolean; eventId?: string }; response: RedeliverEventsResponse };
   RedriveDeadLetters: { params: { namespace: string }; body: { dryRun?: boolean; idPrefix?: string; ignoreExclusions?: boolean; labels?: Record<string, string>; names?: Array<string>; pageToken?: string; queue?: string }; response: RedriveDeadLettersResponse };
+  RenameJob: { params: { namespace: string; job: string }; body: { etag?: string; newId?: string; requestId?: string }; response: Job };
   ResetTarget: { params: { namespace: string }; body: { pageToken?: string; target?: string }; response: ResetTargetResponse };
   RestoreJobRevision: { params: { namespace: string; job: string; revision: string }; body: { etag?: string; requestId?: string }; response: Job };
   RestoreJobs: { params: { namespace: string }; body: { existing?: RestoreJobsRequestExisting; jobs?: Array<JobBackup> }; response: RestoreJobsResponse };
@@ -1997,6 +1998,7 @@ export const methods: Record<MethodName, Method> = {
   ReadAuditRecords: { verb: "GET", paths: ["/v1/auditRecords/chain"], permission: "administer cluster", allNamespaces: true },
   RedeliverEvents: { verb: "POST", paths: ["/v1/webhooks/{webhook}:redeliver"], permission: "administer cluster", allNamespaces: true },
   RedriveDeadLetters: { verb: "POST", paths: ["/v1/namespaces/{namespace}/deadLetters:redrive"], permission: "operate jobs" },
+  RenameJob: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs/{job}:rename"], permission: "edit jobs" },
   ResetTarget: { verb: "POST", paths: ["/v1/namespaces/{namespace}/targets:reset"], permission: "operate jobs" },
   RestoreJobRevision: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs/{job}/revisions/{revision}:restore"], permission: "edit jobs" },
   RestoreJobs: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs:restore"], permission: "administer jobs" },

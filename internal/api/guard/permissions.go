@@ -80,6 +80,7 @@ var methodPermissions = map[string]methodPermission{
 	fermatav1.JobService_BatchCreateJobs_FullMethodName:        {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
 	fermatav1.JobService_UpdateJob_FullMethodName:              {permission: authz.EditJobs, namespaceOf: namespaceOfUpdate, queueRule: checkedQueues},
 	fermatav1.JobService_RestoreJobRevision_FullMethodName:     {permission: authz.EditJobs, namespaceOf: namespaceOfRevision((*fermatav1.RestoreJobRevisionRequest).GetName), queueRule: checkedQueues},
+	fermatav1.JobService_RenameJob_FullMethodName:              {permission: authz.EditJobs, namespaceOf: namespaceOfJob((*fermatav1.RenameJobRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_ApplyJobs_FullMethodName:              {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
 	fermatav1.JobService_DeleteJob_FullMethodName:              {permission: authz.EditJobs, namespaceOf: namespaceOfJob((*fermatav1.DeleteJobRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_BulkPauseJobs_FullMethodName:          {permission: authz.OperateJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},

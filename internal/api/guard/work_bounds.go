@@ -23,6 +23,8 @@ const (
 	oneJob workBound = "one job, its runs, and a bounded number of searches in its schedule"
 	// storedRevisions: the call reads what is kept of one job.
 	storedRevisions workBound = "the revisions of one job: up to 51, of 256 KiB together and a definition"
+	// wholeJob: the call copies what is stored of one job.
+	wholeJob workBound = "one job with its history, dead letters and revisions, read and written a few times"
 	// scheduleWork: the schedules of the call share one budget.
 	scheduleWork workBound = "up to 1,000 jobs, whose schedules share 500,000 steps"
 	// searchedTimes: a search for times, which ends with what it has found.
@@ -74,6 +76,7 @@ var workBounds = map[string]workBound{
 	fermatav1.JobService_GetJobRevision_FullMethodName:     storedRevisions,
 	fermatav1.JobService_DiffJobRevisions_FullMethodName:   storedRevisions,
 	fermatav1.JobService_RestoreJobRevision_FullMethodName: storedRevisions,
+	fermatav1.JobService_RenameJob_FullMethodName:          wholeJob,
 
 	fermatav1.JobService_CreateJob_FullMethodName:       scheduleWork,
 	fermatav1.JobService_BatchCreateJobs_FullMethodName: scheduleWork,

@@ -48,6 +48,16 @@ var auditRules = map[string]auditRule{
 			addRevisionName(r, a)
 		}),
 	},
+	fermatav1.JobService_RenameJob_FullMethodName: {
+		jobName: requestName, digest: convert.DefinitionDigest,
+		fill: typedFill(func(r *job.TrailRecord, q *fermatav1.RenameJobRequest, a *fermatav1.Job) {
+			r.Resource, r.After = q.GetName(), convert.DefinitionDigest(a)
+			r.Fields = []string{"new_id=" + job.Clip(q.GetNewId(), job.MaxTrailText)}
+			if a != nil {
+				r.Names = append(r.Names, a.GetName())
+			}
+		}),
+	},
 	fermatav1.JobService_DeleteJob_FullMethodName: {jobName: requestName, digest: convert.DefinitionDigest, fill: recordName},
 	fermatav1.JobService_PauseJob_FullMethodName:  stateChange,
 	fermatav1.JobService_ResumeJob_FullMethodName: stateChange,

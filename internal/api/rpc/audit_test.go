@@ -69,6 +69,7 @@ var sampleCalls = map[string]struct {
 	"BatchCreateJobs":        {&fermatav1.BatchCreateJobsRequest{Parent: "namespaces/n"}, &fermatav1.BatchCreateJobsResponse{Results: []*fermatav1.BatchCreateJobsResponse_Result{{Job: sampleJob()}, {Code: 6}}}, "namespaces/n"},
 	"UpdateJob":              {&fermatav1.UpdateJobRequest{Job: sampleJob(), UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"queue"}}}, sampleJob(), "namespaces/n/jobs/j"},
 	"RestoreJobRevision":     {&fermatav1.RestoreJobRevisionRequest{Name: "namespaces/n/jobs/j/revisions/3"}, sampleJob(), "namespaces/n/jobs/j"},
+	"RenameJob":              {&fermatav1.RenameJobRequest{Name: "namespaces/n/jobs/j", NewId: "k"}, sampleJob(), "namespaces/n/jobs/j"},
 	"DeleteJob":              {&fermatav1.DeleteJobRequest{Name: "namespaces/n/jobs/j"}, &fermatav1.Job{}, "namespaces/n/jobs/j"},
 	"PauseJob":               {&fermatav1.PauseJobRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
 	"ResumeJob":              {&fermatav1.ResumeJobRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},

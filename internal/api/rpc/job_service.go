@@ -24,6 +24,7 @@ type jobService struct {
 	fermatav1.UnimplementedJobServiceServer
 	definitions JobDefinitions
 	revisions   JobRevisions
+	renames     JobRenames
 	operations  JobOperations
 	queries     JobQueries
 	runs        JobRuns
@@ -41,7 +42,7 @@ type jobService struct {
 func newJobService(jobs Jobs, now func() time.Time, defaults *backoff.Defaults) *jobService {
 	return &jobService{
 		definitions: jobs, revisions: jobs, operations: jobs, queries: jobs, runs: jobs, letters: jobs, queues: jobs,
-		gates: jobs, bulk: jobs, now: now, defaults: defaults,
+		gates: jobs, bulk: jobs, renames: jobs, now: now, defaults: defaults,
 	}
 }
 

@@ -18,6 +18,7 @@ type Jobs interface {
 	SharedGates
 	JobBackups
 	JobRevisions
+	JobRenames
 	BulkChanges
 }
 

@@ -481,6 +481,24 @@ func (j queueScopedJobs) RestoreRevision(ctx context.Context, key job.Key, revis
 	return j.inner.RestoreRevision(ctx, key, revision, etag, requestID)
 }
 
+// Rename is refused for a job of another queue. If there is no job, an earlier copy of the call may have renamed it: the
+// registry answers that, and asks for the queue itself.
+func (j queueScopedJobs) Rename(ctx context.Context, q job.RenameRequest) (job.Record, error) {
+	scope := guard.RoleScopeFrom(ctx, q.Key.Namespace)
+	if scope == nil {
+		return j.inner.Rename(ctx, q)
+	}
+	record, err := j.inner.Get(ctx, q.Key)
+	switch {
+	case err == nil && !scope.Covers(record.Definition.Queue):
+		return job.Record{}, &job.MissingError{Key: q.Key}
+	case err != nil && !isNotFound(err):
+		return job.Record{}, err
+	}
+	record, err = j.inner.Rename(ctx, q)
+	return record, j.explainTaken(ctx, scope, q.NewKey(), err)
+}
+
 // ExportJobs and Restore need a role for all queues: see allQueues in guard's table of permissions.
 
 func (j queueScopedJobs) ExportJobs(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error) {

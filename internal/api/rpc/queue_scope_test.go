@@ -120,6 +120,9 @@ func (f *twoQueues) DiffRevisions(_ context.Context, key job.Key, _, _ uint32) (
 func (f *twoQueues) RestoreRevision(_ context.Context, key job.Key, _ uint32, _, _ string) (job.Record, error) {
 	return f.reached(key)
 }
+func (f *twoQueues) Rename(_ context.Context, q job.RenameRequest) (job.Record, error) {
+	return f.reached(q.Key)
+}
 func (f *twoQueues) ListRuns(_ context.Context, key job.Key) ([]job.RunView, error) {
 	_, err := f.reached(key)
 	return nil, err
@@ -278,6 +281,9 @@ var queueCases = map[string]queueCase{
 	"JobService/GetJob": byName(codes.NotFound, func(id string) *fermatav1.GetJobRequest { return &fermatav1.GetJobRequest{Name: nsA + "/jobs/" + id} }),
 	"JobService/DeleteJob": byName(codes.NotFound, func(id string) *fermatav1.DeleteJobRequest {
 		return &fermatav1.DeleteJobRequest{Name: nsA + "/jobs/" + id}
+	}),
+	"JobService/RenameJob": byName(codes.NotFound, func(id string) *fermatav1.RenameJobRequest {
+		return &fermatav1.RenameJobRequest{Name: nsA + "/jobs/" + id, NewId: "other"}
 	}),
 	"JobService/PauseJob": byName(codes.NotFound, func(id string) *fermatav1.PauseJobRequest {
 		return &fermatav1.PauseJobRequest{Name: nsA + "/jobs/" + id}

@@ -82,6 +82,9 @@ func (a anyJobs) DiffRevisions(context.Context, job.Key, uint32, uint32) (job.Re
 func (a anyJobs) RestoreRevision(_ context.Context, key job.Key, _ uint32, _, _ string) (job.Record, error) {
 	return a.record(key), nil
 }
+func (a anyJobs) Rename(_ context.Context, q job.RenameRequest) (job.Record, error) {
+	return a.record(q.NewKey()), nil
+}
 func (a anyJobs) ListEndedRuns(context.Context, job.EndedRunsQuery) (job.EndedRunsPage, error) {
 	return job.EndedRunsPage{Runs: []job.EndedRun{{Key: key, Run: job.Run{ID: "r"}}}, Next: "more"}, nil
 }

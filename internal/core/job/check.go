@@ -27,8 +27,10 @@ func (s State) Check() error {
 		return fmt.Errorf("manual run without a request id")
 	case !s.HasRun() && (s.Attempt != 0 || s.Losses != 0 || (s.Pending != "" && s.Waiting == 0)):
 		return fmt.Errorf("remains of a run in region %s", s.Region)
-	case !s.Live() && (s.Cancel || s.Acked || (s.Deleting && s.Children == 0)):
+	case !s.Live() && (s.Cancel || s.Acked || (s.Deleting && s.Children == 0 && s.Rename == nil)):
 		return fmt.Errorf("marks of a live run in region %s", s.Region)
+	case s.Rename != nil && (s.Region != RegionDone || !s.Deleting):
+		return fmt.Errorf("keeps a name for a rename, and is not deleted")
 	case s.Started&^s.Children != 0:
 		return fmt.Errorf("runs have begun in slots that are free: %b of %b", s.Started, s.Children)
 	case s.Waiting > 0 && s.Children&(1<<(s.Waiting-1)) == 0:

@@ -80,6 +80,9 @@ func (d *Decision) beginTransition(c *Compiled, clock Reading) transition {
 
 // applyEvent dispatches an event.
 func (t *transition) applyEvent(ev Input) Answer {
+	if t.Rename != nil {
+		return t.answerUnchanged(NoSuchRun, t.stateBefore())
+	}
 	switch ev := ev.(type) {
 	case FinishAttempt:
 		return t.settleAttempt(ev)

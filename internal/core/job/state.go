@@ -184,6 +184,9 @@ type State struct {
 	// list is shared with other states: it is read-only.
 	Exempt []string
 
+	// Rename, if not nil, marks a record that only keeps a name for a rename: no input changes it.
+	Rename *RenameMark
+
 	// Unknown carries stored fields that this version does not know, as they are
 	// written. They stay with their record whatever is decided.
 	Unknown string

@@ -153,7 +153,7 @@ func (c *bulkChange) judgeResult(result *job.ChangeResult, repeat bool) (reason 
 		}
 		return job.RefusedChanged, nil
 	}
-	if !result.Deleted && result.Record.State.Deleting && c.Action != job.BulkDeleteJobs {
+	if result.Record.State.Rename != nil || !result.Deleted && result.Record.State.Deleting && c.Action != job.BulkDeleteJobs {
 		return gone, nil
 	}
 	return "", nil

@@ -23,6 +23,7 @@ const fakeShards = 4
 type fake struct {
 	Index     // only real stores have one
 	EndedRuns // likewise
+	Renames   // likewise
 	mu        sync.Mutex
 	now       unixtime.Milli
 	records   map[job.Key]job.Record

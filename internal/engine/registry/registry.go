@@ -40,6 +40,7 @@ type Store interface {
 	DefinitionBytes(d *job.Definition) int
 	Index
 	EndedRuns
+	Renames
 }
 
 // Rankings list the n worst jobs, of some shards or, with a namespace, of all shards. Entries may be outdated.
@@ -212,6 +213,11 @@ func (r *Registry) Get(ctx context.Context, key job.Key) (job.Record, error) {
 		return job.Record{}, &job.InvalidError{Violations: v}
 	}
 	records, err := r.o.Store.Get(ctx, []job.Key{key})
+	if err == nil && len(records) == 1 && records[0] != nil && records[0].State.Rename != nil {
+		if err = r.finishRenameOf(ctx, records[0]); err == nil {
+			records, err = r.o.Store.Get(ctx, []job.Key{key})
+		}
+	}
 	if err != nil {
 		return job.Record{}, err
 	}
@@ -241,6 +247,8 @@ func (r *Registry) submitChange(ctx context.Context, key job.Key, c job.Change) 
 		return result, &job.MissingError{Key: key}
 	case result.Err != nil:
 		return result, result.Err
+	case result.Record.State.Rename != nil:
+		return result, r.explainRename(ctx, &result.Record)
 	case !result.Deleted && result.Record.State.Deleting && !isDelete(c.Input):
 		return result, &job.MissingError{Key: key}
 	}

@@ -98,6 +98,9 @@ type Options struct {
 	// OnLost is called for attempts whose leases expired without a result, once that is stored: what they held
 	// is free. It must not block. Nil: not called.
 	OnLost func(job.Ending)
+	// FinishRenames is called once each Sweep period with the shards that this node holds, to end renames that their
+	// callers have left. Nil: not called.
+	FinishRenames func(ctx context.Context, shards []int) error
 	// LeaseTTL is the life of a lease without renewal. Default 30 s, at least 1 s.
 	LeaseTTL time.Duration
 	// Rescan is the period of the safety net that reads all first due times.

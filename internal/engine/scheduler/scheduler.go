@@ -82,6 +82,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	wg.Go(func() { s.callEvery(ctx, s.o.Reap, s.reapLeases) })
 	wg.Go(func() { s.callEvery(ctx, s.o.Sweep, s.sweepRecords) })
 	wg.Go(func() { s.callEvery(ctx, s.o.Reap, s.countLateRuns) })
+	if s.o.FinishRenames != nil {
+		wg.Go(func() { s.callEvery(ctx, s.o.Sweep, s.finishRenames) })
+	}
 	<-ctx.Done()
 	s.mu.Lock()
 	s.stopping = true

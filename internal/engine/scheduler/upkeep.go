@@ -276,3 +276,17 @@ func (s *Scheduler) sweepOnce(ctx context.Context) (left bool) {
 			return n >= sweepLimit, err
 		})
 }
+
+// finishRenames ends the renames of the shards that this node holds which their callers have left.
+func (s *Scheduler) finishRenames(ctx context.Context) {
+	s.mu.Lock()
+	shards := slices.Sorted(maps.Keys(s.shards))
+	s.mu.Unlock()
+	shards = slices.DeleteFunc(shards, func(id int) bool { _, held := s.o.Held(id); return !held })
+	if len(shards) == 0 {
+		return
+	}
+	if err := s.o.FinishRenames(ctx, shards); err != nil && ctx.Err() == nil {
+		s.o.Logger.Warn("failed to finish renames", "error", err)
+	}
+}

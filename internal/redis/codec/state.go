@@ -98,6 +98,9 @@ func (f Encoding) AppendState(b []byte, s *job.State) ([]byte, error) {
 	for _, id := range s.Exempt {
 		w.writeString('=', id)
 	}
+	if s.Rename != nil {
+		w.writeString('|', encodeRenameMark(s.Rename))
+	}
 	w.buf = append(w.buf, s.Unknown...)
 	if len(w.buf) == tail {
 		// Scripts find the end of the header by the letter that follows it.

@@ -187,6 +187,8 @@ func (f tailField) storeOther(s *job.State, encoding Encoding) error {
 		err = f.storeLoss(s)
 	case '%':
 		err = f.storeBulkPause(s)
+	case '|':
+		err = f.storeRenameMark(s)
 	default:
 		err = f.storeEnum(s)
 	}
@@ -270,6 +272,25 @@ func (f tailField) storeBulkPause(s *job.State) error {
 		return fmt.Errorf("%w: field %q is not a pause of many jobs", ErrCorrupt, f.letter)
 	}
 	s.BulkPause = job.BulkPause{ID: id, AtMS: unixtime.Milli(ms)}
+	return nil
+}
+
+// encodeRenameMark encodes the mark of a rename: "to" if the record keeps the new name, or else "from", then the id of the
+// rename and the other name, separated by spaces.
+func encodeRenameMark(m *job.RenameMark) string {
+	end := "from"
+	if m.Arriving {
+		end = "to"
+	}
+	return end + " " + m.ID + " " + m.Other
+}
+
+func (f tailField) storeRenameMark(s *job.State) error {
+	parts := strings.Split(f.text, " ")
+	if !f.isText || len(parts) != 3 || parts[0] != "to" && parts[0] != "from" || parts[1] == "" || parts[2] == "" {
+		return fmt.Errorf("%w: field %q is not a mark of a rename", ErrCorrupt, f.letter)
+	}
+	s.Rename = &job.RenameMark{ID: parts[1], Other: parts[2], Arriving: parts[0] == "to"}
 	return nil
 }
 

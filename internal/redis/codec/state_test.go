@@ -51,6 +51,11 @@ func drawState(t *rapid.T) job.State {
 	if rapid.Bool().Draw(t, "bulk pause") {
 		bulkPause = job.BulkPause{ID: rapid.StringMatching(`[a-z0-9._:~-]{1,9}`).Draw(t, "pause"), AtMS: unixtime.Milli(ms.Draw(t, "bulk paused"))}
 	}
+	var rename *job.RenameMark
+	if rapid.Bool().Draw(t, "rename") {
+		rename = &job.RenameMark{ID: rapid.StringMatching(`[A-Z0-9]{1,26}`).Draw(t, "rename id"),
+			Other: rapid.StringMatching(`[a-z0-9._:~-]{1,9}`).Draw(t, "other name"), Arriving: rapid.Bool().Draw(t, "arriving")}
+	}
 	mode := func(name string) job.ManualMode {
 		return job.ManualMode(rapid.IntRange(0, int(job.ManualResetOnSuccess)).Draw(t, name))
 	}
@@ -68,6 +73,7 @@ func drawState(t *rapid.T) job.State {
 		Cancel:   rapid.Bool().Draw(t, "cancel"), Pending: text.Draw(t, "pending"), Paused: rapid.Bool().Draw(t, "paused"),
 		PausedMS: unixtime.Milli(ms.Draw(t, "pausedms")), PauseNote: text.Draw(t, "note"), Deleting: rapid.Bool().Draw(t, "deleting"),
 		BulkPause:   bulkPause,
+		Rename:      rename,
 		LastNominal: unixtime.Milli(ms.Draw(t, "lastnominal")), Failures: u32.Draw(t, "failures"),
 		LastOutcome: job.Outcome(rapid.IntRange(0, int(job.OutcomeCancelled)).Draw(t, "outcome")),
 		LastStarted: unixtime.Milli(ms.Draw(t, "started")), LastFinished: unixtime.Milli(ms.Draw(t, "finished")), LastError: text.Draw(t, "error"),

@@ -28,7 +28,7 @@ type Checker struct{ store *redisstore.Store }
 func New(store *redisstore.Store) *Checker { return &Checker{store} }
 
 // CheckShard compares all that is stored in a shard: states, definitions, revisions, histories, the index of each lane,
-// the index of lanes, that of objectives and those of unsuccessful runs. With repair, what can be repaired without a
+// the index of lanes, that of objectives and those of unsuccessful runs, and names that are kept for renames. With repair, what can be repaired without a
 // loss is: entries of the indexes are set by the records, and histories and revisions without a record are deleted.
 // With an error it returns what it found
 // before.
@@ -41,10 +41,11 @@ func (c *Checker) CheckShard(ctx context.Context, shard int, repair bool) (job.C
 		repair: repair,
 		lanes:  map[job.Lane]bool{}, defined: map[job.RecordID]bool{}, unusable: map[job.RecordID]bool{},
 		slots: map[job.RecordID]uint64{}, runs: map[job.RecordID]uint64{}, maxLag: map[job.RecordID]time.Duration{},
+		renaming: map[job.RecordID]job.RenameMark{},
 	}
 	for _, pass := range []func() error{
 		a.checkDefinitions, a.checkStates, a.checkFamilies, a.collectIndexedLanes,
-		a.checkLaneEntries, a.checkLaneIndex, a.checkHistories, a.checkRevisions, a.checkUnsuccessful,
+		a.checkLaneEntries, a.checkLaneIndex, a.checkHistories, a.checkRevisions, a.checkUnsuccessful, a.checkRenames,
 	} {
 		if err := pass(); err != nil {
 			return a.report, err
@@ -69,6 +70,7 @@ type check struct {
 	slots    map[job.RecordID]uint64 // job -> slots that its state has as taken
 	runs     map[job.RecordID]uint64 // job -> slots of the runs that are there
 	maxLag   map[job.RecordID]time.Duration
+	renaming map[job.RecordID]job.RenameMark // records that keep a name for a rename
 }
 
 func (a *check) addFinding(f job.Finding) {

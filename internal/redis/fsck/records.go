@@ -66,6 +66,9 @@ func (a *check) checkStates() error {
 func (a *check) checkState(id job.RecordID, s job.State) {
 	a.report.Records[s.Region]++
 	a.lanes[s.Lane] = true
+	if s.Rename != nil {
+		a.renaming[id] = *s.Rename
+	}
 	if slot, ok := id.RunSlot(); ok {
 		a.runs[id.Job()] |= 1 << slot
 	} else if id.IsJob() && s.Children != 0 {

@@ -15,6 +15,7 @@
 //	P:{T}:l:<ns>/<queue>/<priority>   sorted set: the lane
 //	P:{T}:lanes  sorted set: lane -> first due time
 //	P:{T}:revisions  hash  job -> earlier definitions, newest first, protobuf; bounded
+//	P:{T}:renames  hash  renames that have not ended: "to:"<id> -> how far it is, "from:"<id> -> the job that was taken
 //	P:{T}:lock   the shard's lock, written by others
 //	P:{T}:failing  sorted set: job -> rank among failing jobs; bounded
 //	P:{T}:late     sorted set: job -> rank among late jobs; bounded

@@ -24,6 +24,8 @@ type scripts struct {
 	lease, apply, applyLean, renew, reap *runner.Script
 	mend, keyspace, secret, grant, trail *runner.Script
 	announce, hook, objectives           *runner.Script
+	renameReserve, renameTake            *runner.Script
+	renameStore, renameEnd               *runner.Script
 	clocks                               runner.ClockScripts
 	limits                               limits.Scripts
 }
@@ -75,6 +77,11 @@ func compose(all *runner.Loader, events bool) scripts {
 		announce:    e.load("announce", ""),
 		hook:        l.load("hook", "allow-oom"),
 		objectives:  l.load("objectives", "allow-oom"),
+
+		renameReserve: l.load("rename_reserve", ""),
+		renameTake:    e.load("rename_take", ""),
+		renameStore:   e.load("rename_store", "allow-oom"), // what was taken has to be somewhere
+		renameEnd:     l.load("rename_end", "allow-oom"),
 	}
 	for _, reader := range []*runner.Script{s.reap, s.read, s.definitions, s.walk, s.ends, s.grant, s.announce} {
 		reader.Mutates = false
@@ -100,7 +107,9 @@ var clockless = []string{
 }
 
 // laneWriters are the scripts that may make a lane due earlier.
-var laneWriters = []string{"create", "restore", "apply", "mend"}
+var laneWriters = []string{
+	"create", "restore", "apply", "mend", "rename_reserve", "rename_take", "rename_store", "rename_end",
+}
 
 // revisionWriters are the scripts that store the revisions of jobs.
 var revisionWriters = []string{"restore", "apply"}

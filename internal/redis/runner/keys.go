@@ -16,6 +16,7 @@ type ShardKeys struct {
 	// Objectives is a sorted set: record -> when to check the lateness objective of its run.
 	Objectives string
 	Revisions  string // hash: job -> its earlier definitions
+	Renames    string // hash: end of a rename -> how far it is, or the job that was taken
 
 	// UnsuccessfulQueues is a sorted set: namespace/queue -> when its index of unsuccessful runs was last written.
 	UnsuccessfulQueues string
@@ -36,7 +37,7 @@ func NewShardKeys(prefix, tag string) ShardKeys {
 	return ShardKeys{
 		Meta: p + "meta", Def: p + "def", State: p + "st", Hist: p + "hist",
 		Lanes: p + "lanes", Lock: p + "lock", lane: p + "l:", Base: p, Objectives: p + "objectives",
-		Revisions:          p + "revisions",
+		Revisions: p + "revisions", Renames: p + "renames",
 		UnsuccessfulQueues: p + "unsuccessful", unsuccessful: p + "unsuccessful:",
 		Rankings: [job.RankingCount]string{job.RankingFailing: p + "failing", job.RankingLate: p + "late"},
 		Events:   p + "events", Hooks: p + "hooks", undelivered: p + "hookdead:", legacyUndelivered: p + "hookdead",

@@ -19,6 +19,7 @@ func Specimen(w *World) []string {
 	for _, step := range []func(){
 		s.addDueJob, s.backingOff, s.addRetryingJob, s.addRunningJob, s.addPausedJob, s.addDeadJob, s.addDeadLetters, s.addDoneJob, s.addManualRuns, s.addHeldJob, s.addChildren, s.addBackfill,
 		s.addHintedJob, s.addDeletingJob, s.addFullJob, s.addLimits, s.addPlainJob, s.addSealedJob, s.addTracedJob, s.addLateJob, s.addSourcedJob, s.addRevisedJob,
+		s.addRenames,
 	} {
 		step()
 		w.Advance(time.Second)
@@ -162,6 +163,33 @@ func (s *specimen) addRevisedJob() {
 	edited := d
 	edited.Priority = 1
 	s.applyEvent(d, job.Update{New: s.compileDefinition(&edited), By: job.Edit{Identity: "ann@example.com", Method: "UpdateJob"}})
+}
+
+// addRenames leaves a rename that has reserved a name, and one that has taken its job.
+func (s *specimen) addRenames() {
+	for i, id := range []string{"reserves-a-name", "was-taken"} {
+		d := s.addJob(Definition(id))
+		kept := job.KeptJob{
+			Rename: job.Rename{ID: fmt.Sprint("RENAME", i), From: d.Key, To: job.Key{Namespace: d.Namespace, ID: id + "-new"}},
+			AtMS:   s.now(), RequestID: "request", By: job.Edit{Identity: "ann@example.com", Method: "RenameJob"},
+		}
+		_, code, err := s.Store.ReserveName(s.T.Context(), kept.Rename, s.Get(id), s.now())
+		if err != nil || code != job.Created {
+			s.T.Fatalf("reserve: %v, %v", code, err)
+		}
+		s.ids = append(s.ids, kept.To.ID)
+		if i == 0 {
+			continue
+		}
+		stored, err := s.Store.ReadStoredJob(s.T.Context(), d.Key)
+		if err != nil {
+			s.T.Fatal(err)
+		}
+		kept.Job = *stored
+		if taken, err := s.Store.TakeJob(s.T.Context(), &kept, s.now()); err != nil || !taken {
+			s.T.Fatalf("take: %v, %v", taken, err)
+		}
+	}
 }
 
 func (s *specimen) addDueJob() { s.addJob(Definition("due")) }

@@ -27,6 +27,7 @@ const (
 	JobService_ListUpcomingJobs_FullMethodName       = "/fermata.v1.JobService/ListUpcomingJobs"
 	JobService_UpdateJob_FullMethodName              = "/fermata.v1.JobService/UpdateJob"
 	JobService_DeleteJob_FullMethodName              = "/fermata.v1.JobService/DeleteJob"
+	JobService_RenameJob_FullMethodName              = "/fermata.v1.JobService/RenameJob"
 	JobService_PauseJob_FullMethodName               = "/fermata.v1.JobService/PauseJob"
 	JobService_ResumeJob_FullMethodName              = "/fermata.v1.JobService/ResumeJob"
 	JobService_RunJob_FullMethodName                 = "/fermata.v1.JobService/RunJob"
@@ -99,6 +100,15 @@ type JobServiceClient interface {
 	UpdateJob(ctx context.Context, in *UpdateJobRequest, opts ...grpc.CallOption) (*Job, error)
 	// Deletes a job. A live run is allowed to finish; the id can be used again after that.
 	DeleteJob(ctx context.Context, in *DeleteJobRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
+	// Gives a job another id. It keeps its definition, failures, backoff, next run, pause, history,
+	// dead letters and revisions; the rename is a revision of its own. Runs that are live, or wait
+	// beside the schedule, have to end before: reason JOB_RUNS. The scheduled times of `H` in a cron
+	// expression and jitter follow the new name. After an error without a reason the job has either
+	// name: repeat the call with its request_id.
+	//
+	// Reason PAYLOAD_UNREADABLE: the node has no key for the sealed payload, which has to be sealed
+	// under the new name.
+	RenameJob(ctx context.Context, in *RenameJobRequest, opts ...grpc.CallOption) (*Job, error)
 	// Pauses a job: no run starts until ResumeJob, except manual runs. A live run goes on.
 	PauseJob(ctx context.Context, in *PauseJobRequest, opts ...grpc.CallOption) (*Job, error)
 	// Ends a pause. Scheduled times that passed during the pause are skipped, unless catch_up is
@@ -288,6 +298,16 @@ func (c *jobServiceClient) DeleteJob(ctx context.Context, in *DeleteJobRequest, 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(emptypb.Empty)
 	err := c.cc.Invoke(ctx, JobService_DeleteJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) RenameJob(ctx context.Context, in *RenameJobRequest, opts ...grpc.CallOption) (*Job, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Job)
+	err := c.cc.Invoke(ctx, JobService_RenameJob_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -706,6 +726,15 @@ type JobServiceServer interface {
 	UpdateJob(context.Context, *UpdateJobRequest) (*Job, error)
 	// Deletes a job. A live run is allowed to finish; the id can be used again after that.
 	DeleteJob(context.Context, *DeleteJobRequest) (*emptypb.Empty, error)
+	// Gives a job another id. It keeps its definition, failures, backoff, next run, pause, history,
+	// dead letters and revisions; the rename is a revision of its own. Runs that are live, or wait
+	// beside the schedule, have to end before: reason JOB_RUNS. The scheduled times of `H` in a cron
+	// expression and jitter follow the new name. After an error without a reason the job has either
+	// name: repeat the call with its request_id.
+	//
+	// Reason PAYLOAD_UNREADABLE: the node has no key for the sealed payload, which has to be sealed
+	// under the new name.
+	RenameJob(context.Context, *RenameJobRequest) (*Job, error)
 	// Pauses a job: no run starts until ResumeJob, except manual runs. A live run goes on.
 	PauseJob(context.Context, *PauseJobRequest) (*Job, error)
 	// Ends a pause. Scheduled times that passed during the pause are skipped, unless catch_up is
@@ -851,6 +880,9 @@ func (UnimplementedJobServiceServer) UpdateJob(context.Context, *UpdateJobReques
 }
 func (UnimplementedJobServiceServer) DeleteJob(context.Context, *DeleteJobRequest) (*emptypb.Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteJob not implemented")
+}
+func (UnimplementedJobServiceServer) RenameJob(context.Context, *RenameJobRequest) (*Job, error) {
+	return nil, status.Error(codes.Unimplemented, "method RenameJob not implemented")
 }
 func (UnimplementedJobServiceServer) PauseJob(context.Context, *PauseJobRequest) (*Job, error) {
 	return nil, status.Error(codes.Unimplemented, "method PauseJob not implemented")
@@ -1109,6 +1141,24 @@ func _JobService_DeleteJob_Handler(srv interface{}, ctx context.Context, dec fun
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(JobServiceServer).DeleteJob(ctx, req.(*DeleteJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_RenameJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RenameJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).RenameJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_RenameJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).RenameJob(ctx, req.(*RenameJobRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1831,6 +1881,10 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteJob",
 			Handler:    _JobService_DeleteJob_Handler,
+		},
+		{
+			MethodName: "RenameJob",
+			Handler:    _JobService_RenameJob_Handler,
 		},
 		{
 			MethodName: "PauseJob",

@@ -1,0 +1,368 @@
+package registry
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
+)
+
+// This file gives jobs other names: see job.Rename for the steps. Any node may take the next step of a rename at any
+// time: the call that asked for it, a call about a job whose name a rename keeps, and the node that holds a shard in
+// which a rename has been left.
+
+const (
+	// takeTries is how often a job is read again that changes before it is taken.
+	takeTries = 8
+	// renameSteps bounds the steps that one call takes with a rename: five end it.
+	renameSteps = 12
+	// finishRenameTime bounds the steps that end a rename whose caller has gone.
+	finishRenameTime = 10 * time.Second
+)
+
+// Renames is what the registry needs of the store to rename jobs.
+type Renames interface {
+	// ReadStoredJob reads all that is stored of a job; nil: there is no such job.
+	ReadStoredJob(ctx context.Context, key job.Key) (*job.StoredJob, error)
+	// ReserveName reserves the new name for a job like this one.
+	ReserveName(ctx context.Context, r job.Rename, like *job.Record, now unixtime.Milli) (job.RenameHandle, job.CreateCode, error)
+	// TakeJob takes a job out of its records. taken is false if it has changed, or the call comes too late.
+	TakeJob(ctx context.Context, kept *job.KeptJob, now unixtime.Milli) (taken bool, err error)
+	// StoreRenamed stores the job under its new name, and ReturnKept under its old one.
+	StoreRenamed(ctx context.Context, h job.RenameHandle, as *job.StoredJob, now unixtime.Milli) (bool, job.CreateReply, error)
+	ReturnKept(ctx context.Context, kept *job.KeptJob) (bool, job.CreateReply, error)
+	// AbortRename, ReleaseName and ForgetRename end a rename.
+	AbortRename(ctx context.Context, h job.RenameHandle, like job.Lane, now unixtime.Milli) (aborted bool, err error)
+	ReleaseName(ctx context.Context, kept *job.KeptJob) error
+	ForgetRename(ctx context.Context, h job.RenameHandle) error
+	// ReadRename, FindRename and ReadKept read the ends of a rename, and ListRenames those of some shards.
+	ReadRename(ctx context.Context, r job.Rename) (job.RenameHandle, error)
+	FindRename(ctx context.Context, end job.RenameEnd) (job.RenameHandle, error)
+	ReadKept(ctx context.Context, shard int, id string) (*job.KeptJob, error)
+	ListRenames(ctx context.Context, shards []int) (kept, named []job.RenameEnd, err error)
+	// Confirm returns nil when everything that the shard holds now is confirmed.
+	Confirm(ctx context.Context, shard int) error
+}
+
+// Rename gives a job another name, under which it is returned. Its errors are [job.MissingError], [job.EtagError],
+// [job.InvalidError], [job.ExistsError] if there is a job of the new name, [job.BusyError] if the new name is not free
+// yet, [job.PreconditionError] if runs of the job are live, and [job.ErrConflict] if the job kept changing. After any
+// other error the job may have either name; a repetition with the same request id ends the rename.
+func (r *Registry) Rename(ctx context.Context, q job.RenameRequest) (job.Record, error) {
+	if err := r.validateRename(q); err != nil {
+		return job.Record{}, err
+	}
+	to := q.NewKey()
+	record, err := r.Get(ctx, q.Key)
+	if err != nil && !errors.Is(err, job.ErrNotFound) {
+		return job.Record{}, err
+	}
+	// An earlier copy of this call may have renamed the job, whatever the old name is now.
+	renamed, taken := r.Get(ctx, to)
+	switch {
+	case taken == nil && renamed.Definition.WasRenamedBy(q.RequestID, q.Key.ID):
+		return renamed, nil
+	case taken != nil && !errors.Is(taken, job.ErrNotFound):
+		return job.Record{}, taken
+	case err != nil:
+		return job.Record{}, err
+	case taken == nil:
+		return job.Record{}, &job.ExistsError{Key: to, Reason: "choose another name, or delete it before"}
+	}
+	if have := record.Definition.Etag(); q.Etag != "" && q.Etag != have {
+		return job.Record{}, &job.EtagError{Key: q.Key, Have: have, Want: q.Etag}
+	}
+	if err := job.CheckRename(q.Key, &record.State); err != nil {
+		return job.Record{}, err
+	}
+	return r.beginRename(ctx, q, &record)
+}
+
+func (r *Registry) validateRename(q job.RenameRequest) error {
+	v := job.ValidateKey(q.Key)
+	for _, fault := range job.ValidateKey(q.NewKey()) {
+		v = append(v, job.Violation{Field: "new_id", Description: fault.Description})
+	}
+	if q.NewID == q.Key.ID {
+		v = append(v, job.Violation{Field: "new_id", Description: "is the present name of the job"})
+	}
+	if fault := job.ValidateRequestID(q.RequestID); fault != "" {
+		v = append(v, job.Violation{Field: "request_id", Description: fault})
+	}
+	if len(v) > 0 {
+		return &job.InvalidError{Violations: v}
+	}
+	return nil
+}
+
+// beginRename reserves the name, takes the job and ends the rename.
+func (r *Registry) beginRename(ctx context.Context, q job.RenameRequest, record *job.Record) (job.Record, error) {
+	kept := &job.KeptJob{Rename: job.Rename{ID: rand.Text(), From: q.Key, To: q.NewKey()}, RequestID: q.RequestID,
+		By: r.callerEdit(ctx)}
+	now, err := r.shardNow(ctx, kept.To)
+	if err != nil {
+		return job.Record{}, err
+	}
+	kept.AtMS = now
+	if !r.beginWrite(ctx) {
+		return job.Record{}, context.Canceled
+	}
+	h, code, err := r.o.Store.ReserveName(ctx, kept.Rename, record, now)
+	switch {
+	case err != nil:
+	case code == job.Exists:
+		return job.Record{}, &job.ExistsError{Key: kept.To, Reason: "choose another name, or delete it before"}
+	case code == job.Tombstone:
+		return job.Record{}, &job.BusyError{Key: kept.To}
+	default:
+		err = r.takeJob(ctx, q, kept)
+	}
+	if err := r.endRename(ctx, h, err); err != nil {
+		return job.Record{}, err
+	}
+	return r.readRenamed(ctx, kept)
+}
+
+// readRenamed returns the job as the rename has stored it, whatever others have done with it since.
+func (r *Registry) readRenamed(ctx context.Context, kept *job.KeptJob) (job.Record, error) {
+	as := kept.WithNewName(kept.AtMS, 0)
+	want := as.Records[0].Record
+	have, err := r.Get(ctx, kept.To)
+	if err == nil && have.Definition.Etag() == want.Definition.Etag() && have.State.Revision == want.State.Revision {
+		return have, nil
+	}
+	if err != nil && !errors.Is(err, job.ErrNotFound) {
+		return job.Record{}, err
+	}
+	return want, r.sealRenamed(kept, &as)
+}
+
+// endRename ends a rename whose job was taken, or could not be taken: then err says why. The caller of the rename may have
+// gone. After a lost reply the job may have been taken nevertheless: then the rename goes on.
+func (r *Registry) endRename(ctx context.Context, h job.RenameHandle, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishRenameTime)
+	defer cancel()
+	end, finishErr := r.finishRename(ctx, h, err != nil)
+	switch {
+	case finishErr == nil && end == job.RenameDone:
+		return nil
+	case finishErr == nil && end == "" && err == nil:
+		return nil // others have ended it: an aborted one would be remembered
+	case err != nil:
+		return err
+	case finishErr != nil:
+		return finishErr
+	}
+	return job.ErrConflict
+}
+
+// takeJob reads the job and takes it, until it does not change between the two.
+func (r *Registry) takeJob(ctx context.Context, q job.RenameRequest, kept *job.KeptJob) error {
+	for range takeTries {
+		if err := r.readForRename(ctx, q, kept); err != nil {
+			return err
+		}
+		now, err := r.shardNow(ctx, kept.From)
+		if err != nil {
+			return err
+		}
+		taken, err := r.o.Store.TakeJob(ctx, kept, now)
+		if taken || err != nil {
+			return err
+		}
+	}
+	return job.ErrConflict
+}
+
+// readForRename reads the job, and refuses one that may not be renamed.
+func (r *Registry) readForRename(ctx context.Context, q job.RenameRequest, kept *job.KeptJob) error {
+	stored, err := r.o.Store.ReadStoredJob(ctx, q.Key)
+	switch {
+	case err != nil:
+		return err
+	case stored == nil:
+		return &job.MissingError{Key: q.Key}
+	}
+	first := &stored.Records[0]
+	switch have := first.Definition.Etag(); {
+	case first.State.Deleting, !r.reachableQueues(ctx).Holds(first.Definition):
+		return &job.MissingError{Key: q.Key}
+	case q.Etag != "" && q.Etag != have:
+		return &job.EtagError{Key: q.Key, Have: have, Want: q.Etag}
+	}
+	kept.Job = *stored
+	if err := job.CheckRename(q.Key, &first.State); err != nil {
+		return err
+	}
+	as := kept.WithNewName(0, r.o.Revisions)
+	return r.sealRenamed(kept, &as)
+}
+
+// sealRenamed seals the payloads of a renamed job again: a sealed payload is bound to the name. Of earlier revisions, a
+// payload that cannot be opened stays as it is.
+func (r *Registry) sealRenamed(kept *job.KeptJob, as *job.StoredJob) error {
+	for i := range as.Records {
+		if err := r.sealUnderName(kept.Job.Records[i].Definition, as.Records[i].Definition); err != nil {
+			return &job.PreconditionError{Key: kept.From, Reason: job.ReasonPayloadUnreadable,
+				Text: "its payload is sealed, and cannot be opened to be sealed under the new name: " + err.Error()}
+		}
+	}
+	for _, d := range as.Revisions {
+		old := *d
+		old.Key = kept.From
+		_ = r.sealUnderName(&old, d)
+	}
+	return nil
+}
+
+// sealUnderName seals the payload of a definition that has another name.
+func (r *Registry) sealUnderName(before, after *job.Definition) error {
+	if before.PayloadKey == "" {
+		return nil
+	}
+	payload, err := r.openPayload(before)
+	if err == nil {
+		r.sealPayload(after, payload)
+	}
+	return err
+}
+
+// finishRename takes the steps of a rename until it has ended, and returns how it has. gaveUp: its caller does not take
+// the job any more.
+func (r *Registry) finishRename(ctx context.Context, h job.RenameHandle, gaveUp bool) (job.RenamePhase, error) {
+	end := job.RenamePhase("")
+	for range renameSteps {
+		// The phase is read first: see job.NextRenameStep.
+		now, err := r.o.Store.Now(ctx, h.Shard)
+		if err != nil {
+			return end, err
+		}
+		h, err = r.o.Store.ReadRename(ctx, h.Rename)
+		if err != nil {
+			return end, err
+		}
+		kept, err := r.o.Store.ReadKept(ctx, r.o.Store.ShardOf(h.From), h.ID)
+		if err != nil {
+			return end, err
+		}
+		if h.Phase == job.RenameDone || h.Phase == job.RenameAborted {
+			end = h.Phase
+		}
+		step := job.NextRenameStep(h.Phase, kept != nil, now.Sub(h.AtMS))
+		if step == job.RenameWait && gaveUp && h.Phase == job.RenameReserved {
+			step = job.RenameAbort
+		}
+		if step == job.RenameWait || step == job.RenameOver {
+			return end, nil
+		}
+		if err := r.takeRenameStep(ctx, step, h, kept, now); err != nil {
+			return end, err
+		}
+	}
+	return end, job.ErrConflict
+}
+
+// takeRenameStep takes one step. A step that others have taken already has no effect.
+func (r *Registry) takeRenameStep(ctx context.Context, step job.RenameStep, h job.RenameHandle, kept *job.KeptJob,
+	now unixtime.Milli) error {
+	if kept != nil {
+		h.Rename = kept.Rename
+	}
+	from := r.o.Store.ShardOf(h.From)
+	// What the step builds on must not be lost by a failover of one shard that the other one survives.
+	confirmed := from
+	if step == job.RenameRelease || step == job.RenameReturn {
+		confirmed = h.Shard
+	}
+	if err := r.o.Store.Confirm(ctx, confirmed); err != nil {
+		return err
+	}
+	switch step {
+	case job.RenameStore:
+		return r.storeRenamed(ctx, h, kept, now)
+	case job.RenameRelease:
+		return r.o.Store.ReleaseName(ctx, kept)
+	case job.RenameForget:
+		return r.o.Store.ForgetRename(ctx, h)
+	case job.RenameReturn:
+		_, reply, err := r.o.Store.ReturnKept(ctx, kept)
+		r.nudgeHolder(from, reply.Earlier, reply.Holder)
+		return err
+	}
+	like := h.Lane
+	if kept != nil {
+		like = kept.Job.Records[0].State.Lane
+	}
+	_, err := r.o.Store.AbortRename(ctx, h, like, now)
+	return err
+}
+
+func (r *Registry) storeRenamed(ctx context.Context, h job.RenameHandle, kept *job.KeptJob, now unixtime.Milli) error {
+	as := kept.WithNewName(now, r.o.Revisions)
+	if err := r.sealRenamed(kept, &as); err != nil {
+		return err
+	}
+	stored, reply, err := r.o.Store.StoreRenamed(ctx, h, &as, now)
+	if err != nil {
+		return err
+	}
+	r.nudgeHolder(h.Shard, reply.Earlier, reply.Holder)
+	if !stored {
+		return nil // another one has stored or aborted it
+	}
+	r.o.Logger.Info("job renamed", "namespace", h.From.Namespace, "from", h.From.ID, "to", h.To.ID)
+	return nil
+}
+
+// finishRenameOf takes the steps of the rename that keeps the name of a record, if its job is taken. The record has to be
+// read again after that.
+func (r *Registry) finishRenameOf(ctx context.Context, record *job.Record) error {
+	mark := record.State.Rename
+	key := record.Definition.Key
+	other := job.Key{Namespace: key.Namespace, ID: mark.Other}
+	rename := job.Rename{ID: mark.ID, From: key, To: other}
+	if mark.Arriving {
+		rename.From, rename.To = other, key
+	}
+	_, err := r.finishRename(ctx, job.RenameHandle{NamedRename: job.NamedRename{Rename: rename},
+		Shard: r.o.Store.ShardOf(rename.To)}, false)
+	return err
+}
+
+// explainRename returns the error of a change of a record that keeps a name for a rename: it is missing, unless the rename
+// has returned the job to its name meanwhile.
+func (r *Registry) explainRename(ctx context.Context, record *job.Record) error {
+	key := record.Definition.Key
+	_, err := r.Get(ctx, key)
+	if err == nil {
+		return job.ErrConflict
+	}
+	return err
+}
+
+// FinishRenames takes the steps of the renames that some shards have entries of. Those that have just begun are left to
+// their callers.
+func (r *Registry) FinishRenames(ctx context.Context, shards []int) error {
+	kept, named, err := r.o.Store.ListRenames(ctx, shards)
+	errs := []error{err}
+	for _, end := range kept {
+		if k, err := r.o.Store.ReadKept(ctx, end.Shard, end.ID); err != nil || k == nil {
+			errs = append(errs, err)
+			continue
+		} else if _, err := r.finishRename(ctx, job.RenameHandle{NamedRename: job.NamedRename{Rename: k.Rename},
+			Shard: r.o.Store.ShardOf(k.To)}, false); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, end := range named {
+		h, err := r.o.Store.FindRename(ctx, end)
+		if err == nil && h.Phase != "" {
+			_, err = r.finishRename(ctx, h, false)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

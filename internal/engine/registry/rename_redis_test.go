@@ -1,0 +1,553 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
+	"github.com/fermata-io/fermata/internal/engine/ledger"
+	"github.com/fermata-io/fermata/internal/engine/registry"
+	"github.com/fermata-io/fermata/internal/redis/fsck"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/test/redistest"
+)
+
+// steppedStore is the store of a process that may die at a step of a rename.
+type steppedStore struct {
+	*redisstore.Store
+	steps int
+	// dieAt is the step at which the process dies; 0: it lives. Lost: the step is made, but its reply is lost.
+	dieAt int
+	lost  bool
+	// meddle is what others do before a step.
+	meddle func(step int)
+}
+
+var errDied = fmt.Errorf("%w: the process has died", job.ErrUnavailable)
+
+func (s *steppedStore) step(do func() error) error {
+	s.steps++
+	dies := s.dieAt > 0 && s.steps >= s.dieAt
+	if dies && (!s.lost || s.steps > s.dieAt) {
+		return errDied
+	}
+	if s.meddle != nil {
+		s.meddle(s.steps)
+	}
+	err := do()
+	if dies {
+		return errDied
+	}
+	return err
+}
+
+func (s *steppedStore) ReserveName(ctx context.Context, r job.Rename, like *job.Record, now unixtime.Milli) (h job.RenameHandle,
+	code job.CreateCode, err error) {
+	err = s.step(func() (err error) { h, code, err = s.Store.ReserveName(ctx, r, like, now); return err })
+	return h, code, err
+}
+
+func (s *steppedStore) TakeJob(ctx context.Context, kept *job.KeptJob, now unixtime.Milli) (taken bool, err error) {
+	err = s.step(func() (err error) { taken, err = s.Store.TakeJob(ctx, kept, now); return err })
+	return taken && err == nil, err
+}
+
+func (s *steppedStore) StoreRenamed(ctx context.Context, h job.RenameHandle, as *job.StoredJob,
+	now unixtime.Milli) (stored bool, reply job.CreateReply, err error) {
+	err = s.step(func() (err error) { stored, reply, err = s.Store.StoreRenamed(ctx, h, as, now); return err })
+	return stored, reply, err
+}
+
+func (s *steppedStore) ReturnKept(ctx context.Context, kept *job.KeptJob) (stored bool, reply job.CreateReply, err error) {
+	err = s.step(func() (err error) { stored, reply, err = s.Store.ReturnKept(ctx, kept); return err })
+	return stored, reply, err
+}
+
+func (s *steppedStore) AbortRename(ctx context.Context, h job.RenameHandle, like job.Lane, now unixtime.Milli) (done bool, err error) {
+	err = s.step(func() (err error) { done, err = s.Store.AbortRename(ctx, h, like, now); return err })
+	return done, err
+}
+
+func (s *steppedStore) ReleaseName(ctx context.Context, kept *job.KeptJob) error {
+	return s.step(func() error { return s.Store.ReleaseName(ctx, kept) })
+}
+
+func (s *steppedStore) ForgetRename(ctx context.Context, h job.RenameHandle) error {
+	return s.step(func() error { return s.Store.ForgetRename(ctx, h) })
+}
+
+// renameRig is a registry on a Redis whose clock the test moves.
+type renameRig struct {
+	*rig
+	t     *testing.T
+	clock *atomic.Int64
+}
+
+func newRenameRig(t *testing.T) *renameRig {
+	t.Helper()
+	clock := new(atomic.Int64)
+	clock.Store(1_800_000_000_000)
+	base := rigOn(t, redistest.Start(t), func(o *redisstore.Options) {
+		o.Virtual = func() unixtime.Milli { return unixtime.Milli(clock.Load()) }
+		o.KeepEvents = redisstore.MinKeepEvents
+	})
+	return &renameRig{rig: withRevisions(t, base, 3), t: t, clock: clock}
+}
+
+// through is a registry of another process.
+func (r *renameRig) through(s registry.Store) *registry.Registry {
+	r.t.Helper()
+	book := ledger.New(ledger.Options{Store: r.store, Observer: quiet{}, Nudger: quiet{}, Revisions: 3})
+	r.t.Cleanup(book.Stop)
+	reg, err := registry.New(registry.Options{Store: s, SharedLimits: r.store.Limits(), Ledger: book, Revisions: 3})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return reg
+}
+
+func (r *renameRig) advance(d time.Duration) { r.clock.Add(d.Milliseconds()) }
+
+func keyOf(id string) job.Key { return job.Key{Namespace: "default", ID: id} }
+
+// addFailing registers a job that has a history, a dead letter, a failure, an earlier revision and a pause.
+func (r *renameRig) addFailing(id string) job.Record {
+	r.t.Helper()
+	d := jobOf(id)
+	d.Retry.MaxAttempts = 1
+	if _, err := r.Create(r.t.Context(), d, ""); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, outcome := range []job.Outcome{job.OutcomeSucceeded, job.OutcomeFailed} {
+		r.advance(time.Hour)
+		r.finish(keyOf(id), outcome)
+	}
+	r.edit(r.t, keyOf(id), "ops", func(d *job.Definition) { d.Timeout = 77 * time.Second })
+	record, err := r.Pause(r.t.Context(), keyOf(id), "for now")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return record
+}
+
+// finish leases the run of a job that is due and ends it.
+func (r *renameRig) finish(key job.Key, outcome job.Outcome) {
+	r.t.Helper()
+	leased := r.lease(r.t, key)
+	if leased.Record != key.Record() {
+		r.t.Fatalf("leased %s, want %s", leased.Record, key.Record())
+	}
+	result := r.book.SubmitAndWait(r.t.Context(), job.Change{Record: leased.Record,
+		Input: job.FinishAttempt{Token: leased.Known.State.Token, Outcome: outcome, Error: "e", StartedMS: unixtime.Milli(r.clock.Load())}})[0]
+	if result.Err != nil || result.Answer != job.Applied {
+		r.t.Fatal(result)
+	}
+}
+
+// partsOf are all parts of a job but for its name.
+func (r *renameRig) partsOf(id string) (parts struct {
+	State     job.State
+	Runs      []job.RunView
+	Letters   []job.CheckpointDeadLetter
+	Revisions []uint32
+	Timeout   time.Duration
+	CreatedMS unixtime.Milli
+}) {
+	r.t.Helper()
+	record, err := r.Get(r.t.Context(), keyOf(id))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	runs, err := r.ListRuns(r.t.Context(), keyOf(id))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	snaps, err := r.store.Snapshots(r.t.Context(), r.store.ShardOf(keyOf(id)), []job.Record{record})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	revisions, err := r.Revisions(r.t.Context(), keyOf(id))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, v := range revisions {
+		parts.Revisions = append(parts.Revisions, v.Revision)
+	}
+	parts.State, parts.Runs, parts.Letters = record.State, runs, snaps[0].DeadLetters
+	parts.State.Revision = 0
+	parts.Timeout, parts.CreatedMS = record.Definition.Timeout, record.Definition.CreatedMS
+	return parts
+}
+
+// wantClean fails the test if anything of a rename is left, or a shard is not consistent.
+func (r *renameRig) wantClean() {
+	r.t.Helper()
+	for shard := range r.store.Shards() {
+		report, err := fsck.New(r.store).CheckShard(r.t.Context(), shard, false)
+		if err != nil || len(report.Findings) > 0 {
+			r.t.Errorf("shard %d: %+v, %v", shard, report.Findings, err)
+		}
+		lock := r.store.LockKey(shard)
+		if left := r.admin.HGetAll(r.t.Context(), lock[:len(lock)-len("lock")]+"renames").Val(); len(left) > 0 {
+			r.t.Errorf("shard %d: renames are left: %v", shard, left)
+		}
+	}
+}
+
+// endAll has a live node end what others have left, until nothing is remembered.
+func (r *renameRig) endAll() {
+	r.t.Helper()
+	shards := []int{0, 1, 2, 3}
+	for _, wait := range []time.Duration{0, job.RenameGrace + time.Second, job.RenameMemory + time.Second} {
+		r.advance(wait)
+		if err := r.FinishRenames(r.t.Context(), shards); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// namesOf lists which of some names have a job.
+func (r *renameRig) namesOf(ids ...string) (have []string) {
+	r.t.Helper()
+	for _, id := range ids {
+		_, err := r.Get(r.t.Context(), keyOf(id))
+		if err == nil {
+			have = append(have, id)
+		} else if !errors.Is(err, job.ErrNotFound) {
+			r.t.Fatal(err)
+		}
+	}
+	return have
+}
+
+func TestRenamedJobKeepsAllButItsName(t *testing.T) {
+	t.Parallel()
+	r := newRenameRig(t)
+	for i := range 6 { // of one shard and of two
+		from, to := fmt.Sprint("old-", i), fmt.Sprint("new-", i)
+		before := r.addFailing(from)
+		want := r.partsOf(from)
+		if len(want.Letters) != 1 || len(want.Runs) < 2 || want.State.Failures != 1 || !want.State.Paused {
+			t.Fatalf("%+v", want)
+		}
+		got, err := r.Rename(context.WithValue(t.Context(), callerOf{}, "mover"),
+			job.RenameRequest{Key: keyOf(from), NewID: to, RequestID: "r", Etag: before.Definition.Etag()})
+		if err != nil || got.Definition.ID != to {
+			t.Fatal(got, err)
+		}
+		want.Revisions = append([]uint32{want.Revisions[0] + 1}, want.Revisions...)
+		if have := r.partsOf(to); !reflect.DeepEqual(have, want) {
+			t.Errorf("renamed\n%+v\nwas\n%+v", have, want)
+		}
+		if got.Definition.LastEdit.Identity != "mover" || got.Definition.Etag() == before.Definition.Etag() {
+			t.Errorf("edit %+v, etag %s", got.Definition.LastEdit, got.Definition.Etag())
+		}
+		if have := r.namesOf(from, to); !slices.Equal(have, []string{to}) {
+			t.Errorf("there are jobs %v", have)
+		}
+		r.wantClean()
+		// The old name is free, and the job runs under its new one.
+		if _, err := r.Create(t.Context(), jobOf(from), ""); err != nil {
+			t.Error(err)
+		}
+		if err := r.Delete(t.Context(), keyOf(from), ""); err != nil {
+			t.Error(err)
+		}
+		if _, err := r.Resume(t.Context(), keyOf(to), false); err != nil {
+			t.Error(err)
+		}
+		r.advance(2 * time.Hour)
+		r.finish(keyOf(to), job.OutcomeSucceeded)
+		if err := r.Delete(t.Context(), keyOf(to), ""); err != nil {
+			t.Error(err)
+		}
+	}
+	r.endAll()
+	r.wantClean()
+}
+
+func TestRenameIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newRenameRig(t)
+	r.addFailing("paused")
+	for _, id := range []string{"taken", "live", "beside"} {
+		if _, err := r.Create(t.Context(), jobOf(id), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := r.RunJob(t.Context(), keyOf("live"), job.RequestManualRun{RequestID: "m"}); err != nil {
+		t.Fatal(err)
+	}
+	leased := r.lease(t, keyOf("live"))
+	if _, _, err := r.RunJob(t.Context(), keyOf("beside"), job.RequestManualRun{RequestID: "m", Mode: job.ManualKeep}); err != nil {
+		t.Fatal(err)
+	}
+	var exists *job.ExistsError
+	var missing *job.MissingError
+	var invalid *job.InvalidError
+	var etag *job.EtagError
+	var unfit *job.PreconditionError
+	for _, c := range []struct {
+		q    job.RenameRequest
+		want any
+	}{
+		{job.RenameRequest{Key: keyOf("paused"), NewID: "taken"}, &exists},
+		{job.RenameRequest{Key: keyOf("none"), NewID: "new"}, &missing},
+		{job.RenameRequest{Key: keyOf("paused"), NewID: "paused"}, &invalid},
+		{job.RenameRequest{Key: keyOf("paused"), NewID: "a b"}, &invalid},
+		{job.RenameRequest{Key: keyOf("paused"), NewID: "new", Etag: "x-1"}, &etag},
+		{job.RenameRequest{Key: keyOf("live"), NewID: "new"}, &unfit},
+		{job.RenameRequest{Key: keyOf("beside"), NewID: "new"}, &unfit},
+	} {
+		if _, err := r.Rename(t.Context(), c.q); !errors.As(err, c.want) {
+			t.Errorf("%+v: %v", c.q, err)
+		}
+	}
+	if have := r.namesOf("paused", "taken", "live", "beside", "new"); len(have) != 4 {
+		t.Errorf("there are jobs %v", have)
+	}
+	// The live run goes on.
+	if result := r.book.SubmitAndWait(t.Context(), job.Change{Record: leased.Record,
+		Input: job.FinishAttempt{Token: leased.Known.State.Token, Outcome: job.OutcomeSucceeded}})[0]; result.Answer != job.Applied {
+		t.Error(result)
+	}
+}
+
+func TestRepeatedRenameHasNoSecondEffect(t *testing.T) {
+	t.Parallel()
+	r := newRenameRig(t)
+	r.addFailing("old")
+	q := job.RenameRequest{Key: keyOf("old"), NewID: "new", RequestID: "r1"}
+	first, err := r.Rename(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Create(t.Context(), jobOf("old"), ""); err != nil { // another one takes the old name
+		t.Fatal(err)
+	}
+	again, err := r.Rename(t.Context(), q)
+	if err != nil || again.Definition.Etag() != first.Definition.Etag() {
+		t.Error(again, err)
+	}
+	q.RequestID = "r2"
+	var exists *job.ExistsError
+	if _, err := r.Rename(t.Context(), q); !errors.As(err, &exists) {
+		t.Error(err)
+	}
+}
+
+// TestRenameSurvivesACrashAtEachStep: the process of a rename dies before each of its steps, and after each one, before it
+// has the reply. The job keeps all that it has under one name, and a repetition of the call ends the rename.
+func TestRenameSurvivesACrashAtEachStep(t *testing.T) {
+	t.Parallel()
+	r := newRenameRig(t)
+	ended := 0
+	for dieAt := 1; dieAt <= 5; dieAt++ {
+		for _, lost := range []bool{false, true} {
+			for _, repeats := range []bool{false, true} {
+				from, to := fmt.Sprintf("old-%d-%v-%v", dieAt, lost, repeats), fmt.Sprintf("new-%d-%v-%v", dieAt, lost, repeats)
+				r.addFailing(from)
+				want := r.partsOf(from)
+				q := job.RenameRequest{Key: keyOf(from), NewID: to, RequestID: "r"}
+				dying := &steppedStore{Store: r.store, dieAt: dieAt, lost: lost}
+				_, err := r.through(dying).Rename(t.Context(), q)
+				if err != nil && !errors.Is(err, job.ErrUnavailable) {
+					t.Fatalf("%s: %v", from, err)
+				}
+				if dying.steps < dieAt {
+					t.Fatalf("a rename has only %d steps", dying.steps)
+				}
+				if !repeats {
+					r.endAll()
+				}
+				if have := r.namesOf(from, to); len(have) != 1 {
+					t.Fatalf("%s: there are jobs %v", from, have)
+				}
+				// A reservation without a caller lasts for a while.
+				for range 2 {
+					if _, err = r.Rename(t.Context(), q); err == nil {
+						break
+					}
+					var busy *job.BusyError
+					if !errors.As(err, &busy) {
+						t.Fatalf("%s: %v", from, err)
+					}
+					r.endAll()
+				}
+				if err != nil {
+					t.Fatalf("%s: %v", from, err)
+				}
+				if have := r.namesOf(from, to); !slices.Equal(have, []string{to}) {
+					t.Fatalf("%s: there are jobs %v", from, have)
+				}
+				want.Revisions = append([]uint32{want.Revisions[0] + 1}, want.Revisions...)
+				if have := r.partsOf(to); !reflect.DeepEqual(have, want) {
+					t.Errorf("%s: renamed\n%+v\nwas\n%+v", from, have, want)
+				}
+				r.endAll()
+				r.wantClean()
+				if err := r.Delete(t.Context(), keyOf(to), ""); err != nil {
+					t.Fatal(err)
+				}
+				ended++
+			}
+		}
+	}
+	if ended != 20 {
+		t.Errorf("%d renames", ended)
+	}
+}
+
+// TestRenameAmidOtherCalls: before each step of a rename, others do something with one of its names. There is one job in
+// the end, unless it was deleted, with what was done to it.
+func TestRenameAmidOtherCalls(t *testing.T) {
+	t.Parallel()
+	r := newRenameRig(t)
+	acts := map[string]func(from, to string) error{
+		"lease": func(from, _ string) error {
+			if len(r.namesOf(from)) == 0 {
+				return nil
+			}
+			leased := r.lease(t, keyOf(from))
+			if leased.Record != keyOf(from).Record() {
+				return fmt.Errorf("leased %s", leased.Record)
+			}
+			return nil
+		},
+		"edit": func(from, _ string) error {
+			_, err := r.Update(t.Context(), job.UpdateRequest{Key: keyOf(from),
+				Merge: func(d job.Definition) (job.Definition, error) { d.Timeout = 99 * time.Second; return d, nil }})
+			return err
+		},
+		"pause":  func(from, _ string) error { _, err := r.Pause(t.Context(), keyOf(from), "n"); return err },
+		"delete": func(from, _ string) error { return r.Delete(t.Context(), keyOf(from), "") },
+		"run": func(from, _ string) error {
+			_, _, err := r.RunJob(t.Context(), keyOf(from), job.RequestManualRun{RequestID: "m"})
+			return err
+		},
+		"create": func(_, to string) error {
+			d := jobOf(to)
+			d.Handler = "another"
+			_, err := r.Create(t.Context(), d, "")
+			return err
+		},
+		"rename to the same name": func(_, to string) error {
+			_, err := r.Rename(t.Context(), job.RenameRequest{Key: keyOf("rival"), NewID: to})
+			return err
+		},
+		"rename to another name": func(from, _ string) error {
+			_, err := r.Rename(t.Context(), job.RenameRequest{Key: keyOf(from), NewID: "third"})
+			return err
+		},
+		"rename back": func(from, to string) error {
+			_, err := r.Rename(t.Context(), job.RenameRequest{Key: keyOf(to), NewID: from})
+			return err
+		},
+		"finish": func(string, string) error { return r.FinishRenames(t.Context(), []int{0, 1, 2, 3}) },
+		"finish late": func(string, string) error {
+			r.advance(job.RenameGrace + time.Second)
+			return r.FinishRenames(t.Context(), []int{0, 1, 2, 3})
+		},
+	}
+	for name, act := range acts {
+		for at := 1; at <= 5; at++ {
+			what := fmt.Sprintf("%s before step %d", name, at)
+			from, to := "from", "to"
+			for _, id := range []string{from, "rival"} {
+				if _, err := r.Create(t.Context(), jobOf(id), ""); err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+			}
+			r.advance(2 * time.Minute)
+			created := r.partsOf(from).CreatedMS
+			var actErr error
+			acted := false
+			store := &steppedStore{Store: r.store, meddle: func(step int) {
+				if step == at && !acted {
+					acted = true
+					actErr = act(from, to)
+				}
+			}}
+			_, err := r.through(store).Rename(t.Context(), job.RenameRequest{Key: keyOf(from), NewID: to, RequestID: "r"})
+			r.endAll()
+			same := 0
+			for _, id := range r.namesOf(from, to, "third", "rival") {
+				record, err := r.Get(t.Context(), keyOf(id))
+				if err == nil && id != "rival" && record.Definition.Handler != "another" && record.Definition.CreatedMS == created {
+					same++
+				}
+			}
+			wantJobs := 1
+			if name == "rename to the same name" && actErr == nil {
+				wantJobs = 2 // the rival was created at the same time
+			}
+			if name == "delete" && actErr == nil && acted {
+				wantJobs = 0
+			}
+			if same != wantJobs {
+				t.Errorf("%s: %d jobs, want %d; rename %v, other call %v", what, same, wantJobs, err, actErr)
+			}
+			r.wantClean()
+			for _, id := range r.namesOf(from, to, "third", "rival") {
+				if record, _ := r.Get(t.Context(), keyOf(id)); record.State.Live() {
+					result := r.book.SubmitAndWait(t.Context(), job.Change{Record: keyOf(id).Record(),
+						Input: job.FinishAttempt{Token: record.State.Token, Outcome: job.OutcomeSucceeded}})[0]
+					if result.Answer != job.Applied {
+						t.Errorf("%s: the live run of %s does not end: %+v", what, id, result)
+					}
+				}
+				if err := r.Delete(t.Context(), keyOf(id), ""); err != nil {
+					t.Fatalf("%s: delete %s: %v", what, id, err)
+				}
+			}
+			r.wantClean()
+		}
+	}
+}
+
+// TestNamesOfLostRenamesAreFreed: a failover may lose what a shard knows of a rename. The check of the shard finds the name
+// that is kept for it, and a repair frees it.
+func TestNamesOfLostRenamesAreFreed(t *testing.T) {
+	t.Parallel()
+	r := newRenameRig(t)
+	r.addFailing("old")
+	dying := &steppedStore{Store: r.store, dieAt: 3}
+	if _, err := r.through(dying).Rename(t.Context(), job.RenameRequest{Key: keyOf("old"), NewID: "new"}); err == nil {
+		t.Fatal("it did not die")
+	}
+	for shard := range r.store.Shards() {
+		lock := r.store.LockKey(shard)
+		r.admin.Del(t.Context(), lock[:len(lock)-len("lock")]+"renames")
+	}
+	for _, repair := range []bool{false, true} {
+		found := 0
+		for shard := range r.store.Shards() {
+			report, err := fsck.New(r.store).CheckShard(t.Context(), shard, repair)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range report.Findings {
+				if f.Fault != job.FaultState || f.Repaired != repair {
+					t.Errorf("%+v", f)
+				}
+				found++
+			}
+		}
+		if found != 2 {
+			t.Errorf("%d findings, want both names", found)
+		}
+	}
+	r.wantClean()
+	for _, id := range []string{"old", "new"} {
+		if _, err := r.Create(t.Context(), jobOf(id), ""); err != nil {
+			t.Errorf("%s is not free: %v", id, err)
+		}
+	}
+}
