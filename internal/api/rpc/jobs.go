@@ -66,6 +66,7 @@ type JobQueries interface {
 // JobRuns starts, reads and cancels runs.
 type JobRuns interface {
 	RunJob(ctx context.Context, key job.Key, q job.RequestManualRun) (v job.RunView, joined bool, err error)
+	RunJobWithPayload(ctx context.Context, key job.Key, q job.RunWithPayloadRequest) (job.RunView, error)
 	ListRuns(ctx context.Context, key job.Key) ([]job.RunView, error)
 	// ListEndedRuns lists runs of all jobs that ended, the last end first.
 	ListEndedRuns(ctx context.Context, q job.EndedRunsQuery) (job.EndedRunsPage, error)

@@ -14,6 +14,7 @@ import (
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	emptypb "google.golang.org/protobuf/types/known/emptypb"
 	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
+	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -329,7 +330,7 @@ func (x JobChange_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobChange_Action.Descriptor instead.
 func (JobChange_Action) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{50, 0}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{51, 0}
 }
 
 type ListPresetsRequest struct {
@@ -3154,6 +3155,89 @@ func (x *RunJobResponse) GetCoalesced() bool {
 	return false
 }
 
+type RunJobWithPayloadRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{n}/jobs/{j}`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Id of the run. A call with the same id has no second effect while it is among the last eight of
+	// RunJob and this method, whatever its payload. Unset: the server generates one.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Input of the handler for this run, as Job.payload; at most 1 MiB, and no more than a job may
+	// have. May be empty.
+	Payload []byte `protobuf:"bytes,3,opt,name=payload,proto3" json:"payload,omitempty"`
+	// The payload as a JSON value, as Job.payload_json. Only one of the two may be set.
+	PayloadJson *structpb.Value `protobuf:"bytes,4,opt,name=payload_json,json=payloadJson,proto3" json:"payload_json,omitempty"`
+	// As in RunJobRequest.
+	IgnoreExclusions bool `protobuf:"varint,5,opt,name=ignore_exclusions,json=ignoreExclusions,proto3" json:"ignore_exclusions,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *RunJobWithPayloadRequest) Reset() {
+	*x = RunJobWithPayloadRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunJobWithPayloadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunJobWithPayloadRequest) ProtoMessage() {}
+
+func (x *RunJobWithPayloadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunJobWithPayloadRequest.ProtoReflect.Descriptor instead.
+func (*RunJobWithPayloadRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *RunJobWithPayloadRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RunJobWithPayloadRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *RunJobWithPayloadRequest) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *RunJobWithPayloadRequest) GetPayloadJson() *structpb.Value {
+	if x != nil {
+		return x.PayloadJson
+	}
+	return nil
+}
+
+func (x *RunJobWithPayloadRequest) GetIgnoreExclusions() bool {
+	if x != nil {
+		return x.IgnoreExclusions
+	}
+	return false
+}
+
 type BulkRunJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{namespace}`.
@@ -3182,7 +3266,7 @@ type BulkRunJobsRequest struct {
 
 func (x *BulkRunJobsRequest) Reset() {
 	*x = BulkRunJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3194,7 +3278,7 @@ func (x *BulkRunJobsRequest) String() string {
 func (*BulkRunJobsRequest) ProtoMessage() {}
 
 func (x *BulkRunJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[41]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3207,7 +3291,7 @@ func (x *BulkRunJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRunJobsRequest.ProtoReflect.Descriptor instead.
 func (*BulkRunJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{41}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BulkRunJobsRequest) GetParent() string {
@@ -3296,7 +3380,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3308,7 +3392,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3321,7 +3405,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{42}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListRunsRequest) GetParent() string {
@@ -3396,7 +3480,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3408,7 +3492,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3421,7 +3505,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{43}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -3455,7 +3539,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3467,7 +3551,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3480,7 +3564,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{44}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetRunRequest) GetName() string {
@@ -3500,7 +3584,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3596,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3609,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{45}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CancelRunRequest) GetName() string {
@@ -3562,7 +3646,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3574,7 +3658,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3587,7 +3671,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{46}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PreviewScheduleRequest) GetSchedule() *Schedule {
@@ -3656,7 +3740,7 @@ type ScheduledTime struct {
 
 func (x *ScheduledTime) Reset() {
 	*x = ScheduledTime{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3668,7 +3752,7 @@ func (x *ScheduledTime) String() string {
 func (*ScheduledTime) ProtoMessage() {}
 
 func (x *ScheduledTime) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3681,7 +3765,7 @@ func (x *ScheduledTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduledTime.ProtoReflect.Descriptor instead.
 func (*ScheduledTime) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{47}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ScheduledTime) GetNominalTime() *timestamppb.Timestamp {
@@ -3735,7 +3819,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3747,7 +3831,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3760,7 +3844,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{48}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PreviewScheduleResponse) GetDueTimes() []*timestamppb.Timestamp {
@@ -3833,7 +3917,7 @@ type DesiredJob struct {
 
 func (x *DesiredJob) Reset() {
 	*x = DesiredJob{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3845,7 +3929,7 @@ func (x *DesiredJob) String() string {
 func (*DesiredJob) ProtoMessage() {}
 
 func (x *DesiredJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3858,7 +3942,7 @@ func (x *DesiredJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredJob.ProtoReflect.Descriptor instead.
 func (*DesiredJob) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{49}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DesiredJob) GetJobId() string {
@@ -3927,7 +4011,7 @@ type JobChange struct {
 
 func (x *JobChange) Reset() {
 	*x = JobChange{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3939,7 +4023,7 @@ func (x *JobChange) String() string {
 func (*JobChange) ProtoMessage() {}
 
 func (x *JobChange) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3952,7 +4036,7 @@ func (x *JobChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobChange.ProtoReflect.Descriptor instead.
 func (*JobChange) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{50}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *JobChange) GetAction() JobChange_Action {
@@ -4018,7 +4102,7 @@ type PlanJobsRequest struct {
 
 func (x *PlanJobsRequest) Reset() {
 	*x = PlanJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4030,7 +4114,7 @@ func (x *PlanJobsRequest) String() string {
 func (*PlanJobsRequest) ProtoMessage() {}
 
 func (x *PlanJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4043,7 +4127,7 @@ func (x *PlanJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobsRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{51}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PlanJobsRequest) GetParent() string {
@@ -4077,7 +4161,7 @@ type PlanJobsResponse struct {
 
 func (x *PlanJobsResponse) Reset() {
 	*x = PlanJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[52]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4089,7 +4173,7 @@ func (x *PlanJobsResponse) String() string {
 func (*PlanJobsResponse) ProtoMessage() {}
 
 func (x *PlanJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[52]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4102,7 +4186,7 @@ func (x *PlanJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobsResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{52}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PlanJobsResponse) GetChanges() []*JobChange {
@@ -4126,7 +4210,7 @@ type ApplyJobsRequest struct {
 
 func (x *ApplyJobsRequest) Reset() {
 	*x = ApplyJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[53]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4138,7 +4222,7 @@ func (x *ApplyJobsRequest) String() string {
 func (*ApplyJobsRequest) ProtoMessage() {}
 
 func (x *ApplyJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[53]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4151,7 +4235,7 @@ func (x *ApplyJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyJobsRequest.ProtoReflect.Descriptor instead.
 func (*ApplyJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{53}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ApplyJobsRequest) GetParent() string {
@@ -4185,7 +4269,7 @@ type ApplyJobsResponse struct {
 
 func (x *ApplyJobsResponse) Reset() {
 	*x = ApplyJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[54]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4197,7 +4281,7 @@ func (x *ApplyJobsResponse) String() string {
 func (*ApplyJobsResponse) ProtoMessage() {}
 
 func (x *ApplyJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[54]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4210,7 +4294,7 @@ func (x *ApplyJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyJobsResponse.ProtoReflect.Descriptor instead.
 func (*ApplyJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{54}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ApplyJobsResponse) GetChanges() []*JobChange {
@@ -4236,7 +4320,7 @@ type BatchCreateJobsResponse_Result struct {
 
 func (x *BatchCreateJobsResponse_Result) Reset() {
 	*x = BatchCreateJobsResponse_Result{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[59]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4248,7 +4332,7 @@ func (x *BatchCreateJobsResponse_Result) String() string {
 func (*BatchCreateJobsResponse_Result) ProtoMessage() {}
 
 func (x *BatchCreateJobsResponse_Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[59]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4297,7 +4381,7 @@ var File_fermata_v1_job_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1cfermata/v1/job_service.proto\x12\n" +
-	"fermata.v1\x1a\x15fermata/v1/bulk.proto\x1a\x14fermata/v1/job.proto\x1a\x1dfermata/v1/job_revision.proto\x1a\x17fermata/v1/limits.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
+	"fermata.v1\x1a\x15fermata/v1/bulk.proto\x1a\x14fermata/v1/job.proto\x1a\x1dfermata/v1/job_revision.proto\x1a\x17fermata/v1/limits.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
 	"\x12ListPresetsRequest\"C\n" +
 	"\x13ListPresetsResponse\x12,\n" +
 	"\apresets\x18\x01 \x03(\v2\x12.fermata.v1.PresetR\apresets\"\x85\x02\n" +
@@ -4568,7 +4652,14 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x18BACKOFF_RESET_ON_SUCCESS\x10\x03\"Q\n" +
 	"\x0eRunJobResponse\x12!\n" +
 	"\x03run\x18\x01 \x01(\v2\x0f.fermata.v1.RunR\x03run\x12\x1c\n" +
-	"\tcoalesced\x18\x02 \x01(\bR\tcoalesced\"\xa9\x02\n" +
+	"\tcoalesced\x18\x02 \x01(\bR\tcoalesced\"\xcf\x01\n" +
+	"\x18RunJobWithPayloadRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x12\x18\n" +
+	"\apayload\x18\x03 \x01(\fR\apayload\x129\n" +
+	"\fpayload_json\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\vpayloadJson\x12+\n" +
+	"\x11ignore_exclusions\x18\x05 \x01(\bR\x10ignoreExclusions\"\xa9\x02\n" +
 	"\x12BulkRunJobsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x16\n" +
 	"\x06filter\x18\x02 \x01(\tR\x06filter\x12\x17\n" +
@@ -4656,7 +4747,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\fdesired_jobs\x18\x02 \x03(\v2\x16.fermata.v1.DesiredJobR\vdesiredJobs\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\"D\n" +
 	"\x11ApplyJobsResponse\x12/\n" +
-	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xf6,\n" +
+	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xfd-\n" +
 	"\n" +
 	"JobService\x12g\n" +
 	"\tCreateJob\x12\x1c.fermata.v1.CreateJobRequest\x1a\x0f.fermata.v1.Job\"+\x82\xd3\xe4\x93\x02%:\x03job\"\x1e/v1/{parent=namespaces/*}/jobs\x12\x91\x01\n" +
@@ -4668,7 +4759,8 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\tDeleteJob\x12\x1c.fermata.v1.DeleteJobRequest\x1a\x16.google.protobuf.Empty\"&\x82\xd3\xe4\x93\x02 *\x1e/v1/{name=namespaces/*/jobs/*}\x12i\n" +
 	"\bPauseJob\x12\x1b.fermata.v1.PauseJobRequest\x1a\x0f.fermata.v1.Job\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/{name=namespaces/*/jobs/*}:pause\x12l\n" +
 	"\tResumeJob\x12\x1c.fermata.v1.ResumeJobRequest\x1a\x0f.fermata.v1.Job\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/v1/{name=namespaces/*/jobs/*}:resume\x12n\n" +
-	"\x06RunJob\x12\x19.fermata.v1.RunJobRequest\x1a\x1a.fermata.v1.RunJobResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/{name=namespaces/*/jobs/*}:run\x12t\n" +
+	"\x06RunJob\x12\x19.fermata.v1.RunJobRequest\x1a\x1a.fermata.v1.RunJobResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/{name=namespaces/*/jobs/*}:run\x12\x84\x01\n" +
+	"\x11RunJobWithPayload\x12$.fermata.v1.RunJobWithPayloadRequest\x1a\x0f.fermata.v1.Run\"8\x82\xd3\xe4\x93\x022:\x01*\"-/v1/{name=namespaces/*/jobs/*}:runWithPayload\x12t\n" +
 	"\bListRuns\x12\x1b.fermata.v1.ListRunsRequest\x1a\x1c.fermata.v1.ListRunsResponse\"-\x82\xd3\xe4\x93\x02'\x12%/v1/{parent=namespaces/*/jobs/*}/runs\x12c\n" +
 	"\x06GetRun\x12\x19.fermata.v1.GetRunRequest\x1a\x0f.fermata.v1.Run\"-\x82\xd3\xe4\x93\x02'\x12%/v1/{name=namespaces/*/jobs/*/runs/*}\x12s\n" +
 	"\tCancelRun\x12\x1c.fermata.v1.CancelRunRequest\x1a\x0f.fermata.v1.Run\"7\x82\xd3\xe4\x93\x021:\x01*\",/v1/{name=namespaces/*/jobs/*/runs/*}:cancel\x12|\n" +
@@ -4721,7 +4813,7 @@ func file_fermata_v1_job_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_job_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_fermata_v1_job_service_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_fermata_v1_job_service_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
 var file_fermata_v1_job_service_proto_goTypes = []any{
 	(TopJobsRequest_Kind)(0),               // 0: fermata.v1.TopJobsRequest.Kind
 	(Reason_Kind)(0),                       // 1: fermata.v1.Reason.Kind
@@ -4768,235 +4860,240 @@ var file_fermata_v1_job_service_proto_goTypes = []any{
 	(*ResumeJobRequest)(nil),               // 42: fermata.v1.ResumeJobRequest
 	(*RunJobRequest)(nil),                  // 43: fermata.v1.RunJobRequest
 	(*RunJobResponse)(nil),                 // 44: fermata.v1.RunJobResponse
-	(*BulkRunJobsRequest)(nil),             // 45: fermata.v1.BulkRunJobsRequest
-	(*ListRunsRequest)(nil),                // 46: fermata.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),               // 47: fermata.v1.ListRunsResponse
-	(*GetRunRequest)(nil),                  // 48: fermata.v1.GetRunRequest
-	(*CancelRunRequest)(nil),               // 49: fermata.v1.CancelRunRequest
-	(*PreviewScheduleRequest)(nil),         // 50: fermata.v1.PreviewScheduleRequest
-	(*ScheduledTime)(nil),                  // 51: fermata.v1.ScheduledTime
-	(*PreviewScheduleResponse)(nil),        // 52: fermata.v1.PreviewScheduleResponse
-	(*DesiredJob)(nil),                     // 53: fermata.v1.DesiredJob
-	(*JobChange)(nil),                      // 54: fermata.v1.JobChange
-	(*PlanJobsRequest)(nil),                // 55: fermata.v1.PlanJobsRequest
-	(*PlanJobsResponse)(nil),               // 56: fermata.v1.PlanJobsResponse
-	(*ApplyJobsRequest)(nil),               // 57: fermata.v1.ApplyJobsRequest
-	(*ApplyJobsResponse)(nil),              // 58: fermata.v1.ApplyJobsResponse
-	nil,                                    // 59: fermata.v1.ListDeadLettersRequest.LabelsEntry
-	nil,                                    // 60: fermata.v1.RedriveDeadLettersRequest.LabelsEntry
-	nil,                                    // 61: fermata.v1.PauseJobsRequest.LabelsEntry
-	nil,                                    // 62: fermata.v1.ResumeJobsRequest.LabelsEntry
-	(*BatchCreateJobsResponse_Result)(nil), // 63: fermata.v1.BatchCreateJobsResponse.Result
-	nil,                                    // 64: fermata.v1.ListJobsRequest.LabelsEntry
-	(*RetryPolicy)(nil),                    // 65: fermata.v1.RetryPolicy
-	(*BackoffPolicy)(nil),                  // 66: fermata.v1.BackoffPolicy
-	(*durationpb.Duration)(nil),            // 67: google.protobuf.Duration
-	(*Hint)(nil),                           // 68: fermata.v1.Hint
-	(*Job)(nil),                            // 69: fermata.v1.Job
-	(*Run)(nil),                            // 70: fermata.v1.Run
-	(*timestamppb.Timestamp)(nil),          // 71: google.protobuf.Timestamp
-	(OverlapPolicy)(0),                     // 72: fermata.v1.OverlapPolicy
-	(JobStatus_State)(0),                   // 73: fermata.v1.JobStatus.State
-	(Run_Trigger)(0),                       // 74: fermata.v1.Run.Trigger
-	(DelaySource)(0),                       // 75: fermata.v1.DelaySource
-	(*Hold)(nil),                           // 76: fermata.v1.Hold
-	(*fieldmaskpb.FieldMask)(nil),          // 77: google.protobuf.FieldMask
-	(Outcome)(0),                           // 78: fermata.v1.Outcome
-	(*Schedule)(nil),                       // 79: fermata.v1.Schedule
-	(*anypb.Any)(nil),                      // 80: google.protobuf.Any
-	(*BulkPauseJobsRequest)(nil),           // 81: fermata.v1.BulkPauseJobsRequest
-	(*BulkResumeJobsRequest)(nil),          // 82: fermata.v1.BulkResumeJobsRequest
-	(*BulkCancelRunsRequest)(nil),          // 83: fermata.v1.BulkCancelRunsRequest
-	(*BulkDeleteJobsRequest)(nil),          // 84: fermata.v1.BulkDeleteJobsRequest
-	(*BulkRedriveDeadLettersRequest)(nil),  // 85: fermata.v1.BulkRedriveDeadLettersRequest
-	(*BulkDiscardDeadLettersRequest)(nil),  // 86: fermata.v1.BulkDiscardDeadLettersRequest
-	(*ListJobRevisionsRequest)(nil),        // 87: fermata.v1.ListJobRevisionsRequest
-	(*GetJobRevisionRequest)(nil),          // 88: fermata.v1.GetJobRevisionRequest
-	(*DiffJobRevisionsRequest)(nil),        // 89: fermata.v1.DiffJobRevisionsRequest
-	(*RestoreJobRevisionRequest)(nil),      // 90: fermata.v1.RestoreJobRevisionRequest
-	(*ListTargetsRequest)(nil),             // 91: fermata.v1.ListTargetsRequest
-	(*ProbeTargetRequest)(nil),             // 92: fermata.v1.ProbeTargetRequest
-	(*ResetTargetRequest)(nil),             // 93: fermata.v1.ResetTargetRequest
-	(*ListLocksRequest)(nil),               // 94: fermata.v1.ListLocksRequest
-	(*emptypb.Empty)(nil),                  // 95: google.protobuf.Empty
-	(*BulkChangeResponse)(nil),             // 96: fermata.v1.BulkChangeResponse
-	(*ListJobRevisionsResponse)(nil),       // 97: fermata.v1.ListJobRevisionsResponse
-	(*JobRevision)(nil),                    // 98: fermata.v1.JobRevision
-	(*DiffJobRevisionsResponse)(nil),       // 99: fermata.v1.DiffJobRevisionsResponse
-	(*ListTargetsResponse)(nil),            // 100: fermata.v1.ListTargetsResponse
-	(*ProbeTargetResponse)(nil),            // 101: fermata.v1.ProbeTargetResponse
-	(*ResetTargetResponse)(nil),            // 102: fermata.v1.ResetTargetResponse
-	(*ListLocksResponse)(nil),              // 103: fermata.v1.ListLocksResponse
+	(*RunJobWithPayloadRequest)(nil),       // 45: fermata.v1.RunJobWithPayloadRequest
+	(*BulkRunJobsRequest)(nil),             // 46: fermata.v1.BulkRunJobsRequest
+	(*ListRunsRequest)(nil),                // 47: fermata.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),               // 48: fermata.v1.ListRunsResponse
+	(*GetRunRequest)(nil),                  // 49: fermata.v1.GetRunRequest
+	(*CancelRunRequest)(nil),               // 50: fermata.v1.CancelRunRequest
+	(*PreviewScheduleRequest)(nil),         // 51: fermata.v1.PreviewScheduleRequest
+	(*ScheduledTime)(nil),                  // 52: fermata.v1.ScheduledTime
+	(*PreviewScheduleResponse)(nil),        // 53: fermata.v1.PreviewScheduleResponse
+	(*DesiredJob)(nil),                     // 54: fermata.v1.DesiredJob
+	(*JobChange)(nil),                      // 55: fermata.v1.JobChange
+	(*PlanJobsRequest)(nil),                // 56: fermata.v1.PlanJobsRequest
+	(*PlanJobsResponse)(nil),               // 57: fermata.v1.PlanJobsResponse
+	(*ApplyJobsRequest)(nil),               // 58: fermata.v1.ApplyJobsRequest
+	(*ApplyJobsResponse)(nil),              // 59: fermata.v1.ApplyJobsResponse
+	nil,                                    // 60: fermata.v1.ListDeadLettersRequest.LabelsEntry
+	nil,                                    // 61: fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	nil,                                    // 62: fermata.v1.PauseJobsRequest.LabelsEntry
+	nil,                                    // 63: fermata.v1.ResumeJobsRequest.LabelsEntry
+	(*BatchCreateJobsResponse_Result)(nil), // 64: fermata.v1.BatchCreateJobsResponse.Result
+	nil,                                    // 65: fermata.v1.ListJobsRequest.LabelsEntry
+	(*RetryPolicy)(nil),                    // 66: fermata.v1.RetryPolicy
+	(*BackoffPolicy)(nil),                  // 67: fermata.v1.BackoffPolicy
+	(*durationpb.Duration)(nil),            // 68: google.protobuf.Duration
+	(*Hint)(nil),                           // 69: fermata.v1.Hint
+	(*Job)(nil),                            // 70: fermata.v1.Job
+	(*Run)(nil),                            // 71: fermata.v1.Run
+	(*timestamppb.Timestamp)(nil),          // 72: google.protobuf.Timestamp
+	(OverlapPolicy)(0),                     // 73: fermata.v1.OverlapPolicy
+	(JobStatus_State)(0),                   // 74: fermata.v1.JobStatus.State
+	(Run_Trigger)(0),                       // 75: fermata.v1.Run.Trigger
+	(DelaySource)(0),                       // 76: fermata.v1.DelaySource
+	(*Hold)(nil),                           // 77: fermata.v1.Hold
+	(*fieldmaskpb.FieldMask)(nil),          // 78: google.protobuf.FieldMask
+	(*structpb.Value)(nil),                 // 79: google.protobuf.Value
+	(Outcome)(0),                           // 80: fermata.v1.Outcome
+	(*Schedule)(nil),                       // 81: fermata.v1.Schedule
+	(*anypb.Any)(nil),                      // 82: google.protobuf.Any
+	(*BulkPauseJobsRequest)(nil),           // 83: fermata.v1.BulkPauseJobsRequest
+	(*BulkResumeJobsRequest)(nil),          // 84: fermata.v1.BulkResumeJobsRequest
+	(*BulkCancelRunsRequest)(nil),          // 85: fermata.v1.BulkCancelRunsRequest
+	(*BulkDeleteJobsRequest)(nil),          // 86: fermata.v1.BulkDeleteJobsRequest
+	(*BulkRedriveDeadLettersRequest)(nil),  // 87: fermata.v1.BulkRedriveDeadLettersRequest
+	(*BulkDiscardDeadLettersRequest)(nil),  // 88: fermata.v1.BulkDiscardDeadLettersRequest
+	(*ListJobRevisionsRequest)(nil),        // 89: fermata.v1.ListJobRevisionsRequest
+	(*GetJobRevisionRequest)(nil),          // 90: fermata.v1.GetJobRevisionRequest
+	(*DiffJobRevisionsRequest)(nil),        // 91: fermata.v1.DiffJobRevisionsRequest
+	(*RestoreJobRevisionRequest)(nil),      // 92: fermata.v1.RestoreJobRevisionRequest
+	(*ListTargetsRequest)(nil),             // 93: fermata.v1.ListTargetsRequest
+	(*ProbeTargetRequest)(nil),             // 94: fermata.v1.ProbeTargetRequest
+	(*ResetTargetRequest)(nil),             // 95: fermata.v1.ResetTargetRequest
+	(*ListLocksRequest)(nil),               // 96: fermata.v1.ListLocksRequest
+	(*emptypb.Empty)(nil),                  // 97: google.protobuf.Empty
+	(*BulkChangeResponse)(nil),             // 98: fermata.v1.BulkChangeResponse
+	(*ListJobRevisionsResponse)(nil),       // 99: fermata.v1.ListJobRevisionsResponse
+	(*JobRevision)(nil),                    // 100: fermata.v1.JobRevision
+	(*DiffJobRevisionsResponse)(nil),       // 101: fermata.v1.DiffJobRevisionsResponse
+	(*ListTargetsResponse)(nil),            // 102: fermata.v1.ListTargetsResponse
+	(*ProbeTargetResponse)(nil),            // 103: fermata.v1.ProbeTargetResponse
+	(*ResetTargetResponse)(nil),            // 104: fermata.v1.ResetTargetResponse
+	(*ListLocksResponse)(nil),              // 105: fermata.v1.ListLocksResponse
 }
 var file_fermata_v1_job_service_proto_depIdxs = []int32{
 	6,   // 0: fermata.v1.ListPresetsResponse.presets:type_name -> fermata.v1.Preset
-	65,  // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
-	66,  // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	67,  // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
-	68,  // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
+	66,  // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
+	67,  // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	68,  // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
+	69,  // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
 	0,   // 5: fermata.v1.TopJobsRequest.kind:type_name -> fermata.v1.TopJobsRequest.Kind
 	10,  // 6: fermata.v1.TopJobsResponse.jobs:type_name -> fermata.v1.TopJob
-	69,  // 7: fermata.v1.TopJob.job:type_name -> fermata.v1.Job
-	67,  // 8: fermata.v1.TopJob.lag:type_name -> google.protobuf.Duration
+	70,  // 7: fermata.v1.TopJob.job:type_name -> fermata.v1.Job
+	68,  // 8: fermata.v1.TopJob.lag:type_name -> google.protobuf.Duration
 	13,  // 9: fermata.v1.ExplainJobResponse.reasons:type_name -> fermata.v1.Reason
-	69,  // 10: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
-	70,  // 11: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
+	70,  // 10: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
+	71,  // 11: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
 	1,   // 12: fermata.v1.Reason.kind:type_name -> fermata.v1.Reason.Kind
-	71,  // 13: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
-	71,  // 14: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
-	71,  // 15: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
-	71,  // 16: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
-	72,  // 17: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
-	59,  // 18: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
+	72,  // 13: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
+	72,  // 14: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
+	72,  // 15: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
+	72,  // 16: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
+	73,  // 17: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
+	60,  // 18: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
 	18,  // 19: fermata.v1.ListDeadLettersResponse.dead_letters:type_name -> fermata.v1.DeadLetter
-	70,  // 20: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
-	71,  // 21: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
-	60,  // 22: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
-	61,  // 23: fermata.v1.PauseJobsRequest.labels:type_name -> fermata.v1.PauseJobsRequest.LabelsEntry
-	62,  // 24: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
-	71,  // 25: fermata.v1.QueueSettings.pause_until_time:type_name -> google.protobuf.Timestamp
-	71,  // 26: fermata.v1.PauseQueueRequest.until_time:type_name -> google.protobuf.Timestamp
+	71,  // 20: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
+	72,  // 21: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
+	61,  // 22: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	62,  // 23: fermata.v1.PauseJobsRequest.labels:type_name -> fermata.v1.PauseJobsRequest.LabelsEntry
+	63,  // 24: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
+	72,  // 25: fermata.v1.QueueSettings.pause_until_time:type_name -> google.protobuf.Timestamp
+	72,  // 26: fermata.v1.PauseQueueRequest.until_time:type_name -> google.protobuf.Timestamp
 	26,  // 27: fermata.v1.UpdateQueueSettingsRequest.settings:type_name -> fermata.v1.QueueSettings
 	26,  // 28: fermata.v1.UpdateQueueSettingsRequest.expected:type_name -> fermata.v1.QueueSettings
-	69,  // 29: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
+	70,  // 29: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
 	30,  // 30: fermata.v1.BatchCreateJobsRequest.requests:type_name -> fermata.v1.CreateJobRequest
-	63,  // 31: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
-	73,  // 32: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
-	64,  // 33: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
-	69,  // 34: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
+	64,  // 31: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
+	74,  // 32: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
+	65,  // 33: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
+	70,  // 34: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
 	38,  // 35: fermata.v1.ListUpcomingJobsResponse.runs:type_name -> fermata.v1.UpcomingRun
-	71,  // 36: fermata.v1.UpcomingRun.due_time:type_name -> google.protobuf.Timestamp
-	71,  // 37: fermata.v1.UpcomingRun.nominal_time:type_name -> google.protobuf.Timestamp
-	74,  // 38: fermata.v1.UpcomingRun.trigger:type_name -> fermata.v1.Run.Trigger
-	75,  // 39: fermata.v1.UpcomingRun.delay_source:type_name -> fermata.v1.DelaySource
-	76,  // 40: fermata.v1.UpcomingRun.hold:type_name -> fermata.v1.Hold
-	69,  // 41: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
-	77,  // 42: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	72,  // 36: fermata.v1.UpcomingRun.due_time:type_name -> google.protobuf.Timestamp
+	72,  // 37: fermata.v1.UpcomingRun.nominal_time:type_name -> google.protobuf.Timestamp
+	75,  // 38: fermata.v1.UpcomingRun.trigger:type_name -> fermata.v1.Run.Trigger
+	76,  // 39: fermata.v1.UpcomingRun.delay_source:type_name -> fermata.v1.DelaySource
+	77,  // 40: fermata.v1.UpcomingRun.hold:type_name -> fermata.v1.Hold
+	70,  // 41: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
+	78,  // 42: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
 	2,   // 43: fermata.v1.RunJobRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
-	70,  // 44: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
-	2,   // 45: fermata.v1.BulkRunJobsRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
-	71,  // 46: fermata.v1.ListRunsRequest.start_time:type_name -> google.protobuf.Timestamp
-	71,  // 47: fermata.v1.ListRunsRequest.end_time:type_name -> google.protobuf.Timestamp
-	78,  // 48: fermata.v1.ListRunsRequest.outcomes:type_name -> fermata.v1.Outcome
-	70,  // 49: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
-	79,  // 50: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
-	71,  // 51: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
-	66,  // 52: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	65,  // 53: fermata.v1.PreviewScheduleRequest.retry_policy:type_name -> fermata.v1.RetryPolicy
-	71,  // 54: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
-	71,  // 55: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
-	71,  // 56: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
-	71,  // 57: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
-	51,  // 58: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
-	71,  // 59: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
-	67,  // 60: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
-	67,  // 61: fermata.v1.PreviewScheduleResponse.retry_delays:type_name -> google.protobuf.Duration
-	69,  // 62: fermata.v1.DesiredJob.job:type_name -> fermata.v1.Job
-	3,   // 63: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
-	69,  // 64: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
-	69,  // 65: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
-	80,  // 66: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
-	53,  // 67: fermata.v1.PlanJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
-	54,  // 68: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
-	53,  // 69: fermata.v1.ApplyJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
-	54,  // 70: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
-	69,  // 71: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
-	80,  // 72: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
-	30,  // 73: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
-	31,  // 74: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
-	33,  // 75: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
-	34,  // 76: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
-	36,  // 77: fermata.v1.JobService.ListUpcomingJobs:input_type -> fermata.v1.ListUpcomingJobsRequest
-	39,  // 78: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
-	40,  // 79: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
-	41,  // 80: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
-	42,  // 81: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
-	43,  // 82: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
-	46,  // 83: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
-	48,  // 84: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
-	49,  // 85: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
-	50,  // 86: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
-	4,   // 87: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
-	7,   // 88: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
-	8,   // 89: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
-	11,  // 90: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
-	14,  // 91: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
-	15,  // 92: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
-	16,  // 93: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
-	19,  // 94: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
-	21,  // 95: fermata.v1.JobService.DiscardDeadLetter:input_type -> fermata.v1.DiscardDeadLetterRequest
-	22,  // 96: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
-	24,  // 97: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
-	81,  // 98: fermata.v1.JobService.BulkPauseJobs:input_type -> fermata.v1.BulkPauseJobsRequest
-	82,  // 99: fermata.v1.JobService.BulkResumeJobs:input_type -> fermata.v1.BulkResumeJobsRequest
-	45,  // 100: fermata.v1.JobService.BulkRunJobs:input_type -> fermata.v1.BulkRunJobsRequest
-	83,  // 101: fermata.v1.JobService.BulkCancelRuns:input_type -> fermata.v1.BulkCancelRunsRequest
-	84,  // 102: fermata.v1.JobService.BulkDeleteJobs:input_type -> fermata.v1.BulkDeleteJobsRequest
-	85,  // 103: fermata.v1.JobService.BulkRedriveDeadLetters:input_type -> fermata.v1.BulkRedriveDeadLettersRequest
-	86,  // 104: fermata.v1.JobService.BulkDiscardDeadLetters:input_type -> fermata.v1.BulkDiscardDeadLettersRequest
-	55,  // 105: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
-	57,  // 106: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
-	87,  // 107: fermata.v1.JobService.ListJobRevisions:input_type -> fermata.v1.ListJobRevisionsRequest
-	88,  // 108: fermata.v1.JobService.GetJobRevision:input_type -> fermata.v1.GetJobRevisionRequest
-	89,  // 109: fermata.v1.JobService.DiffJobRevisions:input_type -> fermata.v1.DiffJobRevisionsRequest
-	90,  // 110: fermata.v1.JobService.RestoreJobRevision:input_type -> fermata.v1.RestoreJobRevisionRequest
-	28,  // 111: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
-	29,  // 112: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
-	27,  // 113: fermata.v1.JobService.PauseQueue:input_type -> fermata.v1.PauseQueueRequest
-	91,  // 114: fermata.v1.JobService.ListTargets:input_type -> fermata.v1.ListTargetsRequest
-	92,  // 115: fermata.v1.JobService.ProbeTarget:input_type -> fermata.v1.ProbeTargetRequest
-	93,  // 116: fermata.v1.JobService.ResetTarget:input_type -> fermata.v1.ResetTargetRequest
-	94,  // 117: fermata.v1.JobService.ListLocks:input_type -> fermata.v1.ListLocksRequest
-	69,  // 118: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
-	32,  // 119: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
-	69,  // 120: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
-	35,  // 121: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
-	37,  // 122: fermata.v1.JobService.ListUpcomingJobs:output_type -> fermata.v1.ListUpcomingJobsResponse
-	69,  // 123: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
-	95,  // 124: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	69,  // 125: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
-	69,  // 126: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
-	44,  // 127: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
-	47,  // 128: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
-	70,  // 129: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
-	70,  // 130: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
-	52,  // 131: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
-	5,   // 132: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
-	69,  // 133: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
-	9,   // 134: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
-	12,  // 135: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
-	69,  // 136: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
-	69,  // 137: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
-	17,  // 138: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
-	20,  // 139: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
-	95,  // 140: fermata.v1.JobService.DiscardDeadLetter:output_type -> google.protobuf.Empty
-	23,  // 141: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
-	25,  // 142: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
-	96,  // 143: fermata.v1.JobService.BulkPauseJobs:output_type -> fermata.v1.BulkChangeResponse
-	96,  // 144: fermata.v1.JobService.BulkResumeJobs:output_type -> fermata.v1.BulkChangeResponse
-	96,  // 145: fermata.v1.JobService.BulkRunJobs:output_type -> fermata.v1.BulkChangeResponse
-	96,  // 146: fermata.v1.JobService.BulkCancelRuns:output_type -> fermata.v1.BulkChangeResponse
-	96,  // 147: fermata.v1.JobService.BulkDeleteJobs:output_type -> fermata.v1.BulkChangeResponse
-	96,  // 148: fermata.v1.JobService.BulkRedriveDeadLetters:output_type -> fermata.v1.BulkChangeResponse
-	96,  // 149: fermata.v1.JobService.BulkDiscardDeadLetters:output_type -> fermata.v1.BulkChangeResponse
-	56,  // 150: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
-	58,  // 151: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
-	97,  // 152: fermata.v1.JobService.ListJobRevisions:output_type -> fermata.v1.ListJobRevisionsResponse
-	98,  // 153: fermata.v1.JobService.GetJobRevision:output_type -> fermata.v1.JobRevision
-	99,  // 154: fermata.v1.JobService.DiffJobRevisions:output_type -> fermata.v1.DiffJobRevisionsResponse
-	69,  // 155: fermata.v1.JobService.RestoreJobRevision:output_type -> fermata.v1.Job
-	26,  // 156: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
-	26,  // 157: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
-	26,  // 158: fermata.v1.JobService.PauseQueue:output_type -> fermata.v1.QueueSettings
-	100, // 159: fermata.v1.JobService.ListTargets:output_type -> fermata.v1.ListTargetsResponse
-	101, // 160: fermata.v1.JobService.ProbeTarget:output_type -> fermata.v1.ProbeTargetResponse
-	102, // 161: fermata.v1.JobService.ResetTarget:output_type -> fermata.v1.ResetTargetResponse
-	103, // 162: fermata.v1.JobService.ListLocks:output_type -> fermata.v1.ListLocksResponse
-	118, // [118:163] is the sub-list for method output_type
-	73,  // [73:118] is the sub-list for method input_type
-	73,  // [73:73] is the sub-list for extension type_name
-	73,  // [73:73] is the sub-list for extension extendee
-	0,   // [0:73] is the sub-list for field type_name
+	71,  // 44: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
+	79,  // 45: fermata.v1.RunJobWithPayloadRequest.payload_json:type_name -> google.protobuf.Value
+	2,   // 46: fermata.v1.BulkRunJobsRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
+	72,  // 47: fermata.v1.ListRunsRequest.start_time:type_name -> google.protobuf.Timestamp
+	72,  // 48: fermata.v1.ListRunsRequest.end_time:type_name -> google.protobuf.Timestamp
+	80,  // 49: fermata.v1.ListRunsRequest.outcomes:type_name -> fermata.v1.Outcome
+	71,  // 50: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
+	81,  // 51: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
+	72,  // 52: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
+	67,  // 53: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	66,  // 54: fermata.v1.PreviewScheduleRequest.retry_policy:type_name -> fermata.v1.RetryPolicy
+	72,  // 55: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
+	72,  // 56: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
+	72,  // 57: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
+	72,  // 58: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
+	52,  // 59: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
+	72,  // 60: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
+	68,  // 61: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
+	68,  // 62: fermata.v1.PreviewScheduleResponse.retry_delays:type_name -> google.protobuf.Duration
+	70,  // 63: fermata.v1.DesiredJob.job:type_name -> fermata.v1.Job
+	3,   // 64: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
+	70,  // 65: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
+	70,  // 66: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
+	82,  // 67: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
+	54,  // 68: fermata.v1.PlanJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
+	55,  // 69: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
+	54,  // 70: fermata.v1.ApplyJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
+	55,  // 71: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
+	70,  // 72: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
+	82,  // 73: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
+	30,  // 74: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
+	31,  // 75: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
+	33,  // 76: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
+	34,  // 77: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
+	36,  // 78: fermata.v1.JobService.ListUpcomingJobs:input_type -> fermata.v1.ListUpcomingJobsRequest
+	39,  // 79: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
+	40,  // 80: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
+	41,  // 81: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
+	42,  // 82: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
+	43,  // 83: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
+	45,  // 84: fermata.v1.JobService.RunJobWithPayload:input_type -> fermata.v1.RunJobWithPayloadRequest
+	47,  // 85: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
+	49,  // 86: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
+	50,  // 87: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
+	51,  // 88: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
+	4,   // 89: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
+	7,   // 90: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
+	8,   // 91: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
+	11,  // 92: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
+	14,  // 93: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
+	15,  // 94: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
+	16,  // 95: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
+	19,  // 96: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
+	21,  // 97: fermata.v1.JobService.DiscardDeadLetter:input_type -> fermata.v1.DiscardDeadLetterRequest
+	22,  // 98: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
+	24,  // 99: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
+	83,  // 100: fermata.v1.JobService.BulkPauseJobs:input_type -> fermata.v1.BulkPauseJobsRequest
+	84,  // 101: fermata.v1.JobService.BulkResumeJobs:input_type -> fermata.v1.BulkResumeJobsRequest
+	46,  // 102: fermata.v1.JobService.BulkRunJobs:input_type -> fermata.v1.BulkRunJobsRequest
+	85,  // 103: fermata.v1.JobService.BulkCancelRuns:input_type -> fermata.v1.BulkCancelRunsRequest
+	86,  // 104: fermata.v1.JobService.BulkDeleteJobs:input_type -> fermata.v1.BulkDeleteJobsRequest
+	87,  // 105: fermata.v1.JobService.BulkRedriveDeadLetters:input_type -> fermata.v1.BulkRedriveDeadLettersRequest
+	88,  // 106: fermata.v1.JobService.BulkDiscardDeadLetters:input_type -> fermata.v1.BulkDiscardDeadLettersRequest
+	56,  // 107: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
+	58,  // 108: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
+	89,  // 109: fermata.v1.JobService.ListJobRevisions:input_type -> fermata.v1.ListJobRevisionsRequest
+	90,  // 110: fermata.v1.JobService.GetJobRevision:input_type -> fermata.v1.GetJobRevisionRequest
+	91,  // 111: fermata.v1.JobService.DiffJobRevisions:input_type -> fermata.v1.DiffJobRevisionsRequest
+	92,  // 112: fermata.v1.JobService.RestoreJobRevision:input_type -> fermata.v1.RestoreJobRevisionRequest
+	28,  // 113: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
+	29,  // 114: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
+	27,  // 115: fermata.v1.JobService.PauseQueue:input_type -> fermata.v1.PauseQueueRequest
+	93,  // 116: fermata.v1.JobService.ListTargets:input_type -> fermata.v1.ListTargetsRequest
+	94,  // 117: fermata.v1.JobService.ProbeTarget:input_type -> fermata.v1.ProbeTargetRequest
+	95,  // 118: fermata.v1.JobService.ResetTarget:input_type -> fermata.v1.ResetTargetRequest
+	96,  // 119: fermata.v1.JobService.ListLocks:input_type -> fermata.v1.ListLocksRequest
+	70,  // 120: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
+	32,  // 121: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
+	70,  // 122: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
+	35,  // 123: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
+	37,  // 124: fermata.v1.JobService.ListUpcomingJobs:output_type -> fermata.v1.ListUpcomingJobsResponse
+	70,  // 125: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
+	97,  // 126: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	70,  // 127: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
+	70,  // 128: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
+	44,  // 129: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
+	71,  // 130: fermata.v1.JobService.RunJobWithPayload:output_type -> fermata.v1.Run
+	48,  // 131: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
+	71,  // 132: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
+	71,  // 133: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
+	53,  // 134: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
+	5,   // 135: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
+	70,  // 136: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
+	9,   // 137: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
+	12,  // 138: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
+	70,  // 139: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
+	70,  // 140: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
+	17,  // 141: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
+	20,  // 142: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
+	97,  // 143: fermata.v1.JobService.DiscardDeadLetter:output_type -> google.protobuf.Empty
+	23,  // 144: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
+	25,  // 145: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
+	98,  // 146: fermata.v1.JobService.BulkPauseJobs:output_type -> fermata.v1.BulkChangeResponse
+	98,  // 147: fermata.v1.JobService.BulkResumeJobs:output_type -> fermata.v1.BulkChangeResponse
+	98,  // 148: fermata.v1.JobService.BulkRunJobs:output_type -> fermata.v1.BulkChangeResponse
+	98,  // 149: fermata.v1.JobService.BulkCancelRuns:output_type -> fermata.v1.BulkChangeResponse
+	98,  // 150: fermata.v1.JobService.BulkDeleteJobs:output_type -> fermata.v1.BulkChangeResponse
+	98,  // 151: fermata.v1.JobService.BulkRedriveDeadLetters:output_type -> fermata.v1.BulkChangeResponse
+	98,  // 152: fermata.v1.JobService.BulkDiscardDeadLetters:output_type -> fermata.v1.BulkChangeResponse
+	57,  // 153: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
+	59,  // 154: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
+	99,  // 155: fermata.v1.JobService.ListJobRevisions:output_type -> fermata.v1.ListJobRevisionsResponse
+	100, // 156: fermata.v1.JobService.GetJobRevision:output_type -> fermata.v1.JobRevision
+	101, // 157: fermata.v1.JobService.DiffJobRevisions:output_type -> fermata.v1.DiffJobRevisionsResponse
+	70,  // 158: fermata.v1.JobService.RestoreJobRevision:output_type -> fermata.v1.Job
+	26,  // 159: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
+	26,  // 160: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
+	26,  // 161: fermata.v1.JobService.PauseQueue:output_type -> fermata.v1.QueueSettings
+	102, // 162: fermata.v1.JobService.ListTargets:output_type -> fermata.v1.ListTargetsResponse
+	103, // 163: fermata.v1.JobService.ProbeTarget:output_type -> fermata.v1.ProbeTargetResponse
+	104, // 164: fermata.v1.JobService.ResetTarget:output_type -> fermata.v1.ResetTargetResponse
+	105, // 165: fermata.v1.JobService.ListLocks:output_type -> fermata.v1.ListLocksResponse
+	120, // [120:166] is the sub-list for method output_type
+	74,  // [74:120] is the sub-list for method input_type
+	74,  // [74:74] is the sub-list for extension type_name
+	74,  // [74:74] is the sub-list for extension extendee
+	0,   // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_service_proto_init() }
@@ -5009,14 +5106,14 @@ func file_fermata_v1_job_service_proto_init() {
 	file_fermata_v1_job_revision_proto_init()
 	file_fermata_v1_limits_proto_init()
 	file_fermata_v1_job_service_proto_msgTypes[22].OneofWrappers = []any{}
-	file_fermata_v1_job_service_proto_msgTypes[49].OneofWrappers = []any{}
+	file_fermata_v1_job_service_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_job_service_proto_rawDesc), len(file_fermata_v1_job_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   61,
+			NumMessages:   62,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
