@@ -89,6 +89,8 @@ func (n *Node) buildRegistry(ctx context.Context) (err error) {
 		Revisions:       c.JobRevisions,
 		SettingsChanged: func() { n.admission.SettingsChanged() },
 		QueuePaused:     func(q job.QueueKey) bool { return n.admission.Paused(q) },
+
+		NodesWithoutRunPayloads: n.nodesWithoutRunPayloads,
 	}
 	o.TokenKey, err = n.store.Secret(ctx, "bulk")
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 
 // needRedis are methods that cannot do without Redis. Others may refuse the request, or
 // answer from memory.
-var needRedis = strings.Fields(`GetJob ListJobs CreateJob DeleteJob PauseJob ResumeJob RunJob ListRuns TopJobs ListUpcomingJobs ListNamespaces ExplainJob
+var needRedis = strings.Fields(`GetJob ListJobs CreateJob DeleteJob PauseJob ResumeJob RunJob RunJobWithPayload ListRuns TopJobs ListUpcomingJobs ListNamespaces ExplainJob
 	PauseJobs ResumeJobs ListJobRevisions GetJobRevision DiffJobRevisions RestoreJobRevision RenameJob ListDeadLetters ListShards CheckShard ListAuditRecords ReadAuditRecords ListAuditExports ExportJobs`)
 
 // TestCallsAreUnavailableWithoutRedis: while Redis does not answer, every call that needs it

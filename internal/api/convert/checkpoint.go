@@ -37,6 +37,7 @@ func checkpointToPB(k job.Key, cp *job.Checkpoint) *fermatav1.Checkpoint {
 	for _, child := range cp.Children {
 		run := keptRunToPB(&child.State)
 		run.Slot, run.Started = int32(child.Slot), child.State.Started != 0
+		run.OwnPayload = runPayloadToPB(child.State.OwnPayload, child.Own)
 		p.ConcurrentRuns = append(p.ConcurrentRuns, run)
 	}
 	for _, l := range cp.DeadLetters {
@@ -45,7 +46,9 @@ func checkpointToPB(k job.Key, cp *job.Checkpoint) *fermatav1.Checkpoint {
 			record = record.Letter(l.Slot)
 		}
 		l.Run.DeadLetter = true
-		p.DeadLetters = append(p.DeadLetters, DeadLetterToPB(job.DeadLetter{Record: record, Run: l.Run, ExpireMS: l.ExpireMS}))
+		letter := DeadLetterToPB(job.DeadLetter{Record: record, Run: l.Run, ExpireMS: l.ExpireMS})
+		letter.Run.OwnPayload = runPayloadToPB(l.Run.OwnPayload, l.Own)
+		p.DeadLetters = append(p.DeadLetters, letter)
 	}
 	return p
 }
@@ -83,7 +86,7 @@ func (r *Reader) readCheckpoint(field string, p *fermatav1.Checkpoint) *job.Chec
 		cp.ExpireMS = r.Millis(field+".expire_time", p.GetExpireTime())
 	}
 	for i, run := range p.GetConcurrentRuns() {
-		child := job.Child{Slot: int(run.GetSlot())}
+		child := job.Child{Slot: int(run.GetSlot()), Own: runPayloadFromPB(run.GetOwnPayload())}
 		r.keptRun(field+".concurrent_runs["+strconv.Itoa(i)+"]", &child.State, run)
 		if run.GetStarted() && child.Slot >= 0 && child.Slot < job.MaxConcurrentRuns {
 			child.State.Started = 1 << child.Slot
@@ -191,7 +194,7 @@ func (r *Reader) keptBackfill(field string, p *fermatav1.CheckpointBackfill) job
 func (r *Reader) keptLetter(field string, p *fermatav1.DeadLetter) job.CheckpointDeadLetter {
 	run := p.GetRun()
 	l := job.CheckpointDeadLetter{
-		Slot: job.LetterOfJob, ExpireMS: job.NeverMS,
+		Slot: job.LetterOfJob, ExpireMS: job.NeverMS, Own: runPayloadFromPB(run.GetOwnPayload()),
 		Run: job.Run{
 			ID: LastSegment(run.GetName()), Trigger: triggers.FromPB(run.GetTrigger()),
 			NominalMS: r.Millis(field+".run.nominal_time", run.GetNominalTime()), DueMS: r.Millis(field+".run.due_time", run.GetDueTime()),

@@ -96,6 +96,7 @@ func RunToPB(k job.Key, v job.RunView) *fermatav1.Run {
 	if v.TraceID != nil {
 		p.TraceId = hex.EncodeToString(v.TraceID[:])
 	}
+	p.OwnPayload = runPayloadToPB(v.OwnPayload, v.Payload)
 	return p
 }
 

@@ -76,9 +76,11 @@ var methodPermissions = map[string]methodPermission{
 	// What is discarded cannot be had back, as what is deleted.
 	fermatav1.JobService_DiscardDeadLetter_FullMethodName: {permission: authz.EditJobs, namespaceOf: namespaceOfDeadLetter, queueRule: checkedQueues},
 
-	fermatav1.JobService_CreateJob_FullMethodName:              {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
-	fermatav1.JobService_BatchCreateJobs_FullMethodName:        {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
-	fermatav1.JobService_UpdateJob_FullMethodName:              {permission: authz.EditJobs, namespaceOf: namespaceOfUpdate, queueRule: checkedQueues},
+	fermatav1.JobService_CreateJob_FullMethodName:       {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_BatchCreateJobs_FullMethodName: {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_UpdateJob_FullMethodName:       {permission: authz.EditJobs, namespaceOf: namespaceOfUpdate, queueRule: checkedQueues},
+	// Who chooses the payload decides what the handler does.
+	fermatav1.JobService_RunJobWithPayload_FullMethodName:      {permission: authz.EditJobs, namespaceOf: namespaceOfJob((*fermatav1.RunJobWithPayloadRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_RestoreJobRevision_FullMethodName:     {permission: authz.EditJobs, namespaceOf: namespaceOfRevision((*fermatav1.RestoreJobRevisionRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_RenameJob_FullMethodName:              {permission: authz.EditJobs, namespaceOf: namespaceOfJob((*fermatav1.RenameJobRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_ApplyJobs_FullMethodName:              {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},

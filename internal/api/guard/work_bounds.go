@@ -67,6 +67,7 @@ var workBounds = map[string]workBound{
 	fermatav1.JobService_PauseJob_FullMethodName:          oneJob,
 	fermatav1.JobService_ResumeJob_FullMethodName:         oneJob,
 	fermatav1.JobService_RunJob_FullMethodName:            oneJob,
+	fermatav1.JobService_RunJobWithPayload_FullMethodName: oneJob,
 	fermatav1.JobService_CancelRun_FullMethodName:         oneJob,
 	fermatav1.JobService_HintJob_FullMethodName:           oneJob,
 	fermatav1.JobService_CancelBackfill_FullMethodName:    oneJob,

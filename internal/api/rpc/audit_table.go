@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -69,6 +70,14 @@ var auditRules = map[string]auditRule{
 		r.Resource = q.GetName()
 		if a != nil {
 			r.Names, r.After = []string{a.GetRun().GetName()}, convert.MessageDigest(a.GetRun())
+		}
+	})},
+	fermatav1.JobService_RunJobWithPayload_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.RunJobWithPayloadRequest, a *fermatav1.Run) {
+		r.Resource = q.GetName()
+		if a != nil {
+			r.Names, r.After = []string{a.GetName()}, convert.MessageDigest(a)
+			r.Fields = []string{fmt.Sprintf("payload_size=%d", a.GetOwnPayload().GetSize()),
+				"payload_sha256=" + hex.EncodeToString(a.GetOwnPayload().GetSha256())}
 		}
 	})},
 	fermatav1.JobService_CancelRun_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.CancelRunRequest, a *fermatav1.Run) {

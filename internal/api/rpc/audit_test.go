@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -77,6 +78,7 @@ var sampleCalls = map[string]struct {
 	"BackfillJob":            {&fermatav1.BackfillJobRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
 	"CancelBackfill":         {&fermatav1.CancelBackfillRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
 	"RunJob":                 {&fermatav1.RunJobRequest{Name: "namespaces/n/jobs/j"}, &fermatav1.RunJobResponse{Run: &fermatav1.Run{Name: "r"}}, "namespaces/n/jobs/j"},
+	"RunJobWithPayload":      {&fermatav1.RunJobWithPayloadRequest{Name: "namespaces/n/jobs/j", Payload: []byte("secret")}, &fermatav1.Run{Name: "r", OwnPayload: &fermatav1.RunPayload{Size: 6, Sha256: []byte{1, 2}}}, "namespaces/n/jobs/j"},
 	"CancelRun":              {&fermatav1.CancelRunRequest{Name: "namespaces/n/jobs/j/runs/r"}, &fermatav1.Run{}, "namespaces/n/jobs/j/runs/r"},
 	"PauseJobs":              {&fermatav1.PauseJobsRequest{Parent: "namespaces/n"}, &fermatav1.PauseJobsResponse{Paused: 2}, "namespaces/n"},
 	"ResumeJobs":             {&fermatav1.ResumeJobsRequest{Parent: "namespaces/n"}, &fermatav1.ResumeJobsResponse{Resumed: 2}, "namespaces/n"},
@@ -121,6 +123,19 @@ func TestAuditTellsWhoPausedAQueue(t *testing.T) {
 		if got := strings.Join(pauseChange(q), ","); got != c.want {
 			t.Errorf("%v: %q, want %q", q, got, c.want)
 		}
+	}
+}
+
+// TestAuditOfARunWithPayloadHasItsDigest and its size, and not the payload.
+func TestAuditOfARunWithPayloadHasItsDigest(t *testing.T) {
+	sample := sampleCalls["RunJobWithPayload"]
+	var r job.TrailRecord
+	auditRules[fermatav1.JobService_RunJobWithPayload_FullMethodName].fill(&r, sample.q, sample.a)
+	if got := strings.Join(r.Fields, ","); got != "payload_size=6,payload_sha256=0102" {
+		t.Errorf("fields %q", got)
+	}
+	if strings.Contains(fmt.Sprintf("%+v", r), "secret") {
+		t.Errorf("the payload is in the record: %+v", r)
 	}
 }
 

@@ -67,6 +67,7 @@ type JobQueries interface {
 // JobRuns starts, reads and cancels runs.
 type JobRuns interface {
 	RunJob(ctx context.Context, key job.Key, q job.RequestManualRun) (v job.RunView, joined bool, err error)
+	RunJobWithPayload(ctx context.Context, key job.Key, q job.RunWithPayloadRequest) (job.RunView, error)
 	ListRuns(ctx context.Context, key job.Key) ([]job.RunView, error)
 	// RecentRuns returns the latest runs of each of these jobs that its history keeps, the last end first.
 	RecentRuns(ctx context.Context, records []job.Record, most int) ([][]job.Run, error)

@@ -61,7 +61,7 @@ func expected(role authz.Role, method string) bool {
 		return true
 	case has("Get", "List", "Diff", "Forecast", "Explain", "Plan", "Top", "WatchEvents"):
 		return people
-	case has("Create", "BatchCreate", "Update", "Delete", "Apply", "RestoreJobRevision", "RenameJob", "Discard"):
+	case has("Create", "BatchCreate", "Update", "Delete", "Apply", "RestoreJobRevision", "RenameJob", "Discard", "RunJobWithPayload"):
 		return role == authz.Editor || role == authz.Admin
 	case has("Pause", "Resume", "Run", "Cancel", "Hint", "Backfill", "Redrive", "ProbeTarget", "ResetTarget"):
 		return people && role != authz.Viewer

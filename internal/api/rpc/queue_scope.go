@@ -214,6 +214,13 @@ func (j queueScopedJobs) RunJob(ctx context.Context, key job.Key, q job.RequestM
 	return j.inner.RunJob(ctx, key, q)
 }
 
+func (j queueScopedJobs) RunJobWithPayload(ctx context.Context, key job.Key, q job.RunWithPayloadRequest) (job.RunView, error) {
+	if err := j.checkVisible(ctx, key); err != nil {
+		return job.RunView{}, err
+	}
+	return j.inner.RunJobWithPayload(ctx, key, q)
+}
+
 func (j queueScopedJobs) ListRuns(ctx context.Context, key job.Key) ([]job.RunView, error) {
 	if err := j.checkVisible(ctx, key); err != nil {
 		return nil, err

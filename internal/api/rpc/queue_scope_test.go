@@ -104,6 +104,10 @@ func (f *twoQueues) RunJob(_ context.Context, key job.Key, _ job.RequestManualRu
 	_, err := f.reached(key)
 	return job.RunView{}, false, err
 }
+func (f *twoQueues) RunJobWithPayload(_ context.Context, key job.Key, _ job.RunWithPayloadRequest) (job.RunView, error) {
+	_, err := f.reached(key)
+	return job.RunView{}, err
+}
 func (f *twoQueues) Revisions(_ context.Context, key job.Key) (job.JobRevisions, error) {
 	r, err := f.reached(key)
 	if err != nil {
@@ -290,6 +294,9 @@ var queueCases = map[string]queueCase{
 	}),
 	"JobService/ResumeJob": byName(codes.NotFound, func(id string) *fermatav1.ResumeJobRequest {
 		return &fermatav1.ResumeJobRequest{Name: nsA + "/jobs/" + id}
+	}),
+	"JobService/RunJobWithPayload": byName(codes.NotFound, func(id string) *fermatav1.RunJobWithPayloadRequest {
+		return &fermatav1.RunJobWithPayloadRequest{Name: nsA + "/jobs/" + id}
 	}),
 	"JobService/RunJob":  byName(codes.NotFound, func(id string) *fermatav1.RunJobRequest { return &fermatav1.RunJobRequest{Name: nsA + "/jobs/" + id} }),
 	"JobService/HintJob": byName(codes.NotFound, func(id string) *fermatav1.HintJobRequest { return &fermatav1.HintJobRequest{Name: nsA + "/jobs/" + id} }),

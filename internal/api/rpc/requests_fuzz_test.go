@@ -73,6 +73,12 @@ func (a anyJobs) Resume(_ context.Context, key job.Key, _ bool) (job.Record, err
 func (a anyJobs) RunJob(_ context.Context, _ job.Key, q job.RequestManualRun) (job.RunView, bool, error) {
 	return a.view(q.RequestID), true, nil
 }
+func (a anyJobs) RunJobWithPayload(_ context.Context, _ job.Key, q job.RunWithPayloadRequest) (job.RunView, error) {
+	v := a.view(q.RequestID)
+	v.Payload = &job.RunPayload{Payload: q.Payload}
+	v.OwnPayload = v.Payload.Describe()
+	return v, nil
+}
 func (a anyJobs) Revisions(context.Context, job.Key) (job.JobRevisions, error) {
 	return job.JobRevisions{{Definition: &a.present, Before: &a.present}, {Definition: &a.present}}, nil
 }

@@ -23,6 +23,22 @@ func (s *jobService) RunJob(ctx context.Context, q *fermatav1.RunJobRequest) (*f
 	return &fermatav1.RunJobResponse{Run: convert.RunToPB(key, v), Coalesced: joined}, nil
 }
 
+func (s *jobService) RunJobWithPayload(ctx context.Context, q *fermatav1.RunJobWithPayloadRequest) (*fermatav1.Run, error) {
+	key, err := convert.ParseJobName("name", q.GetName())
+	if err != nil {
+		return nil, err
+	}
+	request, err := convert.RunWithPayloadFromPB(q)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.runs.RunJobWithPayload(ctx, key, request)
+	if err != nil {
+		return nil, err
+	}
+	return convert.RunToPB(key, v), nil
+}
+
 func (s *jobService) ListRuns(ctx context.Context, q *fermatav1.ListRunsRequest) (*fermatav1.ListRunsResponse, error) {
 	namespace, all, err := convert.ParseJobsParent("parent", q.GetParent())
 	if err != nil {

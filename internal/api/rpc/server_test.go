@@ -43,6 +43,9 @@ type fakeJobs struct {
 	note     string
 	hint     job.Hint
 	backfill job.BackfillRequest
+
+	runPayload job.RunWithPayloadRequest
+
 	redrive  job.RedriveRequest
 	settings job.QueueSettings
 	queue    job.QueueKey

@@ -22,6 +22,12 @@ func (f *fakeJobs) RunJob(_ context.Context, _ job.Key, q job.RequestManualRun) 
 	return job.RunView{Run: job.Run{ID: "m-" + q.RequestID}}, false, f.err
 }
 
+func (f *fakeJobs) RunJobWithPayload(_ context.Context, _ job.Key, q job.RunWithPayloadRequest) (job.RunView, error) {
+	f.runPayload = q
+	own := &job.RunPayload{Payload: q.Payload}
+	return job.RunView{Run: job.Run{ID: "m-" + q.RequestID, Trigger: job.TriggerManual, OwnPayload: own.Describe()}}, f.err
+}
+
 func (f *fakeJobs) Resume(_ context.Context, _ job.Key, catchUp bool) (job.Record, error) {
 	f.catchUp = catchUp
 	return job.Record{Definition: &f.present}, f.err

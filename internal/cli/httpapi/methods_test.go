@@ -76,6 +76,7 @@ var methodRequests = []struct {
 		request{"POST", ns + "/jobs/a:b/revisions/9:restore", "", 404}},
 	{"PauseJob", request{"POST", ns + "/jobs/a:b:pause", `{"note":"n"}`, 0}, request{"POST", ns + "/jobs/none:pause", "", 404}},
 	{"ResumeJob", request{"POST", ns + "/jobs/a:b:resume", "", 0}, request{"POST", ns + "/jobs/none:resume", "", 404}},
+	{"RunJobWithPayload", request{"POST", ns + "/jobs/c:runWithPayload", `{"requestId":"p1","payloadJson":{"a":1}}`, 0}, request{"POST", ns + "/jobs/none:runWithPayload", "", 404}},
 	{"RunJob", request{"POST", ns + "/jobs/c:run", `{"requestId":"r1"}`, 0}, request{"POST", ns + "/jobs/none:run", "", 404}},
 	{"ListRuns", request{"GET", ns + "/jobs/c/runs", "", 0}, request{"GET", ns + "/jobs/none/runs", "", 404}},
 	{"ListRuns", request{"GET", ns + "/jobs/-/runs?outcomes=OUTCOME_DEAD&page_size=5", "", 0}, request{"GET", ns + "/jobs/c/runs?page_size=5", "", 400}},

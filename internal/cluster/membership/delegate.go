@@ -42,6 +42,8 @@ type MemberState struct {
 	EventsKeep int
 	// Defaults is the fingerprint of its configured policy defaults; empty if the node does not publish it.
 	Defaults string
+	// Features that it publishes; a node of an earlier version publishes none.
+	Features Feature
 	// Latency of its calls to Redis; 0 if the node does not publish it. It is not part of the view, because a
 	// new view may move shards.
 	Latency time.Duration
@@ -134,7 +136,7 @@ func (d *delegate) storeNode(n *memberlist.Node, state State) {
 			Withdrawn: about.Aside, UnreachablePrimaries: max(-1, about.Blind-1)},
 		Addr:  n.Address(),
 		State: state, Version: about.Version, EventsKeep: max(-1, about.Events-1), Defaults: about.Defaults,
-		Latency: time.Duration(max(0, about.Latency)) * time.Millisecond,
+		Latency: time.Duration(max(0, about.Latency)) * time.Millisecond, Features: about.Features,
 	}}
 	d.mu.Lock()
 	d.mu.nodes[n.Name] = e

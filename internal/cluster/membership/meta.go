@@ -15,6 +15,8 @@ type nodeMeta struct {
 	Events int `json:"k,omitempty"`
 	// Defaults is the fingerprint of the configured policy defaults; empty: not published.
 	Defaults string `json:"d,omitempty"`
+	// Features that it has: one bit each.
+	Features Feature `json:"f,omitempty"`
 	// Aside: the node should own no shards.
 	Aside bool `json:"a,omitempty"`
 	// Blind is the number of Redis primaries that it cannot reach, plus one; 0: not published.
@@ -22,6 +24,18 @@ type nodeMeta struct {
 	// Latency of its calls to Redis in milliseconds; 0: not published.
 	Latency int `json:"l,omitempty"`
 }
+
+// Feature is something that a node of an earlier version cannot do, and that others must know of it.
+type Feature uint32
+
+// Features. A bit is never used again.
+const (
+	// FeatureRunPayloads: the node delivers the payload that a run has of its own.
+	FeatureRunPayloads Feature = 1 << iota
+)
+
+// allFeatures are those of this version.
+const allFeatures = FeatureRunPayloads
 
 func encodeMeta(m nodeMeta) []byte {
 	b, _ := json.Marshal(m) // strings, numbers and a bool cannot fail

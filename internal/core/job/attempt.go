@@ -309,6 +309,7 @@ func (t *transition) buildRun(ev FinishAttempt, attempts uint32) Run {
 		ID: t.RunID(), Trigger: t.Trigger, ManualID: t.ManualID, NominalMS: t.Nominal, DueMS: t.Due,
 		StartedMS: ev.StartedMS, FinishedMS: t.latest.MS, Attempts: attempts, Losses: t.Losses,
 		Output: clipBytes(ev.Output, MaxOutput), Worker: ev.Worker, Caller: t.State.findCallerTrace(),
+		OwnPayload: t.OwnPayload,
 	}
 }
 

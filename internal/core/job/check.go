@@ -35,6 +35,10 @@ func (s State) Check() error {
 		return fmt.Errorf("runs have begun in slots that are free: %b of %b", s.Started, s.Children)
 	case s.Waiting > 0 && s.Children&(1<<(s.Waiting-1)) == 0:
 		return fmt.Errorf("the waiting manual run has no record in slot %d", s.Waiting-1)
+	case s.OwnPayload != nil && s.Trigger != TriggerManual:
+		return fmt.Errorf("a run of trigger %s with a payload of its own", s.Trigger)
+	case s.OwnBytes > 0 && s.Children == 0:
+		return fmt.Errorf("%d bytes of payloads of runs, and no such run", s.OwnBytes)
 	case len(s.Backfills) > MaxBackfills:
 		return fmt.Errorf("%d backfills", len(s.Backfills))
 	case len(s.Recent) > MaxRecent:

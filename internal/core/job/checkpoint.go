@@ -34,6 +34,8 @@ type CheckpointDeadLetter struct {
 	Slot     int
 	Run      Run
 	ExpireMS unixtime.Milli
+	// Own is the run's own payload, if Run describes one.
+	Own *RunPayload
 }
 
 // LetterOfJob stands for the slot of a dead one-time job, whose dead letter is the
@@ -91,7 +93,7 @@ func WithoutLeases(c *Compiled, s State, children []Child, now unixtime.Milli) (
 	if s.Deleting {
 		return State{}, nil, false
 	}
-	kept := map[int]State{}
+	kept, payloads := map[int]State{}, map[int]*RunPayload{}
 	take := func(d Decision) {
 		s = d.State
 		if d.Spawn != nil {
@@ -99,7 +101,7 @@ func WithoutLeases(c *Compiled, s State, children []Child, now unixtime.Milli) (
 		}
 	}
 	for _, child := range children {
-		kept[child.Slot] = child.State
+		kept[child.Slot], payloads[child.Slot] = child.State, child.Own
 		if !child.State.Live() {
 			continue
 		}
@@ -122,7 +124,11 @@ func WithoutLeases(c *Compiled, s State, children []Child, now unixtime.Milli) (
 	}
 	rest := make([]Child, 0, len(kept))
 	for slot, run := range kept {
-		rest = append(rest, Child{Slot: slot, State: withoutClusterState(run)})
+		child := Child{Slot: slot, State: withoutClusterState(run)}
+		if run.OwnPayload != nil {
+			child.Own = payloads[slot]
+		}
+		rest = append(rest, child)
 	}
 	slices.SortFunc(rest, func(a, b Child) int { return a.Slot - b.Slot })
 	return withoutClusterState(s), rest, true

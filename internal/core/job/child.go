@@ -18,6 +18,8 @@ type Spawned struct {
 	State State
 	// WatchMS is as in Decision.
 	WatchMS unixtime.Milli
+	// Payload is the run's own, if State describes one. nil: that of the dead letter of which the run is made.
+	Payload *RunPayload
 }
 
 // ParentChildPair is a decision on a child and its parent. Both are stored, or neither; a
@@ -51,6 +53,7 @@ func (t *transition) addChild(run State, started bool) (slot int) {
 	slot = t.findFreeSlot()
 	bit := uint64(1) << slot
 	t.Children |= bit
+	t.OwnBytes += run.OwnPayload.size()
 	run.Children = bit
 	if started {
 		t.Started |= bit
@@ -91,7 +94,7 @@ func extractRun(s *State) State {
 		Nominal: s.Nominal, Due: s.Due, Source: s.Source, Attempt: s.Attempt, FirstMS: s.FirstMS,
 		Held: s.Held, Recovery: s.Recovery, Paced: s.Paced, Losses: s.Losses, Unacked: s.Unacked, LastLoss: s.LastLoss,
 		Cancel: s.Cancel, SettledToken: s.SettledToken, Callers: s.Callers, Exempt: s.Exempt,
-		LateNominal: s.LateNominal, WatchedBy: s.WatchedBy,
+		LateNominal: s.LateNominal, WatchedBy: s.WatchedBy, OwnPayload: s.OwnPayload,
 	}
 }
 
@@ -102,7 +105,7 @@ func replaceRun(s, run State) State {
 	s.Nominal, s.Due, s.Source, s.Attempt, s.FirstMS = run.Nominal, run.Due, run.Source, run.Attempt, run.FirstMS
 	s.Held, s.Recovery, s.Paced, s.Losses, s.Unacked = run.Held, run.Recovery, run.Paced, run.Losses, run.Unacked
 	s.LastLoss, s.Cancel, s.SettledToken, s.Callers = run.LastLoss, run.Cancel, run.SettledToken, run.Callers
-	s.LateNominal, s.WatchedBy, s.Exempt = run.LateNominal, run.WatchedBy, run.Exempt
+	s.LateNominal, s.WatchedBy, s.Exempt, s.OwnPayload = run.LateNominal, run.WatchedBy, run.Exempt, run.OwnPayload
 	return s
 }
 
@@ -156,7 +159,7 @@ func DecideChildBy(c *Compiled, parent, child State, ev Input, clock Reading) Pa
 	if s, ok := ev.(FinishAttempt); ok && d.Delete {
 		hint = s.RetryAfter
 	}
-	p.applyChildOutcome(child.Children, d.Delete, t.Failures != failures, hint)
+	p.applyChildOutcome(child, d.Delete, t.Failures != failures, hint)
 	if t.Paused && !parent.Paused && !t.Deleting {
 		p.addNotice(Notice{Kind: JobPaused, DueMS: p.Due, Reason: t.PauseNote})
 	}
@@ -220,9 +223,9 @@ func (t *transition) terminateRun() Answer {
 }
 
 // applyChildOutcome updates the parent with the outcome of a child, whose worker may have requested a delay.
-func (t *transition) applyChildOutcome(bit uint64, ended, failuresChanged bool, hint time.Duration) {
+func (t *transition) applyChildOutcome(child State, ended, failuresChanged bool, hint time.Duration) {
 	if ended {
-		t.dropChild(bit)
+		t.dropChild(child.Children, child.OwnPayload.size())
 		if t.Deleting && !t.Live() {
 			t.removeDeletedJob()
 			return
@@ -249,10 +252,11 @@ func (t *transition) applyChildOutcome(bit uint64, ended, failuresChanged bool, 
 	t.planNextBackfill()
 }
 
-// dropChild frees the slot of a child that has ended.
-func (t *transition) dropChild(bit uint64) {
+// dropChild frees the slot of a child that has ended, and the bytes that its own payload took.
+func (t *transition) dropChild(bit, ownBytes uint64) {
 	t.Children &^= bit
 	t.Started &^= bit
+	t.OwnBytes -= min(ownBytes, t.OwnBytes)
 	for i := range t.Backfills {
 		t.Backfills[i].Slots &^= bit
 	}
@@ -270,12 +274,13 @@ func redriveLetter(c *Compiled, parent, letter State, ev Redrive, now unixtime.M
 		return refuse(NotDead)
 	case t.Deleting:
 		return refuse(NoSuchRun)
-	case t.findFreeSlot() < 0:
+	case t.findFreeSlot() < 0 || letter.OwnPayload != nil && t.OwnBytes+letter.OwnPayload.size() > MaxRunPayloads:
 		return refuse(TooMany)
 	}
 	run := State{
 		Trigger: letter.Trigger, ManualID: letter.ManualID, Mode: ManualKeep, Nominal: letter.Nominal,
 		Due: max(now, letter.Nominal), Source: DelayRedrive, Recovery: true, Generation: letter.Generation,
+		OwnPayload: letter.OwnPayload,
 	}
 	if ev.IgnoreExclusions {
 		run.Exempt = []string{run.RunID()}

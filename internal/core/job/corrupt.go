@@ -76,7 +76,7 @@ func DecideCorruptChild(d *Definition, parent, child State, fault error, ev Inpu
 	pair.Parent.State = replaceRun(*t.State, parent)
 	p := pair.Parent.beginTransition(c, At(now))
 	p.ended, p.notices = t.ended, t.notices
-	p.dropChild(child.Children)
+	p.dropChild(child.Children, child.OwnPayload.size())
 	if p.Deleting && !p.Live() {
 		p.removeDeletedJob()
 	}

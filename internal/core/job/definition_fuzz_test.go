@@ -57,7 +57,7 @@ func walkAnyDefinition(t *rapid.T) {
 func (f *family) explained(t *rapid.T) {
 	var children []Child
 	for _, slot := range f.parent.ChildSlots() {
-		children = append(children, Child{slot, f.children[slot]})
+		children = append(children, Child{Slot: slot, State: f.children[slot]})
 	}
 	facts := Facts{ClusterKnown: rapid.Bool().Draw(t, "asked"), Held: true, Workers: 1, FreeSlots: rapid.IntRange(0, 1).Draw(t, "slots")}
 	if rapid.Bool().Draw(t, "limits") {

@@ -160,8 +160,10 @@ type Leased struct {
 	Shard  int
 	Record RecordID
 	// Known is as leased: IndexMS is the deadline, by the shard clock. It may be shared; it is read-only.
-	Known  *Record
-	Opened []byte // the payload of a definition that has it sealed
+	Known *Record
+	// Own is the payload of a run that has one of its own; nil: the run has that of its definition.
+	Own    *RunPayload
+	Opened []byte // the payload, if it is sealed or the run's own
 	// StartAt is when the run is due, by the clock of this process; zero: it is due. No
 	// handler may start before.
 	StartAt time.Time

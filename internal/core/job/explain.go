@@ -74,6 +74,8 @@ type ExplainedJob struct {
 type Child struct {
 	Slot  int
 	State State
+	// Own is the run's own payload, if State describes one. It is set in backups only.
+	Own *RunPayload
 }
 
 // Facts are the inputs of an explanation beside the job's own state.

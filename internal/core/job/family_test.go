@@ -73,6 +73,7 @@ func (f *family) store(d Decision, token uint64) {
 		f.letters = append(f.letters, State{
 			Region: RegionDead, Token: token, Revision: 1, Lane: d.State.Lane, Generation: d.State.Generation,
 			Trigger: d.Ended.Trigger, ManualID: d.Ended.ManualID, Nominal: d.Ended.NominalMS, Due: d.Ended.DueMS,
+			OwnPayload: d.Ended.OwnPayload,
 		})
 	}
 }
@@ -224,6 +225,10 @@ func familyActs(edit *Compiled) []act {
 		{"run, keep", anytime, func(f *family) {
 			f.ask(RequestManualRun{RequestID: fmt.Sprint("k", f.parent.Revision), Mode: ManualKeep})
 		}},
+		{"run with payload", anytime, func(f *family) {
+			id := fmt.Sprint("own", f.parent.Revision)
+			f.ask(RequestManualRun{RequestID: id, Payload: &RunPayload{Payload: []byte(id)}})
+		}},
 		{"redrive", func(f *family) bool { return len(f.letters) > 0 }, func(f *family) {
 			p := DecideChild(f.c, f.parent, f.letters[0], Redrive{}, f.now)
 			if p.Child.Delete {
@@ -269,15 +274,28 @@ func (f *family) check() error {
 	if err := f.parent.Check(); err != nil {
 		return fmt.Errorf("parent: %w", err)
 	}
-	bits := uint64(0)
+	bits, ownBytes := uint64(0), uint64(0)
 	for slot, s := range f.children {
 		bits |= 1 << slot
+		if err := checkOwnPayload(&s); err != nil {
+			return fmt.Errorf("child %d: %w", slot, err)
+		}
+		ownBytes += s.OwnPayload.size()
 		if err := s.Check(); err != nil {
 			return fmt.Errorf("child %d: %w", slot, err)
 		}
 		if s.Children != 1<<slot || s.Started&^f.parent.Started != 0 {
 			return fmt.Errorf("child %d has bits %b, begun %b of %b", slot, s.Children, s.Started, f.parent.Started)
 		}
+	}
+	for i := range f.letters {
+		if err := checkOwnPayload(&f.letters[i]); err != nil {
+			return fmt.Errorf("dead letter: %w", err)
+		}
+	}
+	if f.parent.OwnPayload != nil || f.parent.OwnBytes != ownBytes {
+		return fmt.Errorf("%d bytes of payloads of runs, %d are counted; the job's own record has %v", ownBytes,
+			f.parent.OwnBytes, f.parent.OwnPayload)
 	}
 	if bits != f.parent.Children {
 		return fmt.Errorf("children %b, records %b", f.parent.Children, bits)

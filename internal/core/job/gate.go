@@ -14,7 +14,7 @@ const (
 	GatePace                      // the queue's recovery budget
 	GateLocks                     // Definition.Locks
 	GateTarget                    // the circuit of Definition.Target
-	GateSeal                      // the payload is sealed: it has to be opened
+	GateSeal                      // the payload is sealed, or the run's own: it has to be opened
 )
 
 // GatesOf returns the gates that the leased run of a record has to pass; 0 for most. The limits of its queue
@@ -41,7 +41,7 @@ func GatesOf(d *Definition, s *State, record RecordID, nowMS unixtime.Milli) Gat
 	if d.Target != "" {
 		g |= GateTarget
 	}
-	if d.PayloadKey != "" {
+	if d.PayloadKey != "" || s.OwnPayload != nil {
 		g |= GateSeal
 	}
 	return g

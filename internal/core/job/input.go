@@ -52,6 +52,10 @@ type RequestManualRun struct {
 	IgnoreExclusions bool
 	// Trace is the context of the call; nil: not sampled.
 	Trace *Trace
+	// Payload, when set, is the payload of this run alone. Mode then has no effect. Base is then as in Update: a sealed
+	// payload is bound to fields of the definition.
+	Payload *RunPayload
+	Base    string
 }
 
 // RunLeased reports that the run of this token was leased. The answer is the decision of the overlap and misfire

@@ -163,8 +163,10 @@ const (
 // RunView is a run as people see it: finished, or the current one.
 type RunView struct {
 	Run
-	Phase   RunPhase
-	Hold    Hold     // what holds a waiting run back
+	Phase RunPhase
+	Hold  Hold // what holds a waiting run back
+	// Payload is the run's own, if OwnPayload describes one that is not sealed. Only GetRun sets it.
+	Payload *RunPayload
 	TraceID *TraceID // nil: the run is not traced, or the trace is unknown
 }
 
@@ -176,6 +178,7 @@ func (s State) CurrentRun() (v RunView, ok bool) {
 	v.Run = Run{
 		ID: s.RunID(), Trigger: s.Trigger, NominalMS: s.Nominal, DueMS: s.Due,
 		Attempts: s.Attempt, Losses: s.Losses, Caller: s.findCallerTrace(),
+		OwnPayload: s.OwnPayload,
 	}
 	if !s.Live() {
 		v.Hold = s.Held

@@ -96,6 +96,8 @@ func (t *transition) requestManualRun(ev RequestManualRun) Answer {
 		return t.answerUnchanged(NoSuchRun, before)
 	case known:
 		return t.answerUnchanged(Duplicate, before)
+	case ev.Payload != nil:
+		return t.requestRunWithPayload(ev, before)
 	case t.refusesManual(ev):
 		return t.answerUnchanged(Excluded, before)
 	case t.Pending != "":

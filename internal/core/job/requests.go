@@ -114,6 +114,7 @@ const (
 	ReasonNoNominalTimes   = "NO_NOMINAL_TIMES"
 	ReasonNoInterval       = "NO_INTERVAL"
 	ReasonJobRuns          = "JOB_RUNS"
+	ReasonNodesTooOld      = "NODES_TOO_OLD"
 )
 
 // PreconditionError means that the request is valid but does not fit the state of the job.

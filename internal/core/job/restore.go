@@ -57,7 +57,8 @@ type RestoredChild struct {
 	Record  RecordID
 	State   State
 	IndexMS unixtime.Milli
-	Run     *Run // of a dead letter
+	Run     *Run        // of a dead letter
+	Own     *RunPayload // the run's own payload, if State describes one
 }
 
 // Restore decides what to write for a job of a backup, in place of the stored job (nil: none). Runs that are
@@ -65,7 +66,8 @@ type RestoredChild struct {
 // [PreconditionError] if the stored job must not be replaced.
 func Restore(d Definition, cp Checkpoint, present *Record, now unixtime.Milli, l Limits) (Restoration, error) {
 	d = cp.completeDefinition(d, present, now)
-	if v := append(Validate(&d, l), cp.validateFor(&d)...); len(v) > 0 {
+	v := append(Validate(&d, l), cp.validateFor(&d)...)
+	if v = append(v, cp.validateRunPayloads(l)...); len(v) > 0 {
 		return Restoration{}, &InvalidError{Violations: v}
 	}
 	c, err := Compile(&d)
@@ -124,8 +126,9 @@ func orNow(ms, now unixtime.Milli) unixtime.Milli {
 func (c *Compiled) restoredState(cp Checkpoint, present *Record, now unixtime.Milli) State {
 	s := withoutClusterState(cp.State)
 	s.Lane, s.Deleting, s.Cancel = c.Lane(), false, false
-	s.Children, s.Started = 0, 0
+	s.Children, s.Started, s.OwnBytes = 0, 0, 0
 	for _, child := range cp.Children {
+		s.OwnBytes += describe(child.Own).size()
 		s.Children |= 1 << child.Slot
 		s.Started |= child.State.Started & (1 << child.Slot)
 	}
@@ -165,12 +168,15 @@ func (c *Compiled) addChildRecords(r *Restoration, cp Checkpoint, now unixtime.M
 		run.Region, run.Lane, run.Revision = RegionDue, s.Lane, s.Revision
 		run.Children, run.Started = 1<<child.Slot, child.State.Started&(1<<child.Slot)
 		run.Cancel = false
+		run.OwnPayload = describe(child.Own)
 		run.paceOverdueRun(now)
-		r.Children = append(r.Children, RestoredChild{Record: c.Record().Run(child.Slot), State: run, IndexMS: run.Due})
+		r.Children = append(r.Children, RestoredChild{Record: c.Record().Run(child.Slot), State: run, IndexMS: run.Due,
+			Own: child.Own})
 	}
 	for i := range cp.DeadLetters {
 		l := cp.DeadLetters[i]
 		run := l.Run
+		run.OwnPayload = describe(l.Own)
 		if l.Slot == LetterOfJob {
 			r.Run = &run
 			continue
@@ -180,14 +186,14 @@ func (c *Compiled) addChildRecords(r *Restoration, cp Checkpoint, now unixtime.M
 			generation = c.Generation
 		}
 		r.Children = append(r.Children, RestoredChild{
-			Record: c.Record().Letter(l.Slot), IndexMS: l.ExpireMS, Run: &run,
+			Record: c.Record().Letter(l.Slot), IndexMS: l.ExpireMS, Run: &run, Own: l.Own,
 			State: State{
 				Region: RegionDead, Revision: s.Revision, Lane: s.Lane, Generation: generation,
 				Trigger: run.Trigger, ManualID: manualID, Nominal: run.NominalMS, Due: run.DueMS,
 				Attempt: run.Attempts, Losses: run.Losses,
 				LastOutcome: run.Outcome, LastStarted: run.StartedMS, LastFinished: run.FinishedMS,
-				LastError: run.Error,
-				Runs:      1, Dead: 1,
+				LastError: run.Error, OwnPayload: run.OwnPayload,
+				Runs: 1, Dead: 1,
 			},
 		})
 	}

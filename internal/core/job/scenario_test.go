@@ -351,7 +351,7 @@ func (p *player) explain(w words) []string {
 	}
 	var children []Child
 	for _, slot := range p.f.parent.ChildSlots() {
-		children = append(children, Child{slot, p.f.children[slot]})
+		children = append(children, Child{Slot: slot, State: p.f.children[slot]})
 	}
 	e := Explain(p.f.c, p.f.parent, children, facts, p.f.now)
 	lines := []string{e.Summary}

@@ -137,14 +137,14 @@ type HeartbeatAck struct {
 type Assignment struct {
 	LeaseID string
 	*Record
-	Opened []byte // the payload of a definition that has it sealed
+	Opened []byte // the payload, if it is sealed or the run's own
 	// StartAt is when the run is due, by the clock of this process; zero: at once.
 	StartAt time.Time
 }
 
 // Payload returns what the worker gets: never what is sealed.
 func (a *Assignment) Payload() []byte {
-	if a.Definition.PayloadKey != "" {
+	if a.Definition.PayloadKey != "" || a.State.OwnPayload != nil {
 		return a.Opened
 	}
 	return a.Definition.Payload

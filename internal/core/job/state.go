@@ -186,6 +186,11 @@ type State struct {
 
 	// Rename, if not nil, marks a record that only keeps a name for a rename: no input changes it.
 	Rename *RenameMark
+	// OwnPayload describes the payload that the run of a child record, or of a dead letter, has in place of its job's;
+	// nil: it has the job's.
+	OwnPayload *PayloadInfo
+	// OwnBytes is the size of the payloads of all child records that have their own; 0 in child records.
+	OwnBytes uint64
 
 	// Unknown carries stored fields that this version does not know, as they are
 	// written. They stay with their record whatever is decided.
@@ -262,6 +267,8 @@ type Run struct {
 	DeadLetter bool
 	// Caller is the trace of the sampled call that asked for the run; nil: there was none.
 	Caller *TraceID
+	// OwnPayload is as in State.
+	OwnPayload *PayloadInfo
 }
 
 // Limits of stored text.

@@ -22,16 +22,17 @@ func (a *Admission) refusesUnsealed() bool { return a.o.Opener != nil && a.o.Ope
 // cannot be opened is held back: that is an operator's mistake or an attack, and no failure of the run.
 func (a *Admission) openPayloads(_ context.Context, g *gateGroup) {
 	g.keepPassed(func(it *gatedRun) bool {
-		d, err := it.Known.Definition, errNoKeys
+		d, err := deliveredDefinition(&it.Leased), errNoKeys
 		switch {
 		case d.PayloadKey == "" && !a.refusesUnsealed():
+			it.Opened = d.Payload
 			return true
 		case a.o.Opener != nil:
 			it.Opened, err = a.o.Opener.Decrypt(d)
 		}
 		switch {
 		case err != nil:
-			a.holdUnopened(g, it, err)
+			a.holdUnopened(g, it, d.PayloadKey, err)
 			return false
 		case d.SealVersion() != job.SealOfJob && g.queue != (job.QueueKey{Namespace: d.Namespace, Queue: d.Queue}):
 			a.putBack(g, it)
@@ -41,9 +42,16 @@ func (a *Admission) openPayloads(_ context.Context, g *gateGroup) {
 	})
 }
 
+// deliveredDefinition is the definition of a run with the payload that its worker gets.
+func deliveredDefinition(l *job.Leased) *job.Definition {
+	if l.Own == nil {
+		return l.Known.Definition
+	}
+	return l.Own.ApplyTo(l.Known.Definition)
+}
+
 // holdUnopened holds back a run whose payload cannot be opened.
-func (a *Admission) holdUnopened(g *gateGroup, it *gatedRun, err error) {
-	key := it.Known.Definition.PayloadKey
+func (a *Admission) holdUnopened(g *gateGroup, it *gatedRun, key string, err error) {
 	if it.Known.State.Held.Reason != job.HeldPayload { // once for each run
 		a.o.Logger.Error("run held back, failed to open its payload", "record", it.Record, "key", key, "error", err)
 	}

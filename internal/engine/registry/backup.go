@@ -24,7 +24,8 @@ func (r *Registry) ExportJobs(ctx context.Context, f job.Filter, pageSize int, t
 	}
 	for ; ; pageSize = pageSize / 2 {
 		page, revisionBytes, err := r.exportPage(ctx, f, pageSize, token)
-		if err != nil || revisionBytes <= exportedRevisionBytes || pageSize == 1 {
+		isSmall := revisionBytes <= exportedRevisionBytes && sizeOfRunPayloads(page.Backups) <= exportedRunPayloadBytes
+		if err != nil || isSmall || pageSize == 1 {
 			return page, err
 		}
 	}
@@ -74,6 +75,18 @@ func (r *Registry) exportPage(ctx context.Context, f job.Filter, pageSize int, t
 		revisionBytes += bytes
 	}
 	return page, revisionBytes, nil
+}
+
+// exportedRunPayloadBytes bounds the payloads that runs have of their own in a page of more than one job.
+const exportedRunPayloadBytes = 4 << 20
+
+func sizeOfRunPayloads(backups []job.Backup) (bytes int) {
+	for i := range backups {
+		for _, own := range runPayloadsOf(backups[i].Checkpoint) {
+			bytes += len((*own).Payload)
+		}
+	}
+	return bytes
 }
 
 func buildBackup(snap job.Snapshot, now unixtime.Milli) job.Backup {
@@ -149,7 +162,7 @@ func (r *Registry) restoreDemands(backups []job.Backup, existing job.Existing) [
 		}
 		bytes := r.countedBytesSealed(d)
 		if bytes > 0 {
-			bytes += r.sizeOfRevisions(b.Revisions)
+			bytes += r.sizeOfRevisions(b.Revisions) + r.countedRunPayloads(&b)
 		}
 		demands[i] = quotaDemand{key: d.Key, quotaAmount: quotaAmount{1, bytes},
 			replaces: existing == job.ExistingReplace}
@@ -250,6 +263,10 @@ func (i *restoreItem) planWrite(r *Registry, now unixtime.Milli) (done bool) {
 	limits := i.limits
 	if v := job.Validate(&i.backup.Definition, limits); len(v) == 0 { // what is too large is refused below
 		i.sealBackup(r, payload)
+	}
+	i.answer.Err = i.sealRunPayloads(r)
+	if i.answer.Err != nil {
+		return true
 	}
 	d, present := i.backup.Definition, i.present
 	if i.backup.Checkpoint == nil {

@@ -28,6 +28,7 @@ type fake struct {
 	now       unixtime.Milli
 	records   map[job.Key]job.Record
 	history   map[job.Key][]job.Run
+	payloads  map[job.RecordID]*job.RunPayload // that runs have of their own
 	// meddle runs before the next change is decided, as a concurrent client.
 	meddle func()
 	err    error
@@ -64,7 +65,7 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func newFake(t testing.TB) (*fake, *Registry) {
 	t.Helper()
 	f := &fake{
-		now: unixtime.MilliOf(start), records: map[job.Key]job.Record{}, history: map[job.Key][]job.Run{},
+		now: unixtime.MilliOf(start), records: map[job.Key]job.Record{}, history: map[job.Key][]job.Run{}, payloads: map[job.RecordID]*job.RunPayload{},
 		children: map[job.RecordID]job.State{}, letters: map[job.RecordID]job.DeadLetter{},
 		settings: map[job.QueueKey]job.QueueSettings{}, cells: map[string]string{},
 	}
@@ -224,6 +225,16 @@ func (f *fake) RecentRuns(_ context.Context, records []job.Record, most int) ([]
 	return runs, f.err
 }
 
+func (f *fake) RunPayloads(_ context.Context, _ int, ids []job.RecordID) ([]*job.RunPayload, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make([]*job.RunPayload, len(ids))
+	for i, id := range ids {
+		out[i] = f.payloads[id]
+	}
+	return out, f.err
+}
+
 func (f *fake) SubmitAndWait(_ context.Context, changes ...job.Change) []job.ChangeResult {
 	var out []job.ChangeResult
 	for _, c := range changes {
@@ -269,7 +280,7 @@ func (f *fake) do(c job.Change) job.ChangeResult {
 		f.history[key] = append([]job.Run{*d.Ended}, f.history[key]...)
 	}
 	f.records[key] = r
-	return job.ChangeResult{Answer: d.Answer, Record: r}
+	return job.ChangeResult{Answer: d.Answer, Record: r, Spawn: d.Spawn}
 }
 
 // doChild decides on a child record and its parent.
@@ -309,6 +320,7 @@ func (f *fake) doChild(c *job.Compiled, parent job.Record, change job.Change) jo
 func (f *fake) spawn(key job.Key, d job.Decision) {
 	if d.Spawn != nil {
 		f.children[key.Record().Run(d.Spawn.Slot)] = d.Spawn.State
+		f.payloads[key.Record().Run(d.Spawn.Slot)] = d.Spawn.Payload
 	}
 }
 

@@ -28,15 +28,19 @@ func (r *Registry) payloadFaults(d, stored *job.Definition, limits job.Limits) [
 			return nil
 		}
 	}
-	faults := r.o.CheckPayload(d.Handler, payload)
+	return payloadFieldFaults("job.payload", r.o.CheckPayload(d.Handler, payload))
+}
+
+// payloadFieldFaults puts the field that has the payload before the paths of faults.
+func payloadFieldFaults(field string, faults []job.Violation) []job.Violation {
 	for i, f := range faults {
 		switch {
 		case f.Field == "":
-			faults[i].Field = "job.payload"
+			faults[i].Field = field
 		case f.Field[0] == '[':
-			faults[i].Field = "job.payload" + f.Field
+			faults[i].Field = field + f.Field
 		default:
-			faults[i].Field = "job.payload." + f.Field
+			faults[i].Field = field + "." + f.Field
 		}
 	}
 	return faults

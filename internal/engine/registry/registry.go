@@ -24,6 +24,9 @@ type Store interface {
 	GetRecords(ctx context.Context, shard int, records []job.RecordID) ([]*job.Record, error)
 	Runs(ctx context.Context, key job.Key, historyLimit int) ([]job.Run, error)
 	RecentRuns(ctx context.Context, records []job.Record, most int) ([][]job.Run, error)
+	// RunPayloads reads the payloads that runs and dead letters of one shard have of their own; nil: it is not there. It
+	// is called for records whose payload may be another one, too.
+	RunPayloads(ctx context.Context, shard int, records []job.RecordID) ([]*job.RunPayload, error)
 	// Snapshots reads jobs of one shard with their runs and dead letters; nil: there is no such job.
 	Snapshots(ctx context.Context, shard int, jobs []job.Record) ([]*job.Snapshot, error)
 	// Revisions reads the stored revisions of jobs of one shard, newest first: of the first jobs, at least of one.
@@ -126,6 +129,9 @@ type Options struct {
 	// CheckPayload validates a payload of a handler; paths are within the payload, "" is the whole payload. It may
 	// be nil: payloads are not validated.
 	CheckPayload func(handler string, payload []byte) []job.Violation
+	// NodesWithoutRunPayloads returns the nodes that would not deliver the payload that a run has of its own. It may be
+	// nil: there are none.
+	NodesWithoutRunPayloads func() []string
 	// Caller returns the sampled trace context of a call; nil: it has none. Caller may be nil: there is no tracing.
 	Caller func(context.Context) *job.Trace
 	// TraceID returns the trace of a job's run, nil if it is not traced. TraceID may be nil: there is no tracing.

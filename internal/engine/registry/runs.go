@@ -146,7 +146,11 @@ func (r *Registry) GetRun(ctx context.Context, key job.Key, runID string) (job.R
 	if err != nil {
 		return job.RunView{}, missingRunError(err, key, runID)
 	}
-	return r.findRun(ctx, record, runID)
+	v, err := r.findRun(ctx, record, runID)
+	if err == nil {
+		err = r.addOwnPayload(ctx, record, &v)
+	}
+	return v, err
 }
 
 func (r *Registry) findRun(ctx context.Context, record job.Record, runID string) (job.RunView, error) {

@@ -425,6 +425,8 @@ func drawRun(t *rapid.T) job.Run {
 		Outcome: job.Outcome(rapid.IntRange(0, int(job.OutcomeCancelled)).Draw(t, "outcome")), Error: text.Draw(t, "error"),
 		Output: rapid.SliceOf(rapid.Byte()).Draw(t, "output"), Worker: text.Draw(t, "worker"),
 		Caller: rapid.SampledFrom([]*job.TraceID{nil, {}, {1, 255}}).Draw(t, "caller"),
+
+		OwnPayload: rapid.SampledFrom([]*job.PayloadInfo{nil, {}, {Size: 9, Sealed: true, Digest: [32]byte{1, 31: 255}}}).Draw(t, "own payload"),
 	}
 }
 

@@ -24,7 +24,7 @@ func appendRun(b []byte, m *storagev1.Run, r *job.Run) ([]byte, error) {
 	m.Id, m.Trigger, m.Outcome = r.ID, uint32(r.Trigger), uint32(r.Outcome)
 	m.NominalMs, m.DueMs, m.StartedMs, m.FinishedMs = int64(r.NominalMS), int64(r.DueMS), int64(r.StartedMS), int64(r.FinishedMS)
 	m.Attempts, m.Losses, m.Error, m.Output, m.Worker = r.Attempts, r.Losses, r.Error, r.Output, r.Worker
-	m.CallerTrace = encodeTraceID(r.Caller)
+	m.CallerTrace, m.OwnPayload = encodeTraceID(r.Caller), payloadInfoToMessage(r.OwnPayload)
 	encoded, err := deterministic.MarshalAppend(b, m)
 	if err != nil {
 		return b, fmt.Errorf("run %q: %w", r.ID, err)
@@ -52,5 +52,6 @@ func DecodeRun(text string) (job.Run, error) {
 		Output:     m.Output,
 		Worker:     m.Worker,
 		Caller:     decodeTraceID(m.CallerTrace),
+		OwnPayload: payloadInfoOfMessage(m.OwnPayload),
 	}, nil
 }

@@ -101,6 +101,10 @@ func (f Encoding) AppendState(b []byte, s *job.State) ([]byte, error) {
 	if s.Rename != nil {
 		w.writeString('|', encodeRenameMark(s.Rename))
 	}
+	if s.OwnPayload != nil {
+		w.writeString('$', encodePayloadInfo(s.OwnPayload))
+	}
+	w.writeUint('*', s.OwnBytes)
 	w.buf = append(w.buf, s.Unknown...)
 	if len(w.buf) == tail {
 		// Scripts find the end of the header by the letter that follows it.
@@ -159,7 +163,7 @@ func (f Encoding) endBase(s *job.State) int64 {
 
 // writeRun writes the fields of the current run and of runs that wait for it.
 func (w *tailWriter) writeRun(s *job.State, defaultDue int64) {
-	w.writeUint('t', uint64(s.Trigger))
+	w.writeUint('t', storedTrigger(s))
 	w.writeText('m', s.ManualID)
 	w.writeNominalTime(int64(s.Nominal))
 	w.writeUint('M', uint64(s.Mode))

@@ -157,7 +157,7 @@ func (r *tailReader) readInto(s *job.State) error {
 			return err
 		}
 	}
-	return nil
+	return checkPayloadInfo(s)
 }
 
 // intValue returns the number as a signed one.

@@ -147,6 +147,8 @@ func (f tailField) uint64Target(s *job.State) *uint64 {
 		return &s.Children
 	case 'G':
 		return &s.Started
+	case '*':
+		return &s.OwnBytes
 	}
 	return nil
 }
@@ -189,6 +191,8 @@ func (f tailField) storeOther(s *job.State, encoding Encoding) error {
 		err = f.storeBulkPause(s)
 	case '|':
 		err = f.storeRenameMark(s)
+	case '$':
+		err = f.storePayloadInfo(s)
 	default:
 		err = f.storeEnum(s)
 	}
@@ -204,7 +208,7 @@ func (f tailField) storeEnum(s *job.State) error {
 	case 'p':
 		limit, put = job.MaxPriority, func(v uint64) { s.Lane.Priority = uint8(v) }
 	case 't':
-		limit, put = uint64(job.TriggerBackfill), func(v uint64) { s.Trigger = job.Trigger(v) }
+		limit, put = triggerOwnPayload, func(v uint64) { storeTrigger(s, v) }
 	case 'M':
 		limit, put = uint64(job.ManualResetOnSuccess), func(v uint64) { s.Mode = job.ManualMode(v) }
 	case 'W':

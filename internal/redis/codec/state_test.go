@@ -59,13 +59,20 @@ func drawState(t *rapid.T) job.State {
 	mode := func(name string) job.ManualMode {
 		return job.ManualMode(rapid.IntRange(0, int(job.ManualResetOnSuccess)).Draw(t, name))
 	}
+	trigger, own := job.Trigger(rapid.IntRange(0, int(job.TriggerBackfill)).Draw(t, "trigger")), (*job.PayloadInfo)(nil)
+	if trigger == job.TriggerManual && rapid.Bool().Draw(t, "own payload") {
+		own = &job.PayloadInfo{Size: rapid.IntRange(0, 1<<20).Draw(t, "size"), Sealed: rapid.Bool().Draw(t, "sealed"),
+			Digest: [32]byte(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "digest"))}
+		own.Digest[0] |= 1
+	}
 	return job.State{
+		OwnPayload: own, OwnBytes: u64.Draw(t, "own bytes"),
 		Region: job.Region(rapid.IntRange(0, 4).Draw(t, "region")), Token: rapid.Uint64Range(0, MaxToken).Draw(t, "token"),
 		Acked: rapid.Bool().Draw(t, "acked"), Revision: u32.Draw(t, "revision"), Epoch: rapid.Uint32Range(0, job.MaxEpoch).Draw(t, "epoch"),
 		Lane: job.Lane{
 			Namespace: "ns", Queue: queue.Draw(t, "queue"), Priority: uint8(rapid.IntRange(0, job.MaxPriority).Draw(t, "priority")),
 		},
-		Generation: u32.Draw(t, "generation"), Trigger: job.Trigger(rapid.IntRange(0, int(job.TriggerBackfill)).Draw(t, "trigger")),
+		Generation: u32.Draw(t, "generation"), Trigger: trigger,
 		ManualID: text.Draw(t, "manual"), Nominal: unixtime.Milli(ms.Draw(t, "nominal")), Due: unixtime.Milli(ms.Draw(t, "due")),
 		Source: job.DelaySource(rapid.IntRange(0, int(job.DelayJitter)).Draw(t, "source")), Attempt: u32.Draw(t, "attempt"),
 		FirstMS: unixtime.Milli(ms.Draw(t, "first")), Losses: u32.Draw(t, "losses"), Unacked: u32.Draw(t, "unacked"),

@@ -13,27 +13,29 @@ import (
 // replaces when the script is loaded. The script as sent to Redis has the letters themselves,
 // so that names cost nothing.
 const (
-	stepOnlyAfter    = 'a'
-	stepTogether     = 't'
-	stepIfExpired    = 'x'
-	stepWrite        = 'w'
-	stepKeepLease    = 'k'
-	stepDelete       = 'd'
-	stepSetAside     = 'q'
-	stepLeaveLane    = 'u'
-	stepMove         = 'l'
-	stepSpawn        = 's'
-	stepDefine       = 'f'
-	stepHistory      = 'h'
-	stepLetter       = 'c'
-	stepLetterFrom   = 'm'
-	stepTrim         = 'z'
-	stepRank         = 'r'
-	stepWatch        = 'o'
-	stepWatchSpawned = 'b'
-	stepRevise       = 'v'
-	stepForget       = 'g'
-	stepUnsuccessful = 'e'
+	stepOnlyAfter     = 'a'
+	stepTogether      = 't'
+	stepIfExpired     = 'x'
+	stepWrite         = 'w'
+	stepKeepLease     = 'k'
+	stepDelete        = 'd'
+	stepSetAside      = 'q'
+	stepLeaveLane     = 'u'
+	stepMove          = 'l'
+	stepSpawn         = 's'
+	stepDefine        = 'f'
+	stepHistory       = 'h'
+	stepLetter        = 'c'
+	stepLetterFrom    = 'm'
+	stepTrim          = 'z'
+	stepRank          = 'r'
+	stepWatch         = 'o'
+	stepWatchSpawned  = 'b'
+	stepRevise        = 'v'
+	stepForget        = 'g'
+	stepUnsuccessful  = 'e'
+	stepSpawnPayload  = 'p'
+	stepLetterPayload = 'n'
 )
 
 // applyStep describes a step: its letter, its macro in apply.lua, and how many arguments it has.
@@ -65,6 +67,8 @@ var applySteps = []applyStep{
 	{stepRevise, "STEP_REVISE", 4},
 	{stepForget, "STEP_FORGET", 1},
 	{stepUnsuccessful, "STEP_UNSUCCESSFUL", 7},
+	{stepSpawnPayload, "STEP_SPAWN_PAYLOAD", 1},
+	{stepLetterPayload, "STEP_LETTER_PAYLOAD", 1},
 }
 
 // Steps of plain items. Apply has two paths, because nearly all records that it writes settle a

@@ -139,7 +139,7 @@ func (i *applyItem) planWrite(s *codec.ArgumentBuffer, w, before *job.Write, ind
 	if d.State.Lane != w.From {
 		i.addStep(stepMove, d.State.Lane)
 	}
-	if err := i.addSpawn(s.Encoding, w); err != nil {
+	if err := i.addSpawn(s.Encoding, w, before); err != nil {
 		return err
 	}
 	if err := i.addDefinition(s.Encoding, w); err != nil {
@@ -192,8 +192,8 @@ func rankText(rank int64) string {
 }
 
 // addSpawn writes a run that becomes a record of its own. A running one takes over the lease of the
-// record, with the score that the lease has by then.
-func (i *applyItem) addSpawn(f codec.Encoding, w *job.Write) error {
+// record, with the score that the lease has by then. before is the write of the dead letter of which the run is made.
+func (i *applyItem) addSpawn(f codec.Encoding, w, before *job.Write) error {
 	run := w.Decision.Spawn
 	if run == nil {
 		return nil
@@ -208,6 +208,9 @@ func (i *applyItem) addSpawn(f codec.Encoding, w *job.Write) error {
 		score = job.Score(run.State.Region, unixtime.Milli(restingMS(run.State)))
 	}
 	i.addStep(stepSpawn, string(i.spawns), run.State.Lane, text, score)
+	if err := i.addSpawnedPayload(run, before); err != nil {
+		return err
+	}
 	i.addWatch(stepWatchSpawned, int64(run.WatchMS))
 	return nil
 }
@@ -276,13 +279,14 @@ func (i *applyItem) addHistory(s *codec.ArgumentBuffer, w, before *job.Write) er
 	if err != nil {
 		return err
 	}
-	def, err := s.Encoding.EncodeDefinition(w.Current)
+	def, err := s.Encoding.EncodeDefinition(letterDefinition(w))
 	if err != nil {
 		return err
 	}
 	expires := d.Ended.FinishedMS.Add(w.Current.DeadLetterTTL)
 	i.addStep(stepLetter, string(child), state, job.Score(job.RegionDead, expires), def, codec.HistoryField(child, 0),
 		&i.run)
+	i.addLetterPayload(d.Ended, before)
 	return nil
 }
 
@@ -299,7 +303,7 @@ func deadLetterState(w, before *job.Write) job.State {
 		Trigger: run.Trigger, ManualID: run.ManualID, Nominal: run.NominalMS, Due: run.DueMS, Attempt: run.Attempts,
 		Losses:      run.Losses,
 		LastOutcome: run.Outcome, LastStarted: run.StartedMS, LastFinished: run.FinishedMS, LastError: run.Error,
-		SettledToken: token, Runs: 1, Dead: 1,
+		SettledToken: token, Runs: 1, Dead: 1, OwnPayload: run.OwnPayload,
 	}
 }
 

@@ -41,6 +41,7 @@ func (s *Store) Lease(ctx context.Context, requests []job.LeaseRequest) []job.Le
 			continue
 		}
 		replies[i] = c.readReply(ctx, s)
+		s.addRunPayloads(ctx, c.Shard, &replies[i])
 		s.releaseBatch(c, replies[i].Err)
 	}
 	return replies

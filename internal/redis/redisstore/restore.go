@@ -91,7 +91,7 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*runner.Op, *laneKeys,
 		return nil, nil, fmt.Errorf("restore: %w", err)
 	}
 	argv := append([]any{string(id), guard, from, field, ended, def, objectives, int64(watchMS)}, revisions...)
-	add := func(id job.RecordID, state job.State, ms int64, run *job.Run) error {
+	add := func(id job.RecordID, state job.State, ms int64, run *job.Run, own *job.RunPayload) error {
 		text, err := f.ForStates(historyLimit(d)).EncodeState(&state)
 		if err != nil {
 			return fmt.Errorf("restore %s: %w", id, err)
@@ -105,14 +105,20 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*runner.Op, *laneKeys,
 			}
 		}
 		argv = append(argv, string(id), lanes.placeOf(state.Lane), text, job.Score(state.Region, unixtime.Milli(ms)), field, ended)
-		return nil
+		if own == nil {
+			argv = append(argv, noDefinition)
+			return nil
+		}
+		definition, err := ownDefinition(f, d, id, own)
+		argv = append(argv, definition)
+		return err
 	}
-	if err := add(id, r.Record.State, int64(r.Record.IndexMS), nil); err != nil {
+	if err := add(id, r.Record.State, int64(r.Record.IndexMS), nil, nil); err != nil {
 		return nil, nil, err
 	}
 	for i := range r.Children {
 		p := &r.Children[i]
-		if err := add(p.Record, p.State, int64(p.IndexMS), p.Run); err != nil {
+		if err := add(p.Record, p.State, int64(p.IndexMS), p.Run, p.Own); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -24,7 +24,7 @@ func (s *Store) Snapshots(ctx context.Context, shard int, jobs []job.Record) ([]
 	for i := range jobs {
 		todo[i] = &partsRead{index: i, id: jobs[i].Definition.Record(), children: jobs[i].State.Children}
 	}
-	for range snapshotTries {
+	for try := range snapshotTries {
 		reads := make([]*rawRead, len(todo))
 		for i, p := range todo {
 			reads[i] = s.newFamilyRead(shard, p.ids())
@@ -44,7 +44,16 @@ func (s *Store) Snapshots(ctx context.Context, shard int, jobs []job.Record) ([]
 				again = append(again, p)
 				continue
 			}
-			out[p.index] = p.snapshot()
+			snap := p.snapshot()
+			complete, err := s.addSnapshotPayloads(ctx, shard, snap)
+			if err != nil {
+				return nil, err
+			}
+			if !complete && try < snapshotTries/2 {
+				again = append(again, p)
+				continue
+			}
+			out[p.index] = snap
 		}
 		todo = again
 		if len(todo) == 0 {
@@ -141,7 +150,7 @@ func (s *Store) datesOf(ctx context.Context, shard int, snaps []*job.Snapshot) e
 			ask(runner.NewFieldsRead(shard, s.shards[shard].Hist, []string{field}), func(o *runner.Op) {
 				run, err := codec.DecodeRun(o.Reply.TextAt(0))
 				if o.Reply.HasTextAt(0) && err == nil && run.FinishedMS == l.Run.FinishedMS {
-					run.ManualID = l.Run.ManualID
+					run.ManualID, run.OwnPayload = l.Run.ManualID, l.Run.OwnPayload
 					l.Run = run
 				}
 			})

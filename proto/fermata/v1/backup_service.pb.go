@@ -827,8 +827,11 @@ type CheckpointRun struct {
 	Started bool `protobuf:"varint,16,opt,name=started,proto3" json:"started,omitempty"`
 	// True if exclusions of the schedule do not apply to the run.
 	IgnoreExclusions bool `protobuf:"varint,17,opt,name=ignore_exclusions,json=ignoreExclusions,proto3" json:"ignore_exclusions,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The payload that the run has in place of its job's, sealed as it is stored. Unset: it has the
+	// job's.
+	OwnPayload    *RunPayload `protobuf:"bytes,18,opt,name=own_payload,json=ownPayload,proto3" json:"own_payload,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CheckpointRun) Reset() {
@@ -978,6 +981,13 @@ func (x *CheckpointRun) GetIgnoreExclusions() bool {
 		return x.IgnoreExclusions
 	}
 	return false
+}
+
+func (x *CheckpointRun) GetOwnPayload() *RunPayload {
+	if x != nil {
+		return x.OwnPayload
+	}
+	return nil
 }
 
 // CheckpointBackfill is an unfinished backfill.
@@ -1229,7 +1239,7 @@ const file_fermata_v1_backup_service_proto_rawDesc = "" +
 	"\rskipped_total\x18\x1e \x01(\x03R\fskippedTotal\x12,\n" +
 	"\x12recent_request_ids\x18\x1f \x03(\tR\x10recentRequestIds\x129\n" +
 	"\fdead_letters\x18  \x03(\v2\x16.fermata.v1.DeadLetterR\vdeadLetters\x12;\n" +
-	"\x1aearlier_update_request_ids\x18! \x03(\tR\x17earlierUpdateRequestIds\"\xcc\x05\n" +
+	"\x1aearlier_update_request_ids\x18! \x03(\tR\x17earlierUpdateRequestIds\"\x85\x06\n" +
 	"\rCheckpointRun\x121\n" +
 	"\atrigger\x18\x01 \x01(\x0e2\x17.fermata.v1.Run.TriggerR\atrigger\x12\x1d\n" +
 	"\n" +
@@ -1251,7 +1261,9 @@ const file_fermata_v1_backup_service_proto_rawDesc = "" +
 	"\vundelivered\x18\x0e \x01(\x05R\vundelivered\x12\x12\n" +
 	"\x04slot\x18\x0f \x01(\x05R\x04slot\x12\x18\n" +
 	"\astarted\x18\x10 \x01(\bR\astarted\x12+\n" +
-	"\x11ignore_exclusions\x18\x11 \x01(\bR\x10ignoreExclusions\"\xcc\x01\n" +
+	"\x11ignore_exclusions\x18\x11 \x01(\bR\x10ignoreExclusions\x127\n" +
+	"\vown_payload\x18\x12 \x01(\v2\x16.fermata.v1.RunPayloadR\n" +
+	"ownPayload\"\xcc\x01\n" +
 	"\x12CheckpointBackfill\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x127\n" +
 	"\tnext_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bnextTime\x125\n" +
@@ -1301,7 +1313,8 @@ var file_fermata_v1_backup_service_proto_goTypes = []any{
 	(RunJobRequest_Backoff)(0),              // 20: fermata.v1.RunJobRequest.Backoff
 	(DelaySource)(0),                        // 21: fermata.v1.DelaySource
 	(*Hold)(nil),                            // 22: fermata.v1.Hold
-	(*anypb.Any)(nil),                       // 23: google.protobuf.Any
+	(*RunPayload)(nil),                      // 23: fermata.v1.RunPayload
+	(*anypb.Any)(nil),                       // 24: google.protobuf.Any
 }
 var file_fermata_v1_backup_service_proto_depIdxs = []int32{
 	10, // 0: fermata.v1.ExportJobsRequest.labels:type_name -> fermata.v1.ExportJobsRequest.LabelsEntry
@@ -1335,19 +1348,20 @@ var file_fermata_v1_backup_service_proto_depIdxs = []int32{
 	21, // 28: fermata.v1.CheckpointRun.delay_source:type_name -> fermata.v1.DelaySource
 	14, // 29: fermata.v1.CheckpointRun.first_start_time:type_name -> google.protobuf.Timestamp
 	22, // 30: fermata.v1.CheckpointRun.hold:type_name -> fermata.v1.Hold
-	14, // 31: fermata.v1.CheckpointBackfill.next_time:type_name -> google.protobuf.Timestamp
-	14, // 32: fermata.v1.CheckpointBackfill.end_time:type_name -> google.protobuf.Timestamp
-	1,  // 33: fermata.v1.RestoreJobsResponse.Result.outcome:type_name -> fermata.v1.RestoreJobsResponse.Result.Outcome
-	23, // 34: fermata.v1.RestoreJobsResponse.Result.details:type_name -> google.protobuf.Any
-	2,  // 35: fermata.v1.BackupService.ExportJobs:input_type -> fermata.v1.ExportJobsRequest
-	4,  // 36: fermata.v1.BackupService.RestoreJobs:input_type -> fermata.v1.RestoreJobsRequest
-	3,  // 37: fermata.v1.BackupService.ExportJobs:output_type -> fermata.v1.ExportJobsResponse
-	5,  // 38: fermata.v1.BackupService.RestoreJobs:output_type -> fermata.v1.RestoreJobsResponse
-	37, // [37:39] is the sub-list for method output_type
-	35, // [35:37] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	23, // 31: fermata.v1.CheckpointRun.own_payload:type_name -> fermata.v1.RunPayload
+	14, // 32: fermata.v1.CheckpointBackfill.next_time:type_name -> google.protobuf.Timestamp
+	14, // 33: fermata.v1.CheckpointBackfill.end_time:type_name -> google.protobuf.Timestamp
+	1,  // 34: fermata.v1.RestoreJobsResponse.Result.outcome:type_name -> fermata.v1.RestoreJobsResponse.Result.Outcome
+	24, // 35: fermata.v1.RestoreJobsResponse.Result.details:type_name -> google.protobuf.Any
+	2,  // 36: fermata.v1.BackupService.ExportJobs:input_type -> fermata.v1.ExportJobsRequest
+	4,  // 37: fermata.v1.BackupService.RestoreJobs:input_type -> fermata.v1.RestoreJobsRequest
+	3,  // 38: fermata.v1.BackupService.ExportJobs:output_type -> fermata.v1.ExportJobsResponse
+	5,  // 39: fermata.v1.BackupService.RestoreJobs:output_type -> fermata.v1.RestoreJobsResponse
+	38, // [38:40] is the sub-list for method output_type
+	36, // [36:38] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_backup_service_proto_init() }

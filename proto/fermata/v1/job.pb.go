@@ -3008,7 +3008,10 @@ type Run struct {
 	CorrelationId string `protobuf:"bytes,60,opt,name=correlation_id,json=correlationId,proto3" json:"correlation_id,omitempty"`
 	// Trace of this run, 32 hexadecimal digits. Unset if it is not traced, or if the node that
 	// answers does not trace.
-	TraceId       string `protobuf:"bytes,61,opt,name=trace_id,json=traceId,proto3" json:"trace_id,omitempty"`
+	TraceId string `protobuf:"bytes,61,opt,name=trace_id,json=traceId,proto3" json:"trace_id,omitempty"`
+	// The payload that this run has in place of its job's: see RunJobWithPayload. Unset: it has the
+	// job's.
+	OwnPayload    *RunPayload `protobuf:"bytes,67,opt,name=own_payload,json=ownPayload,proto3" json:"own_payload,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3183,6 +3186,97 @@ func (x *Run) GetTraceId() string {
 	return ""
 }
 
+func (x *Run) GetOwnPayload() *RunPayload {
+	if x != nil {
+		return x.OwnPayload
+	}
+	return nil
+}
+
+// RunPayload is the payload of a run that has one of its own.
+type RunPayload struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Size in bytes, before the payload was sealed.
+	Size int64 `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
+	// SHA-256 of the payload as it is stored. A sealed payload has another digest each time that it
+	// is sealed.
+	Sha256 []byte `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// True if the payload is stored sealed.
+	Sealed bool `protobuf:"varint,3,opt,name=sealed,proto3" json:"sealed,omitempty"`
+	// The payload. Only in responses of GetRun, if it is not sealed and the run has not ended or is a
+	// dead letter that is kept; and in backups, sealed as it is stored.
+	Payload []byte `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"`
+	// Id of the key that seals the payload. RestoreJobs reads it.
+	PayloadKeyId  string `protobuf:"bytes,5,opt,name=payload_key_id,json=payloadKeyId,proto3" json:"payload_key_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunPayload) Reset() {
+	*x = RunPayload{}
+	mi := &file_fermata_v1_job_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunPayload) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunPayload) ProtoMessage() {}
+
+func (x *RunPayload) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunPayload.ProtoReflect.Descriptor instead.
+func (*RunPayload) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *RunPayload) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *RunPayload) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+func (x *RunPayload) GetSealed() bool {
+	if x != nil {
+		return x.Sealed
+	}
+	return false
+}
+
+func (x *RunPayload) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *RunPayload) GetPayloadKeyId() string {
+	if x != nil {
+		return x.PayloadKeyId
+	}
+	return ""
+}
+
 // Period is a range of time. Both ends are rounded up to the millisecond, which excludes the
 // same scheduled times.
 type Exclusions_Period struct {
@@ -3197,7 +3291,7 @@ type Exclusions_Period struct {
 
 func (x *Exclusions_Period) Reset() {
 	*x = Exclusions_Period{}
-	mi := &file_fermata_v1_job_proto_msgTypes[19]
+	mi := &file_fermata_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3209,7 +3303,7 @@ func (x *Exclusions_Period) String() string {
 func (*Exclusions_Period) ProtoMessage() {}
 
 func (x *Exclusions_Period) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[19]
+	mi := &file_fermata_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3520,7 +3614,7 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\tKIND_FULL\x10\x05\x12\x0e\n" +
 	"\n" +
 	"KIND_EQUAL\x10\x06B\v\n" +
-	"\t_fraction\"\xe2\a\n" +
+	"\t_fraction\"\x9b\b\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.fermata.v1.Run.StateR\x05state\x121\n" +
@@ -3546,7 +3640,9 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x05queue\x18\x10 \x01(\tR\x05queue\x12E\n" +
 	"\x14last_attempt_outcome\x18\x11 \x01(\x0e2\x13.fermata.v1.OutcomeR\x12lastAttemptOutcome\x12%\n" +
 	"\x0ecorrelation_id\x18< \x01(\tR\rcorrelationId\x12\x19\n" +
-	"\btrace_id\x18= \x01(\tR\atraceId\"X\n" +
+	"\btrace_id\x18= \x01(\tR\atraceId\x127\n" +
+	"\vown_payload\x18C \x01(\v2\x16.fermata.v1.RunPayloadR\n" +
+	"ownPayload\"X\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_WAITING\x10\x01\x12\x11\n" +
@@ -3556,7 +3652,14 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x13TRIGGER_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10TRIGGER_SCHEDULE\x10\x01\x12\x12\n" +
 	"\x0eTRIGGER_MANUAL\x10\x02\x12\x14\n" +
-	"\x10TRIGGER_BACKFILL\x10\x03*\xe9\x01\n" +
+	"\x10TRIGGER_BACKFILL\x10\x03\"\x90\x01\n" +
+	"\n" +
+	"RunPayload\x12\x12\n" +
+	"\x04size\x18\x01 \x01(\x03R\x04size\x12\x16\n" +
+	"\x06sha256\x18\x02 \x01(\fR\x06sha256\x12\x16\n" +
+	"\x06sealed\x18\x03 \x01(\bR\x06sealed\x12\x18\n" +
+	"\apayload\x18\x04 \x01(\fR\apayload\x12$\n" +
+	"\x0epayload_key_id\x18\x05 \x01(\tR\fpayloadKeyId*\xe9\x01\n" +
 	"\rOverlapPolicy\x12\x1e\n" +
 	"\x1aOVERLAP_POLICY_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13OVERLAP_POLICY_SKIP\x10\x01\x12\x1d\n" +
@@ -3610,7 +3713,7 @@ func file_fermata_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 15)
-var file_fermata_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_fermata_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_fermata_v1_job_proto_goTypes = []any{
 	(OverlapPolicy)(0),               // 0: fermata.v1.OverlapPolicy
 	(DelaySource)(0),                 // 1: fermata.v1.DelaySource
@@ -3645,71 +3748,72 @@ var file_fermata_v1_job_proto_goTypes = []any{
 	(*BackoffPolicy)(nil),            // 30: fermata.v1.BackoffPolicy
 	(*Jitter)(nil),                   // 31: fermata.v1.Jitter
 	(*Run)(nil),                      // 32: fermata.v1.Run
-	nil,                              // 33: fermata.v1.Job.LabelsEntry
-	(*Exclusions_Period)(nil),        // 34: fermata.v1.Exclusions.Period
-	nil,                              // 35: fermata.v1.RetryPolicy.SourcesEntry
-	nil,                              // 36: fermata.v1.BackoffPolicy.SourcesEntry
-	(*durationpb.Duration)(nil),      // 37: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 38: google.protobuf.Timestamp
-	(*structpb.Value)(nil),           // 39: google.protobuf.Value
+	(*RunPayload)(nil),               // 33: fermata.v1.RunPayload
+	nil,                              // 34: fermata.v1.Job.LabelsEntry
+	(*Exclusions_Period)(nil),        // 35: fermata.v1.Exclusions.Period
+	nil,                              // 36: fermata.v1.RetryPolicy.SourcesEntry
+	nil,                              // 37: fermata.v1.BackoffPolicy.SourcesEntry
+	(*durationpb.Duration)(nil),      // 38: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 39: google.protobuf.Timestamp
+	(*structpb.Value)(nil),           // 40: google.protobuf.Value
 }
 var file_fermata_v1_job_proto_depIdxs = []int32{
-	33, // 0: fermata.v1.Job.labels:type_name -> fermata.v1.Job.LabelsEntry
+	34, // 0: fermata.v1.Job.labels:type_name -> fermata.v1.Job.LabelsEntry
 	24, // 1: fermata.v1.Job.schedule:type_name -> fermata.v1.Schedule
 	29, // 2: fermata.v1.Job.retry_policy:type_name -> fermata.v1.RetryPolicy
 	30, // 3: fermata.v1.Job.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	37, // 4: fermata.v1.Job.timeout:type_name -> google.protobuf.Duration
-	37, // 5: fermata.v1.Job.timeout_grace:type_name -> google.protobuf.Duration
-	37, // 6: fermata.v1.Job.retention:type_name -> google.protobuf.Duration
-	37, // 7: fermata.v1.Job.dead_letter_ttl:type_name -> google.protobuf.Duration
-	38, // 8: fermata.v1.Job.create_time:type_name -> google.protobuf.Timestamp
-	38, // 9: fermata.v1.Job.update_time:type_name -> google.protobuf.Timestamp
+	38, // 4: fermata.v1.Job.timeout:type_name -> google.protobuf.Duration
+	38, // 5: fermata.v1.Job.timeout_grace:type_name -> google.protobuf.Duration
+	38, // 6: fermata.v1.Job.retention:type_name -> google.protobuf.Duration
+	38, // 7: fermata.v1.Job.dead_letter_ttl:type_name -> google.protobuf.Duration
+	39, // 8: fermata.v1.Job.create_time:type_name -> google.protobuf.Timestamp
+	39, // 9: fermata.v1.Job.update_time:type_name -> google.protobuf.Timestamp
 	22, // 10: fermata.v1.Job.status:type_name -> fermata.v1.JobStatus
 	0,  // 11: fermata.v1.Job.overlap_policy:type_name -> fermata.v1.OverlapPolicy
 	17, // 12: fermata.v1.Job.misfire_policy:type_name -> fermata.v1.MisfirePolicy
 	18, // 13: fermata.v1.Job.locks:type_name -> fermata.v1.Lock
-	37, // 14: fermata.v1.Job.max_lag:type_name -> google.protobuf.Duration
-	39, // 15: fermata.v1.Job.payload_json:type_name -> google.protobuf.Value
+	38, // 14: fermata.v1.Job.max_lag:type_name -> google.protobuf.Duration
+	40, // 15: fermata.v1.Job.payload_json:type_name -> google.protobuf.Value
 	16, // 16: fermata.v1.Job.warnings:type_name -> fermata.v1.Warning
 	5,  // 17: fermata.v1.MisfirePolicy.policy:type_name -> fermata.v1.MisfirePolicy.Policy
-	37, // 18: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
+	38, // 18: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
 	6,  // 19: fermata.v1.Hint.source:type_name -> fermata.v1.Hint.Source
-	38, // 20: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
-	37, // 21: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
-	38, // 22: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
+	39, // 20: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
+	38, // 21: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
+	39, // 22: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
 	7,  // 23: fermata.v1.Hold.reason:type_name -> fermata.v1.Hold.Reason
-	38, // 24: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
-	38, // 25: fermata.v1.Hold.due_time:type_name -> google.protobuf.Timestamp
-	38, // 26: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
-	38, // 27: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
+	39, // 24: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
+	39, // 25: fermata.v1.Hold.due_time:type_name -> google.protobuf.Timestamp
+	39, // 26: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
+	39, // 27: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
 	8,  // 28: fermata.v1.JobStatus.state:type_name -> fermata.v1.JobStatus.State
-	38, // 29: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
-	38, // 30: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
-	37, // 31: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
+	39, // 29: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
+	39, // 30: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
+	38, // 31: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
 	4,  // 32: fermata.v1.JobStatus.last_outcome:type_name -> fermata.v1.Outcome
-	38, // 33: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
-	38, // 34: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
-	38, // 35: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
+	39, // 33: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
+	39, // 34: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
+	39, // 35: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
 	1,  // 36: fermata.v1.JobStatus.delay_source:type_name -> fermata.v1.DelaySource
 	19, // 37: fermata.v1.JobStatus.hint:type_name -> fermata.v1.Hint
 	20, // 38: fermata.v1.JobStatus.hold:type_name -> fermata.v1.Hold
 	21, // 39: fermata.v1.JobStatus.backfills:type_name -> fermata.v1.Backfill
-	37, // 40: fermata.v1.JobStatus.breached_lag:type_name -> google.protobuf.Duration
+	38, // 40: fermata.v1.JobStatus.breached_lag:type_name -> google.protobuf.Duration
 	23, // 41: fermata.v1.JobStatus.recent_runs:type_name -> fermata.v1.RecentRun
 	4,  // 42: fermata.v1.RecentRun.outcome:type_name -> fermata.v1.Outcome
-	38, // 43: fermata.v1.RecentRun.nominal_time:type_name -> google.protobuf.Timestamp
-	38, // 44: fermata.v1.RecentRun.start_time:type_name -> google.protobuf.Timestamp
-	38, // 45: fermata.v1.RecentRun.finish_time:type_name -> google.protobuf.Timestamp
+	39, // 43: fermata.v1.RecentRun.nominal_time:type_name -> google.protobuf.Timestamp
+	39, // 44: fermata.v1.RecentRun.start_time:type_name -> google.protobuf.Timestamp
+	39, // 45: fermata.v1.RecentRun.finish_time:type_name -> google.protobuf.Timestamp
 	26, // 46: fermata.v1.Schedule.interval:type_name -> fermata.v1.IntervalSchedule
 	27, // 47: fermata.v1.Schedule.cron:type_name -> fermata.v1.CronSchedule
-	38, // 48: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
+	39, // 48: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
 	28, // 49: fermata.v1.Schedule.calendar:type_name -> fermata.v1.CalendarSchedule
-	38, // 50: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
-	38, // 51: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
+	39, // 50: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
+	39, // 51: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
 	25, // 52: fermata.v1.Schedule.exclusions:type_name -> fermata.v1.Exclusions
-	37, // 53: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	34, // 54: fermata.v1.Exclusions.periods:type_name -> fermata.v1.Exclusions.Period
-	37, // 55: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
+	38, // 53: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	35, // 54: fermata.v1.Exclusions.periods:type_name -> fermata.v1.Exclusions.Period
+	38, // 55: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
 	2,  // 56: fermata.v1.CronSchedule.dst_gap:type_name -> fermata.v1.DstGap
 	3,  // 57: fermata.v1.CronSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
 	9,  // 58: fermata.v1.CalendarSchedule.unit:type_name -> fermata.v1.CalendarSchedule.Unit
@@ -3717,34 +3821,35 @@ var file_fermata_v1_job_proto_depIdxs = []int32{
 	2,  // 60: fermata.v1.CalendarSchedule.dst_gap:type_name -> fermata.v1.DstGap
 	3,  // 61: fermata.v1.CalendarSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
 	11, // 62: fermata.v1.RetryPolicy.strategy:type_name -> fermata.v1.RetryPolicy.Strategy
-	37, // 63: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
-	37, // 64: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	37, // 65: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
+	38, // 63: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
+	38, // 64: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	38, // 65: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
 	31, // 66: fermata.v1.RetryPolicy.jitter:type_name -> fermata.v1.Jitter
-	35, // 67: fermata.v1.RetryPolicy.sources:type_name -> fermata.v1.RetryPolicy.SourcesEntry
-	37, // 68: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
+	36, // 67: fermata.v1.RetryPolicy.sources:type_name -> fermata.v1.RetryPolicy.SourcesEntry
+	38, // 68: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
 	31, // 69: fermata.v1.BackoffPolicy.jitter:type_name -> fermata.v1.Jitter
-	37, // 70: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
-	37, // 71: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
-	37, // 72: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
-	36, // 73: fermata.v1.BackoffPolicy.sources:type_name -> fermata.v1.BackoffPolicy.SourcesEntry
+	38, // 70: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
+	38, // 71: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
+	38, // 72: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
+	37, // 73: fermata.v1.BackoffPolicy.sources:type_name -> fermata.v1.BackoffPolicy.SourcesEntry
 	12, // 74: fermata.v1.Jitter.kind:type_name -> fermata.v1.Jitter.Kind
 	13, // 75: fermata.v1.Run.state:type_name -> fermata.v1.Run.State
 	14, // 76: fermata.v1.Run.trigger:type_name -> fermata.v1.Run.Trigger
-	38, // 77: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
-	38, // 78: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
-	38, // 79: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	38, // 80: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
+	39, // 77: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
+	39, // 78: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
+	39, // 79: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	39, // 80: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
 	4,  // 81: fermata.v1.Run.outcome:type_name -> fermata.v1.Outcome
 	20, // 82: fermata.v1.Run.hold:type_name -> fermata.v1.Hold
 	4,  // 83: fermata.v1.Run.last_attempt_outcome:type_name -> fermata.v1.Outcome
-	38, // 84: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
-	38, // 85: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
-	86, // [86:86] is the sub-list for method output_type
-	86, // [86:86] is the sub-list for method input_type
-	86, // [86:86] is the sub-list for extension type_name
-	86, // [86:86] is the sub-list for extension extendee
-	0,  // [0:86] is the sub-list for field type_name
+	33, // 84: fermata.v1.Run.own_payload:type_name -> fermata.v1.RunPayload
+	39, // 85: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
+	39, // 86: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
+	87, // [87:87] is the sub-list for method output_type
+	87, // [87:87] is the sub-list for method input_type
+	87, // [87:87] is the sub-list for extension type_name
+	87, // [87:87] is the sub-list for extension extendee
+	0,  // [0:87] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_proto_init() }
@@ -3768,7 +3873,7 @@ func file_fermata_v1_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_job_proto_rawDesc), len(file_fermata_v1_job_proto_rawDesc)),
 			NumEnums:      15,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

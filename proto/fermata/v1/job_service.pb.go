@@ -14,6 +14,7 @@ import (
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	emptypb "google.golang.org/protobuf/types/known/emptypb"
 	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
+	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -329,7 +330,7 @@ func (x JobChange_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobChange_Action.Descriptor instead.
 func (JobChange_Action) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{51, 0}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{52, 0}
 }
 
 type ListPresetsRequest struct {
@@ -3237,6 +3238,89 @@ func (x *RunJobResponse) GetCoalesced() bool {
 	return false
 }
 
+type RunJobWithPayloadRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{n}/jobs/{j}`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Id of the run. A call with the same id has no second effect while it is among the last eight of
+	// RunJob and this method, whatever its payload. Unset: the server generates one.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Input of the handler for this run, as Job.payload; at most 1 MiB, and no more than a job may
+	// have. May be empty.
+	Payload []byte `protobuf:"bytes,3,opt,name=payload,proto3" json:"payload,omitempty"`
+	// The payload as a JSON value, as Job.payload_json. Only one of the two may be set.
+	PayloadJson *structpb.Value `protobuf:"bytes,4,opt,name=payload_json,json=payloadJson,proto3" json:"payload_json,omitempty"`
+	// As in RunJobRequest.
+	IgnoreExclusions bool `protobuf:"varint,5,opt,name=ignore_exclusions,json=ignoreExclusions,proto3" json:"ignore_exclusions,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *RunJobWithPayloadRequest) Reset() {
+	*x = RunJobWithPayloadRequest{}
+	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunJobWithPayloadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunJobWithPayloadRequest) ProtoMessage() {}
+
+func (x *RunJobWithPayloadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunJobWithPayloadRequest.ProtoReflect.Descriptor instead.
+func (*RunJobWithPayloadRequest) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *RunJobWithPayloadRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RunJobWithPayloadRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *RunJobWithPayloadRequest) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *RunJobWithPayloadRequest) GetPayloadJson() *structpb.Value {
+	if x != nil {
+		return x.PayloadJson
+	}
+	return nil
+}
+
+func (x *RunJobWithPayloadRequest) GetIgnoreExclusions() bool {
+	if x != nil {
+		return x.IgnoreExclusions
+	}
+	return false
+}
+
 type BulkRunJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{namespace}`.
@@ -3265,7 +3349,7 @@ type BulkRunJobsRequest struct {
 
 func (x *BulkRunJobsRequest) Reset() {
 	*x = BulkRunJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3277,7 +3361,7 @@ func (x *BulkRunJobsRequest) String() string {
 func (*BulkRunJobsRequest) ProtoMessage() {}
 
 func (x *BulkRunJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[42]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3290,7 +3374,7 @@ func (x *BulkRunJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRunJobsRequest.ProtoReflect.Descriptor instead.
 func (*BulkRunJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{42}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *BulkRunJobsRequest) GetParent() string {
@@ -3379,7 +3463,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3391,7 +3475,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3404,7 +3488,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{43}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListRunsRequest) GetParent() string {
@@ -3479,7 +3563,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3491,7 +3575,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[44]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3504,7 +3588,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{44}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -3538,7 +3622,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3550,7 +3634,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[45]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3563,7 +3647,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{45}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetRunRequest) GetName() string {
@@ -3583,7 +3667,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3595,7 +3679,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[46]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3608,7 +3692,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{46}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CancelRunRequest) GetName() string {
@@ -3645,7 +3729,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3657,7 +3741,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[47]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3670,7 +3754,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{47}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PreviewScheduleRequest) GetSchedule() *Schedule {
@@ -3739,7 +3823,7 @@ type ScheduledTime struct {
 
 func (x *ScheduledTime) Reset() {
 	*x = ScheduledTime{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3751,7 +3835,7 @@ func (x *ScheduledTime) String() string {
 func (*ScheduledTime) ProtoMessage() {}
 
 func (x *ScheduledTime) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[48]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3764,7 +3848,7 @@ func (x *ScheduledTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduledTime.ProtoReflect.Descriptor instead.
 func (*ScheduledTime) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{48}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ScheduledTime) GetNominalTime() *timestamppb.Timestamp {
@@ -3818,7 +3902,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3830,7 +3914,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[49]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3843,7 +3927,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{49}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PreviewScheduleResponse) GetDueTimes() []*timestamppb.Timestamp {
@@ -3916,7 +4000,7 @@ type DesiredJob struct {
 
 func (x *DesiredJob) Reset() {
 	*x = DesiredJob{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3928,7 +4012,7 @@ func (x *DesiredJob) String() string {
 func (*DesiredJob) ProtoMessage() {}
 
 func (x *DesiredJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[50]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3941,7 +4025,7 @@ func (x *DesiredJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredJob.ProtoReflect.Descriptor instead.
 func (*DesiredJob) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{50}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DesiredJob) GetJobId() string {
@@ -4010,7 +4094,7 @@ type JobChange struct {
 
 func (x *JobChange) Reset() {
 	*x = JobChange{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4022,7 +4106,7 @@ func (x *JobChange) String() string {
 func (*JobChange) ProtoMessage() {}
 
 func (x *JobChange) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[51]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4035,7 +4119,7 @@ func (x *JobChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobChange.ProtoReflect.Descriptor instead.
 func (*JobChange) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{51}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *JobChange) GetAction() JobChange_Action {
@@ -4101,7 +4185,7 @@ type PlanJobsRequest struct {
 
 func (x *PlanJobsRequest) Reset() {
 	*x = PlanJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[52]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4113,7 +4197,7 @@ func (x *PlanJobsRequest) String() string {
 func (*PlanJobsRequest) ProtoMessage() {}
 
 func (x *PlanJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[52]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4126,7 +4210,7 @@ func (x *PlanJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobsRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{52}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PlanJobsRequest) GetParent() string {
@@ -4160,7 +4244,7 @@ type PlanJobsResponse struct {
 
 func (x *PlanJobsResponse) Reset() {
 	*x = PlanJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[53]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4172,7 +4256,7 @@ func (x *PlanJobsResponse) String() string {
 func (*PlanJobsResponse) ProtoMessage() {}
 
 func (x *PlanJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[53]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4185,7 +4269,7 @@ func (x *PlanJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobsResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{53}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PlanJobsResponse) GetChanges() []*JobChange {
@@ -4209,7 +4293,7 @@ type ApplyJobsRequest struct {
 
 func (x *ApplyJobsRequest) Reset() {
 	*x = ApplyJobsRequest{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[54]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4221,7 +4305,7 @@ func (x *ApplyJobsRequest) String() string {
 func (*ApplyJobsRequest) ProtoMessage() {}
 
 func (x *ApplyJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[54]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4234,7 +4318,7 @@ func (x *ApplyJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyJobsRequest.ProtoReflect.Descriptor instead.
 func (*ApplyJobsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{54}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ApplyJobsRequest) GetParent() string {
@@ -4268,7 +4352,7 @@ type ApplyJobsResponse struct {
 
 func (x *ApplyJobsResponse) Reset() {
 	*x = ApplyJobsResponse{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[55]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4280,7 +4364,7 @@ func (x *ApplyJobsResponse) String() string {
 func (*ApplyJobsResponse) ProtoMessage() {}
 
 func (x *ApplyJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[55]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4293,7 +4377,7 @@ func (x *ApplyJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyJobsResponse.ProtoReflect.Descriptor instead.
 func (*ApplyJobsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{55}
+	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ApplyJobsResponse) GetChanges() []*JobChange {
@@ -4319,7 +4403,7 @@ type BatchCreateJobsResponse_Result struct {
 
 func (x *BatchCreateJobsResponse_Result) Reset() {
 	*x = BatchCreateJobsResponse_Result{}
-	mi := &file_fermata_v1_job_service_proto_msgTypes[60]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4331,7 +4415,7 @@ func (x *BatchCreateJobsResponse_Result) String() string {
 func (*BatchCreateJobsResponse_Result) ProtoMessage() {}
 
 func (x *BatchCreateJobsResponse_Result) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_service_proto_msgTypes[60]
+	mi := &file_fermata_v1_job_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4380,7 +4464,7 @@ var File_fermata_v1_job_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1cfermata/v1/job_service.proto\x12\n" +
-	"fermata.v1\x1a\x15fermata/v1/bulk.proto\x1a\x14fermata/v1/job.proto\x1a\x1dfermata/v1/job_revision.proto\x1a\x17fermata/v1/limits.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
+	"fermata.v1\x1a\x15fermata/v1/bulk.proto\x1a\x14fermata/v1/job.proto\x1a\x1dfermata/v1/job_revision.proto\x1a\x17fermata/v1/limits.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
 	"\x12ListPresetsRequest\"C\n" +
 	"\x13ListPresetsResponse\x12,\n" +
 	"\apresets\x18\x01 \x03(\v2\x12.fermata.v1.PresetR\apresets\"\x85\x02\n" +
@@ -4659,7 +4743,14 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x18BACKOFF_RESET_ON_SUCCESS\x10\x03\"Q\n" +
 	"\x0eRunJobResponse\x12!\n" +
 	"\x03run\x18\x01 \x01(\v2\x0f.fermata.v1.RunR\x03run\x12\x1c\n" +
-	"\tcoalesced\x18\x02 \x01(\bR\tcoalesced\"\xa9\x02\n" +
+	"\tcoalesced\x18\x02 \x01(\bR\tcoalesced\"\xcf\x01\n" +
+	"\x18RunJobWithPayloadRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x12\x18\n" +
+	"\apayload\x18\x03 \x01(\fR\apayload\x129\n" +
+	"\fpayload_json\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\vpayloadJson\x12+\n" +
+	"\x11ignore_exclusions\x18\x05 \x01(\bR\x10ignoreExclusions\"\xa9\x02\n" +
 	"\x12BulkRunJobsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x16\n" +
 	"\x06filter\x18\x02 \x01(\tR\x06filter\x12\x17\n" +
@@ -4747,7 +4838,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\fdesired_jobs\x18\x02 \x03(\v2\x16.fermata.v1.DesiredJobR\vdesiredJobs\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\"D\n" +
 	"\x11ApplyJobsResponse\x12/\n" +
-	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xe4-\n" +
+	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xeb.\n" +
 	"\n" +
 	"JobService\x12g\n" +
 	"\tCreateJob\x12\x1c.fermata.v1.CreateJobRequest\x1a\x0f.fermata.v1.Job\"+\x82\xd3\xe4\x93\x02%:\x03job\"\x1e/v1/{parent=namespaces/*}/jobs\x12\x91\x01\n" +
@@ -4760,7 +4851,8 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\tRenameJob\x12\x1c.fermata.v1.RenameJobRequest\x1a\x0f.fermata.v1.Job\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/v1/{name=namespaces/*/jobs/*}:rename\x12i\n" +
 	"\bPauseJob\x12\x1b.fermata.v1.PauseJobRequest\x1a\x0f.fermata.v1.Job\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/{name=namespaces/*/jobs/*}:pause\x12l\n" +
 	"\tResumeJob\x12\x1c.fermata.v1.ResumeJobRequest\x1a\x0f.fermata.v1.Job\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/v1/{name=namespaces/*/jobs/*}:resume\x12n\n" +
-	"\x06RunJob\x12\x19.fermata.v1.RunJobRequest\x1a\x1a.fermata.v1.RunJobResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/{name=namespaces/*/jobs/*}:run\x12t\n" +
+	"\x06RunJob\x12\x19.fermata.v1.RunJobRequest\x1a\x1a.fermata.v1.RunJobResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/{name=namespaces/*/jobs/*}:run\x12\x84\x01\n" +
+	"\x11RunJobWithPayload\x12$.fermata.v1.RunJobWithPayloadRequest\x1a\x0f.fermata.v1.Run\"8\x82\xd3\xe4\x93\x022:\x01*\"-/v1/{name=namespaces/*/jobs/*}:runWithPayload\x12t\n" +
 	"\bListRuns\x12\x1b.fermata.v1.ListRunsRequest\x1a\x1c.fermata.v1.ListRunsResponse\"-\x82\xd3\xe4\x93\x02'\x12%/v1/{parent=namespaces/*/jobs/*}/runs\x12c\n" +
 	"\x06GetRun\x12\x19.fermata.v1.GetRunRequest\x1a\x0f.fermata.v1.Run\"-\x82\xd3\xe4\x93\x02'\x12%/v1/{name=namespaces/*/jobs/*/runs/*}\x12s\n" +
 	"\tCancelRun\x12\x1c.fermata.v1.CancelRunRequest\x1a\x0f.fermata.v1.Run\"7\x82\xd3\xe4\x93\x021:\x01*\",/v1/{name=namespaces/*/jobs/*/runs/*}:cancel\x12|\n" +
@@ -4813,7 +4905,7 @@ func file_fermata_v1_job_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_job_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_fermata_v1_job_service_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_fermata_v1_job_service_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_fermata_v1_job_service_proto_goTypes = []any{
 	(TopJobsRequest_Kind)(0),               // 0: fermata.v1.TopJobsRequest.Kind
 	(Reason_Kind)(0),                       // 1: fermata.v1.Reason.Kind
@@ -4861,237 +4953,242 @@ var file_fermata_v1_job_service_proto_goTypes = []any{
 	(*ResumeJobRequest)(nil),               // 43: fermata.v1.ResumeJobRequest
 	(*RunJobRequest)(nil),                  // 44: fermata.v1.RunJobRequest
 	(*RunJobResponse)(nil),                 // 45: fermata.v1.RunJobResponse
-	(*BulkRunJobsRequest)(nil),             // 46: fermata.v1.BulkRunJobsRequest
-	(*ListRunsRequest)(nil),                // 47: fermata.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),               // 48: fermata.v1.ListRunsResponse
-	(*GetRunRequest)(nil),                  // 49: fermata.v1.GetRunRequest
-	(*CancelRunRequest)(nil),               // 50: fermata.v1.CancelRunRequest
-	(*PreviewScheduleRequest)(nil),         // 51: fermata.v1.PreviewScheduleRequest
-	(*ScheduledTime)(nil),                  // 52: fermata.v1.ScheduledTime
-	(*PreviewScheduleResponse)(nil),        // 53: fermata.v1.PreviewScheduleResponse
-	(*DesiredJob)(nil),                     // 54: fermata.v1.DesiredJob
-	(*JobChange)(nil),                      // 55: fermata.v1.JobChange
-	(*PlanJobsRequest)(nil),                // 56: fermata.v1.PlanJobsRequest
-	(*PlanJobsResponse)(nil),               // 57: fermata.v1.PlanJobsResponse
-	(*ApplyJobsRequest)(nil),               // 58: fermata.v1.ApplyJobsRequest
-	(*ApplyJobsResponse)(nil),              // 59: fermata.v1.ApplyJobsResponse
-	nil,                                    // 60: fermata.v1.ListDeadLettersRequest.LabelsEntry
-	nil,                                    // 61: fermata.v1.RedriveDeadLettersRequest.LabelsEntry
-	nil,                                    // 62: fermata.v1.PauseJobsRequest.LabelsEntry
-	nil,                                    // 63: fermata.v1.ResumeJobsRequest.LabelsEntry
-	(*BatchCreateJobsResponse_Result)(nil), // 64: fermata.v1.BatchCreateJobsResponse.Result
-	nil,                                    // 65: fermata.v1.ListJobsRequest.LabelsEntry
-	(*RetryPolicy)(nil),                    // 66: fermata.v1.RetryPolicy
-	(*BackoffPolicy)(nil),                  // 67: fermata.v1.BackoffPolicy
-	(*durationpb.Duration)(nil),            // 68: google.protobuf.Duration
-	(*Hint)(nil),                           // 69: fermata.v1.Hint
-	(*Job)(nil),                            // 70: fermata.v1.Job
-	(*Run)(nil),                            // 71: fermata.v1.Run
-	(*timestamppb.Timestamp)(nil),          // 72: google.protobuf.Timestamp
-	(OverlapPolicy)(0),                     // 73: fermata.v1.OverlapPolicy
-	(JobStatus_State)(0),                   // 74: fermata.v1.JobStatus.State
-	(Run_Trigger)(0),                       // 75: fermata.v1.Run.Trigger
-	(DelaySource)(0),                       // 76: fermata.v1.DelaySource
-	(*Hold)(nil),                           // 77: fermata.v1.Hold
-	(*fieldmaskpb.FieldMask)(nil),          // 78: google.protobuf.FieldMask
-	(Outcome)(0),                           // 79: fermata.v1.Outcome
-	(*Schedule)(nil),                       // 80: fermata.v1.Schedule
-	(*anypb.Any)(nil),                      // 81: google.protobuf.Any
-	(*BulkPauseJobsRequest)(nil),           // 82: fermata.v1.BulkPauseJobsRequest
-	(*BulkResumeJobsRequest)(nil),          // 83: fermata.v1.BulkResumeJobsRequest
-	(*BulkCancelRunsRequest)(nil),          // 84: fermata.v1.BulkCancelRunsRequest
-	(*BulkDeleteJobsRequest)(nil),          // 85: fermata.v1.BulkDeleteJobsRequest
-	(*BulkRedriveDeadLettersRequest)(nil),  // 86: fermata.v1.BulkRedriveDeadLettersRequest
-	(*BulkDiscardDeadLettersRequest)(nil),  // 87: fermata.v1.BulkDiscardDeadLettersRequest
-	(*ListJobRevisionsRequest)(nil),        // 88: fermata.v1.ListJobRevisionsRequest
-	(*GetJobRevisionRequest)(nil),          // 89: fermata.v1.GetJobRevisionRequest
-	(*DiffJobRevisionsRequest)(nil),        // 90: fermata.v1.DiffJobRevisionsRequest
-	(*RestoreJobRevisionRequest)(nil),      // 91: fermata.v1.RestoreJobRevisionRequest
-	(*ListTargetsRequest)(nil),             // 92: fermata.v1.ListTargetsRequest
-	(*ProbeTargetRequest)(nil),             // 93: fermata.v1.ProbeTargetRequest
-	(*ResetTargetRequest)(nil),             // 94: fermata.v1.ResetTargetRequest
-	(*ListLocksRequest)(nil),               // 95: fermata.v1.ListLocksRequest
-	(*emptypb.Empty)(nil),                  // 96: google.protobuf.Empty
-	(*BulkChangeResponse)(nil),             // 97: fermata.v1.BulkChangeResponse
-	(*ListJobRevisionsResponse)(nil),       // 98: fermata.v1.ListJobRevisionsResponse
-	(*JobRevision)(nil),                    // 99: fermata.v1.JobRevision
-	(*DiffJobRevisionsResponse)(nil),       // 100: fermata.v1.DiffJobRevisionsResponse
-	(*ListTargetsResponse)(nil),            // 101: fermata.v1.ListTargetsResponse
-	(*ProbeTargetResponse)(nil),            // 102: fermata.v1.ProbeTargetResponse
-	(*ResetTargetResponse)(nil),            // 103: fermata.v1.ResetTargetResponse
-	(*ListLocksResponse)(nil),              // 104: fermata.v1.ListLocksResponse
+	(*RunJobWithPayloadRequest)(nil),       // 46: fermata.v1.RunJobWithPayloadRequest
+	(*BulkRunJobsRequest)(nil),             // 47: fermata.v1.BulkRunJobsRequest
+	(*ListRunsRequest)(nil),                // 48: fermata.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),               // 49: fermata.v1.ListRunsResponse
+	(*GetRunRequest)(nil),                  // 50: fermata.v1.GetRunRequest
+	(*CancelRunRequest)(nil),               // 51: fermata.v1.CancelRunRequest
+	(*PreviewScheduleRequest)(nil),         // 52: fermata.v1.PreviewScheduleRequest
+	(*ScheduledTime)(nil),                  // 53: fermata.v1.ScheduledTime
+	(*PreviewScheduleResponse)(nil),        // 54: fermata.v1.PreviewScheduleResponse
+	(*DesiredJob)(nil),                     // 55: fermata.v1.DesiredJob
+	(*JobChange)(nil),                      // 56: fermata.v1.JobChange
+	(*PlanJobsRequest)(nil),                // 57: fermata.v1.PlanJobsRequest
+	(*PlanJobsResponse)(nil),               // 58: fermata.v1.PlanJobsResponse
+	(*ApplyJobsRequest)(nil),               // 59: fermata.v1.ApplyJobsRequest
+	(*ApplyJobsResponse)(nil),              // 60: fermata.v1.ApplyJobsResponse
+	nil,                                    // 61: fermata.v1.ListDeadLettersRequest.LabelsEntry
+	nil,                                    // 62: fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	nil,                                    // 63: fermata.v1.PauseJobsRequest.LabelsEntry
+	nil,                                    // 64: fermata.v1.ResumeJobsRequest.LabelsEntry
+	(*BatchCreateJobsResponse_Result)(nil), // 65: fermata.v1.BatchCreateJobsResponse.Result
+	nil,                                    // 66: fermata.v1.ListJobsRequest.LabelsEntry
+	(*RetryPolicy)(nil),                    // 67: fermata.v1.RetryPolicy
+	(*BackoffPolicy)(nil),                  // 68: fermata.v1.BackoffPolicy
+	(*durationpb.Duration)(nil),            // 69: google.protobuf.Duration
+	(*Hint)(nil),                           // 70: fermata.v1.Hint
+	(*Job)(nil),                            // 71: fermata.v1.Job
+	(*Run)(nil),                            // 72: fermata.v1.Run
+	(*timestamppb.Timestamp)(nil),          // 73: google.protobuf.Timestamp
+	(OverlapPolicy)(0),                     // 74: fermata.v1.OverlapPolicy
+	(JobStatus_State)(0),                   // 75: fermata.v1.JobStatus.State
+	(Run_Trigger)(0),                       // 76: fermata.v1.Run.Trigger
+	(DelaySource)(0),                       // 77: fermata.v1.DelaySource
+	(*Hold)(nil),                           // 78: fermata.v1.Hold
+	(*fieldmaskpb.FieldMask)(nil),          // 79: google.protobuf.FieldMask
+	(*structpb.Value)(nil),                 // 80: google.protobuf.Value
+	(Outcome)(0),                           // 81: fermata.v1.Outcome
+	(*Schedule)(nil),                       // 82: fermata.v1.Schedule
+	(*anypb.Any)(nil),                      // 83: google.protobuf.Any
+	(*BulkPauseJobsRequest)(nil),           // 84: fermata.v1.BulkPauseJobsRequest
+	(*BulkResumeJobsRequest)(nil),          // 85: fermata.v1.BulkResumeJobsRequest
+	(*BulkCancelRunsRequest)(nil),          // 86: fermata.v1.BulkCancelRunsRequest
+	(*BulkDeleteJobsRequest)(nil),          // 87: fermata.v1.BulkDeleteJobsRequest
+	(*BulkRedriveDeadLettersRequest)(nil),  // 88: fermata.v1.BulkRedriveDeadLettersRequest
+	(*BulkDiscardDeadLettersRequest)(nil),  // 89: fermata.v1.BulkDiscardDeadLettersRequest
+	(*ListJobRevisionsRequest)(nil),        // 90: fermata.v1.ListJobRevisionsRequest
+	(*GetJobRevisionRequest)(nil),          // 91: fermata.v1.GetJobRevisionRequest
+	(*DiffJobRevisionsRequest)(nil),        // 92: fermata.v1.DiffJobRevisionsRequest
+	(*RestoreJobRevisionRequest)(nil),      // 93: fermata.v1.RestoreJobRevisionRequest
+	(*ListTargetsRequest)(nil),             // 94: fermata.v1.ListTargetsRequest
+	(*ProbeTargetRequest)(nil),             // 95: fermata.v1.ProbeTargetRequest
+	(*ResetTargetRequest)(nil),             // 96: fermata.v1.ResetTargetRequest
+	(*ListLocksRequest)(nil),               // 97: fermata.v1.ListLocksRequest
+	(*emptypb.Empty)(nil),                  // 98: google.protobuf.Empty
+	(*BulkChangeResponse)(nil),             // 99: fermata.v1.BulkChangeResponse
+	(*ListJobRevisionsResponse)(nil),       // 100: fermata.v1.ListJobRevisionsResponse
+	(*JobRevision)(nil),                    // 101: fermata.v1.JobRevision
+	(*DiffJobRevisionsResponse)(nil),       // 102: fermata.v1.DiffJobRevisionsResponse
+	(*ListTargetsResponse)(nil),            // 103: fermata.v1.ListTargetsResponse
+	(*ProbeTargetResponse)(nil),            // 104: fermata.v1.ProbeTargetResponse
+	(*ResetTargetResponse)(nil),            // 105: fermata.v1.ResetTargetResponse
+	(*ListLocksResponse)(nil),              // 106: fermata.v1.ListLocksResponse
 }
 var file_fermata_v1_job_service_proto_depIdxs = []int32{
 	6,   // 0: fermata.v1.ListPresetsResponse.presets:type_name -> fermata.v1.Preset
-	66,  // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
-	67,  // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	68,  // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
-	69,  // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
+	67,  // 1: fermata.v1.Preset.retry_policy:type_name -> fermata.v1.RetryPolicy
+	68,  // 2: fermata.v1.Preset.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	69,  // 3: fermata.v1.Preset.waits:type_name -> google.protobuf.Duration
+	70,  // 4: fermata.v1.HintJobRequest.hint:type_name -> fermata.v1.Hint
 	0,   // 5: fermata.v1.TopJobsRequest.kind:type_name -> fermata.v1.TopJobsRequest.Kind
 	10,  // 6: fermata.v1.TopJobsResponse.jobs:type_name -> fermata.v1.TopJob
-	70,  // 7: fermata.v1.TopJob.job:type_name -> fermata.v1.Job
-	68,  // 8: fermata.v1.TopJob.lag:type_name -> google.protobuf.Duration
+	71,  // 7: fermata.v1.TopJob.job:type_name -> fermata.v1.Job
+	69,  // 8: fermata.v1.TopJob.lag:type_name -> google.protobuf.Duration
 	13,  // 9: fermata.v1.ExplainJobResponse.reasons:type_name -> fermata.v1.Reason
-	70,  // 10: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
-	71,  // 11: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
+	71,  // 10: fermata.v1.ExplainJobResponse.job:type_name -> fermata.v1.Job
+	72,  // 11: fermata.v1.ExplainJobResponse.runs:type_name -> fermata.v1.Run
 	1,   // 12: fermata.v1.Reason.kind:type_name -> fermata.v1.Reason.Kind
-	72,  // 13: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
-	72,  // 14: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
-	72,  // 15: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
-	72,  // 16: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
-	73,  // 17: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
-	60,  // 18: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
+	73,  // 13: fermata.v1.Reason.since_time:type_name -> google.protobuf.Timestamp
+	73,  // 14: fermata.v1.Reason.until_time:type_name -> google.protobuf.Timestamp
+	73,  // 15: fermata.v1.BackfillJobRequest.start_time:type_name -> google.protobuf.Timestamp
+	73,  // 16: fermata.v1.BackfillJobRequest.end_time:type_name -> google.protobuf.Timestamp
+	74,  // 17: fermata.v1.BackfillJobRequest.overlap_policy:type_name -> fermata.v1.OverlapPolicy
+	61,  // 18: fermata.v1.ListDeadLettersRequest.labels:type_name -> fermata.v1.ListDeadLettersRequest.LabelsEntry
 	18,  // 19: fermata.v1.ListDeadLettersResponse.dead_letters:type_name -> fermata.v1.DeadLetter
-	71,  // 20: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
-	72,  // 21: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
-	61,  // 22: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
-	62,  // 23: fermata.v1.PauseJobsRequest.labels:type_name -> fermata.v1.PauseJobsRequest.LabelsEntry
-	63,  // 24: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
-	72,  // 25: fermata.v1.QueueSettings.pause_until_time:type_name -> google.protobuf.Timestamp
-	72,  // 26: fermata.v1.PauseQueueRequest.until_time:type_name -> google.protobuf.Timestamp
+	72,  // 20: fermata.v1.DeadLetter.run:type_name -> fermata.v1.Run
+	73,  // 21: fermata.v1.DeadLetter.expire_time:type_name -> google.protobuf.Timestamp
+	62,  // 22: fermata.v1.RedriveDeadLettersRequest.labels:type_name -> fermata.v1.RedriveDeadLettersRequest.LabelsEntry
+	63,  // 23: fermata.v1.PauseJobsRequest.labels:type_name -> fermata.v1.PauseJobsRequest.LabelsEntry
+	64,  // 24: fermata.v1.ResumeJobsRequest.labels:type_name -> fermata.v1.ResumeJobsRequest.LabelsEntry
+	73,  // 25: fermata.v1.QueueSettings.pause_until_time:type_name -> google.protobuf.Timestamp
+	73,  // 26: fermata.v1.PauseQueueRequest.until_time:type_name -> google.protobuf.Timestamp
 	26,  // 27: fermata.v1.UpdateQueueSettingsRequest.settings:type_name -> fermata.v1.QueueSettings
 	26,  // 28: fermata.v1.UpdateQueueSettingsRequest.expected:type_name -> fermata.v1.QueueSettings
-	70,  // 29: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
+	71,  // 29: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
 	30,  // 30: fermata.v1.BatchCreateJobsRequest.requests:type_name -> fermata.v1.CreateJobRequest
-	64,  // 31: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
-	74,  // 32: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
-	65,  // 33: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
-	70,  // 34: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
+	65,  // 31: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
+	75,  // 32: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
+	66,  // 33: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
+	71,  // 34: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
 	38,  // 35: fermata.v1.ListUpcomingJobsResponse.runs:type_name -> fermata.v1.UpcomingRun
-	72,  // 36: fermata.v1.UpcomingRun.due_time:type_name -> google.protobuf.Timestamp
-	72,  // 37: fermata.v1.UpcomingRun.nominal_time:type_name -> google.protobuf.Timestamp
-	75,  // 38: fermata.v1.UpcomingRun.trigger:type_name -> fermata.v1.Run.Trigger
-	76,  // 39: fermata.v1.UpcomingRun.delay_source:type_name -> fermata.v1.DelaySource
-	77,  // 40: fermata.v1.UpcomingRun.hold:type_name -> fermata.v1.Hold
-	70,  // 41: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
-	78,  // 42: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	73,  // 36: fermata.v1.UpcomingRun.due_time:type_name -> google.protobuf.Timestamp
+	73,  // 37: fermata.v1.UpcomingRun.nominal_time:type_name -> google.protobuf.Timestamp
+	76,  // 38: fermata.v1.UpcomingRun.trigger:type_name -> fermata.v1.Run.Trigger
+	77,  // 39: fermata.v1.UpcomingRun.delay_source:type_name -> fermata.v1.DelaySource
+	78,  // 40: fermata.v1.UpcomingRun.hold:type_name -> fermata.v1.Hold
+	71,  // 41: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
+	79,  // 42: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
 	2,   // 43: fermata.v1.RunJobRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
-	71,  // 44: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
-	2,   // 45: fermata.v1.BulkRunJobsRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
-	72,  // 46: fermata.v1.ListRunsRequest.start_time:type_name -> google.protobuf.Timestamp
-	72,  // 47: fermata.v1.ListRunsRequest.end_time:type_name -> google.protobuf.Timestamp
-	79,  // 48: fermata.v1.ListRunsRequest.outcomes:type_name -> fermata.v1.Outcome
-	71,  // 49: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
-	80,  // 50: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
-	72,  // 51: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
-	67,  // 52: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	66,  // 53: fermata.v1.PreviewScheduleRequest.retry_policy:type_name -> fermata.v1.RetryPolicy
-	72,  // 54: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
-	72,  // 55: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
-	72,  // 56: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
-	72,  // 57: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
-	52,  // 58: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
-	72,  // 59: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
-	68,  // 60: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
-	68,  // 61: fermata.v1.PreviewScheduleResponse.retry_delays:type_name -> google.protobuf.Duration
-	70,  // 62: fermata.v1.DesiredJob.job:type_name -> fermata.v1.Job
-	3,   // 63: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
-	70,  // 64: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
-	70,  // 65: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
-	81,  // 66: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
-	54,  // 67: fermata.v1.PlanJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
-	55,  // 68: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
-	54,  // 69: fermata.v1.ApplyJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
-	55,  // 70: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
-	70,  // 71: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
-	81,  // 72: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
-	30,  // 73: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
-	31,  // 74: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
-	33,  // 75: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
-	34,  // 76: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
-	36,  // 77: fermata.v1.JobService.ListUpcomingJobs:input_type -> fermata.v1.ListUpcomingJobsRequest
-	39,  // 78: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
-	40,  // 79: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
-	41,  // 80: fermata.v1.JobService.RenameJob:input_type -> fermata.v1.RenameJobRequest
-	42,  // 81: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
-	43,  // 82: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
-	44,  // 83: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
-	47,  // 84: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
-	49,  // 85: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
-	50,  // 86: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
-	51,  // 87: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
-	4,   // 88: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
-	7,   // 89: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
-	8,   // 90: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
-	11,  // 91: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
-	14,  // 92: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
-	15,  // 93: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
-	16,  // 94: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
-	19,  // 95: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
-	21,  // 96: fermata.v1.JobService.DiscardDeadLetter:input_type -> fermata.v1.DiscardDeadLetterRequest
-	22,  // 97: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
-	24,  // 98: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
-	82,  // 99: fermata.v1.JobService.BulkPauseJobs:input_type -> fermata.v1.BulkPauseJobsRequest
-	83,  // 100: fermata.v1.JobService.BulkResumeJobs:input_type -> fermata.v1.BulkResumeJobsRequest
-	46,  // 101: fermata.v1.JobService.BulkRunJobs:input_type -> fermata.v1.BulkRunJobsRequest
-	84,  // 102: fermata.v1.JobService.BulkCancelRuns:input_type -> fermata.v1.BulkCancelRunsRequest
-	85,  // 103: fermata.v1.JobService.BulkDeleteJobs:input_type -> fermata.v1.BulkDeleteJobsRequest
-	86,  // 104: fermata.v1.JobService.BulkRedriveDeadLetters:input_type -> fermata.v1.BulkRedriveDeadLettersRequest
-	87,  // 105: fermata.v1.JobService.BulkDiscardDeadLetters:input_type -> fermata.v1.BulkDiscardDeadLettersRequest
-	56,  // 106: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
-	58,  // 107: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
-	88,  // 108: fermata.v1.JobService.ListJobRevisions:input_type -> fermata.v1.ListJobRevisionsRequest
-	89,  // 109: fermata.v1.JobService.GetJobRevision:input_type -> fermata.v1.GetJobRevisionRequest
-	90,  // 110: fermata.v1.JobService.DiffJobRevisions:input_type -> fermata.v1.DiffJobRevisionsRequest
-	91,  // 111: fermata.v1.JobService.RestoreJobRevision:input_type -> fermata.v1.RestoreJobRevisionRequest
-	28,  // 112: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
-	29,  // 113: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
-	27,  // 114: fermata.v1.JobService.PauseQueue:input_type -> fermata.v1.PauseQueueRequest
-	92,  // 115: fermata.v1.JobService.ListTargets:input_type -> fermata.v1.ListTargetsRequest
-	93,  // 116: fermata.v1.JobService.ProbeTarget:input_type -> fermata.v1.ProbeTargetRequest
-	94,  // 117: fermata.v1.JobService.ResetTarget:input_type -> fermata.v1.ResetTargetRequest
-	95,  // 118: fermata.v1.JobService.ListLocks:input_type -> fermata.v1.ListLocksRequest
-	70,  // 119: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
-	32,  // 120: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
-	70,  // 121: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
-	35,  // 122: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
-	37,  // 123: fermata.v1.JobService.ListUpcomingJobs:output_type -> fermata.v1.ListUpcomingJobsResponse
-	70,  // 124: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
-	96,  // 125: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	70,  // 126: fermata.v1.JobService.RenameJob:output_type -> fermata.v1.Job
-	70,  // 127: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
-	70,  // 128: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
-	45,  // 129: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
-	48,  // 130: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
-	71,  // 131: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
-	71,  // 132: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
-	53,  // 133: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
-	5,   // 134: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
-	70,  // 135: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
-	9,   // 136: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
-	12,  // 137: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
-	70,  // 138: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
-	70,  // 139: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
-	17,  // 140: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
-	20,  // 141: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
-	96,  // 142: fermata.v1.JobService.DiscardDeadLetter:output_type -> google.protobuf.Empty
-	23,  // 143: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
-	25,  // 144: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
-	97,  // 145: fermata.v1.JobService.BulkPauseJobs:output_type -> fermata.v1.BulkChangeResponse
-	97,  // 146: fermata.v1.JobService.BulkResumeJobs:output_type -> fermata.v1.BulkChangeResponse
-	97,  // 147: fermata.v1.JobService.BulkRunJobs:output_type -> fermata.v1.BulkChangeResponse
-	97,  // 148: fermata.v1.JobService.BulkCancelRuns:output_type -> fermata.v1.BulkChangeResponse
-	97,  // 149: fermata.v1.JobService.BulkDeleteJobs:output_type -> fermata.v1.BulkChangeResponse
-	97,  // 150: fermata.v1.JobService.BulkRedriveDeadLetters:output_type -> fermata.v1.BulkChangeResponse
-	97,  // 151: fermata.v1.JobService.BulkDiscardDeadLetters:output_type -> fermata.v1.BulkChangeResponse
-	57,  // 152: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
-	59,  // 153: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
-	98,  // 154: fermata.v1.JobService.ListJobRevisions:output_type -> fermata.v1.ListJobRevisionsResponse
-	99,  // 155: fermata.v1.JobService.GetJobRevision:output_type -> fermata.v1.JobRevision
-	100, // 156: fermata.v1.JobService.DiffJobRevisions:output_type -> fermata.v1.DiffJobRevisionsResponse
-	70,  // 157: fermata.v1.JobService.RestoreJobRevision:output_type -> fermata.v1.Job
-	26,  // 158: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
-	26,  // 159: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
-	26,  // 160: fermata.v1.JobService.PauseQueue:output_type -> fermata.v1.QueueSettings
-	101, // 161: fermata.v1.JobService.ListTargets:output_type -> fermata.v1.ListTargetsResponse
-	102, // 162: fermata.v1.JobService.ProbeTarget:output_type -> fermata.v1.ProbeTargetResponse
-	103, // 163: fermata.v1.JobService.ResetTarget:output_type -> fermata.v1.ResetTargetResponse
-	104, // 164: fermata.v1.JobService.ListLocks:output_type -> fermata.v1.ListLocksResponse
-	119, // [119:165] is the sub-list for method output_type
-	73,  // [73:119] is the sub-list for method input_type
-	73,  // [73:73] is the sub-list for extension type_name
-	73,  // [73:73] is the sub-list for extension extendee
-	0,   // [0:73] is the sub-list for field type_name
+	72,  // 44: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
+	80,  // 45: fermata.v1.RunJobWithPayloadRequest.payload_json:type_name -> google.protobuf.Value
+	2,   // 46: fermata.v1.BulkRunJobsRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
+	73,  // 47: fermata.v1.ListRunsRequest.start_time:type_name -> google.protobuf.Timestamp
+	73,  // 48: fermata.v1.ListRunsRequest.end_time:type_name -> google.protobuf.Timestamp
+	81,  // 49: fermata.v1.ListRunsRequest.outcomes:type_name -> fermata.v1.Outcome
+	72,  // 50: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
+	82,  // 51: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
+	73,  // 52: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
+	68,  // 53: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	67,  // 54: fermata.v1.PreviewScheduleRequest.retry_policy:type_name -> fermata.v1.RetryPolicy
+	73,  // 55: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
+	73,  // 56: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
+	73,  // 57: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
+	73,  // 58: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
+	53,  // 59: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
+	73,  // 60: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
+	69,  // 61: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
+	69,  // 62: fermata.v1.PreviewScheduleResponse.retry_delays:type_name -> google.protobuf.Duration
+	71,  // 63: fermata.v1.DesiredJob.job:type_name -> fermata.v1.Job
+	3,   // 64: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
+	71,  // 65: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
+	71,  // 66: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
+	83,  // 67: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
+	55,  // 68: fermata.v1.PlanJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
+	56,  // 69: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
+	55,  // 70: fermata.v1.ApplyJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
+	56,  // 71: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
+	71,  // 72: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
+	83,  // 73: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
+	30,  // 74: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
+	31,  // 75: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
+	33,  // 76: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
+	34,  // 77: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
+	36,  // 78: fermata.v1.JobService.ListUpcomingJobs:input_type -> fermata.v1.ListUpcomingJobsRequest
+	39,  // 79: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
+	40,  // 80: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
+	41,  // 81: fermata.v1.JobService.RenameJob:input_type -> fermata.v1.RenameJobRequest
+	42,  // 82: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
+	43,  // 83: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
+	44,  // 84: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
+	46,  // 85: fermata.v1.JobService.RunJobWithPayload:input_type -> fermata.v1.RunJobWithPayloadRequest
+	48,  // 86: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
+	50,  // 87: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
+	51,  // 88: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
+	52,  // 89: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
+	4,   // 90: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
+	7,   // 91: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
+	8,   // 92: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
+	11,  // 93: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
+	14,  // 94: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
+	15,  // 95: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
+	16,  // 96: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
+	19,  // 97: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
+	21,  // 98: fermata.v1.JobService.DiscardDeadLetter:input_type -> fermata.v1.DiscardDeadLetterRequest
+	22,  // 99: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
+	24,  // 100: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
+	84,  // 101: fermata.v1.JobService.BulkPauseJobs:input_type -> fermata.v1.BulkPauseJobsRequest
+	85,  // 102: fermata.v1.JobService.BulkResumeJobs:input_type -> fermata.v1.BulkResumeJobsRequest
+	47,  // 103: fermata.v1.JobService.BulkRunJobs:input_type -> fermata.v1.BulkRunJobsRequest
+	86,  // 104: fermata.v1.JobService.BulkCancelRuns:input_type -> fermata.v1.BulkCancelRunsRequest
+	87,  // 105: fermata.v1.JobService.BulkDeleteJobs:input_type -> fermata.v1.BulkDeleteJobsRequest
+	88,  // 106: fermata.v1.JobService.BulkRedriveDeadLetters:input_type -> fermata.v1.BulkRedriveDeadLettersRequest
+	89,  // 107: fermata.v1.JobService.BulkDiscardDeadLetters:input_type -> fermata.v1.BulkDiscardDeadLettersRequest
+	57,  // 108: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
+	59,  // 109: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
+	90,  // 110: fermata.v1.JobService.ListJobRevisions:input_type -> fermata.v1.ListJobRevisionsRequest
+	91,  // 111: fermata.v1.JobService.GetJobRevision:input_type -> fermata.v1.GetJobRevisionRequest
+	92,  // 112: fermata.v1.JobService.DiffJobRevisions:input_type -> fermata.v1.DiffJobRevisionsRequest
+	93,  // 113: fermata.v1.JobService.RestoreJobRevision:input_type -> fermata.v1.RestoreJobRevisionRequest
+	28,  // 114: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
+	29,  // 115: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
+	27,  // 116: fermata.v1.JobService.PauseQueue:input_type -> fermata.v1.PauseQueueRequest
+	94,  // 117: fermata.v1.JobService.ListTargets:input_type -> fermata.v1.ListTargetsRequest
+	95,  // 118: fermata.v1.JobService.ProbeTarget:input_type -> fermata.v1.ProbeTargetRequest
+	96,  // 119: fermata.v1.JobService.ResetTarget:input_type -> fermata.v1.ResetTargetRequest
+	97,  // 120: fermata.v1.JobService.ListLocks:input_type -> fermata.v1.ListLocksRequest
+	71,  // 121: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
+	32,  // 122: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
+	71,  // 123: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
+	35,  // 124: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
+	37,  // 125: fermata.v1.JobService.ListUpcomingJobs:output_type -> fermata.v1.ListUpcomingJobsResponse
+	71,  // 126: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
+	98,  // 127: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	71,  // 128: fermata.v1.JobService.RenameJob:output_type -> fermata.v1.Job
+	71,  // 129: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
+	71,  // 130: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
+	45,  // 131: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
+	72,  // 132: fermata.v1.JobService.RunJobWithPayload:output_type -> fermata.v1.Run
+	49,  // 133: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
+	72,  // 134: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
+	72,  // 135: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
+	54,  // 136: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
+	5,   // 137: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
+	71,  // 138: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
+	9,   // 139: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
+	12,  // 140: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
+	71,  // 141: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
+	71,  // 142: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
+	17,  // 143: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
+	20,  // 144: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
+	98,  // 145: fermata.v1.JobService.DiscardDeadLetter:output_type -> google.protobuf.Empty
+	23,  // 146: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
+	25,  // 147: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
+	99,  // 148: fermata.v1.JobService.BulkPauseJobs:output_type -> fermata.v1.BulkChangeResponse
+	99,  // 149: fermata.v1.JobService.BulkResumeJobs:output_type -> fermata.v1.BulkChangeResponse
+	99,  // 150: fermata.v1.JobService.BulkRunJobs:output_type -> fermata.v1.BulkChangeResponse
+	99,  // 151: fermata.v1.JobService.BulkCancelRuns:output_type -> fermata.v1.BulkChangeResponse
+	99,  // 152: fermata.v1.JobService.BulkDeleteJobs:output_type -> fermata.v1.BulkChangeResponse
+	99,  // 153: fermata.v1.JobService.BulkRedriveDeadLetters:output_type -> fermata.v1.BulkChangeResponse
+	99,  // 154: fermata.v1.JobService.BulkDiscardDeadLetters:output_type -> fermata.v1.BulkChangeResponse
+	58,  // 155: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
+	60,  // 156: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
+	100, // 157: fermata.v1.JobService.ListJobRevisions:output_type -> fermata.v1.ListJobRevisionsResponse
+	101, // 158: fermata.v1.JobService.GetJobRevision:output_type -> fermata.v1.JobRevision
+	102, // 159: fermata.v1.JobService.DiffJobRevisions:output_type -> fermata.v1.DiffJobRevisionsResponse
+	71,  // 160: fermata.v1.JobService.RestoreJobRevision:output_type -> fermata.v1.Job
+	26,  // 161: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
+	26,  // 162: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
+	26,  // 163: fermata.v1.JobService.PauseQueue:output_type -> fermata.v1.QueueSettings
+	103, // 164: fermata.v1.JobService.ListTargets:output_type -> fermata.v1.ListTargetsResponse
+	104, // 165: fermata.v1.JobService.ProbeTarget:output_type -> fermata.v1.ProbeTargetResponse
+	105, // 166: fermata.v1.JobService.ResetTarget:output_type -> fermata.v1.ResetTargetResponse
+	106, // 167: fermata.v1.JobService.ListLocks:output_type -> fermata.v1.ListLocksResponse
+	121, // [121:168] is the sub-list for method output_type
+	74,  // [74:121] is the sub-list for method input_type
+	74,  // [74:74] is the sub-list for extension type_name
+	74,  // [74:74] is the sub-list for extension extendee
+	0,   // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_service_proto_init() }
@@ -5104,14 +5201,14 @@ func file_fermata_v1_job_service_proto_init() {
 	file_fermata_v1_job_revision_proto_init()
 	file_fermata_v1_limits_proto_init()
 	file_fermata_v1_job_service_proto_msgTypes[22].OneofWrappers = []any{}
-	file_fermata_v1_job_service_proto_msgTypes[50].OneofWrappers = []any{}
+	file_fermata_v1_job_service_proto_msgTypes[51].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_job_service_proto_rawDesc), len(file_fermata_v1_job_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   62,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

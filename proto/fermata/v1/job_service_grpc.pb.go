@@ -31,6 +31,7 @@ const (
 	JobService_PauseJob_FullMethodName               = "/fermata.v1.JobService/PauseJob"
 	JobService_ResumeJob_FullMethodName              = "/fermata.v1.JobService/ResumeJob"
 	JobService_RunJob_FullMethodName                 = "/fermata.v1.JobService/RunJob"
+	JobService_RunJobWithPayload_FullMethodName      = "/fermata.v1.JobService/RunJobWithPayload"
 	JobService_ListRuns_FullMethodName               = "/fermata.v1.JobService/ListRuns"
 	JobService_GetRun_FullMethodName                 = "/fermata.v1.JobService/GetRun"
 	JobService_CancelRun_FullMethodName              = "/fermata.v1.JobService/CancelRun"
@@ -119,6 +120,14 @@ type JobServiceClient interface {
 	//
 	// Reasons: TOO_MANY_RUNS (the job already has 64 runs), EXCLUDED_TIME (see ignore_exclusions).
 	RunJob(ctx context.Context, in *RunJobRequest, opts ...grpc.CallOption) (*RunJobResponse, error)
+	// Runs a job once with another payload. All attempts of this run have it, and so has a redrive of its dead letter.
+	// The job and its planned run stay as they are, and the outcome does not count for its backoff. The run joins no
+	// other: if a run is live, it waits for its turn by the overlap policy, also beside other waiting runs. The caller
+	// needs the permission to edit jobs.
+	//
+	// Reasons: TOO_MANY_RUNS (the job already has 64 runs, or their own payloads would exceed 2 MiB), EXCLUDED_TIME (see
+	// ignore_exclusions), NODES_TOO_OLD (a node of an earlier version, which cannot run it, is in the cluster).
+	RunJobWithPayload(ctx context.Context, in *RunJobWithPayloadRequest, opts ...grpc.CallOption) (*Run, error)
 	// Lists the runs of a job: the current run, then finished runs, newest first, then dead letters.
 	// With `-` in place of the job, lists the runs of all jobs that ended without success, newest
 	// first, also those that their jobs no longer keep; see docs/how-to/what-failed.md.
@@ -338,6 +347,16 @@ func (c *jobServiceClient) RunJob(ctx context.Context, in *RunJobRequest, opts .
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RunJobResponse)
 	err := c.cc.Invoke(ctx, JobService_RunJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) RunJobWithPayload(ctx context.Context, in *RunJobWithPayloadRequest, opts ...grpc.CallOption) (*Run, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Run)
+	err := c.cc.Invoke(ctx, JobService_RunJobWithPayload_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -745,6 +764,14 @@ type JobServiceServer interface {
 	//
 	// Reasons: TOO_MANY_RUNS (the job already has 64 runs), EXCLUDED_TIME (see ignore_exclusions).
 	RunJob(context.Context, *RunJobRequest) (*RunJobResponse, error)
+	// Runs a job once with another payload. All attempts of this run have it, and so has a redrive of its dead letter.
+	// The job and its planned run stay as they are, and the outcome does not count for its backoff. The run joins no
+	// other: if a run is live, it waits for its turn by the overlap policy, also beside other waiting runs. The caller
+	// needs the permission to edit jobs.
+	//
+	// Reasons: TOO_MANY_RUNS (the job already has 64 runs, or their own payloads would exceed 2 MiB), EXCLUDED_TIME (see
+	// ignore_exclusions), NODES_TOO_OLD (a node of an earlier version, which cannot run it, is in the cluster).
+	RunJobWithPayload(context.Context, *RunJobWithPayloadRequest) (*Run, error)
 	// Lists the runs of a job: the current run, then finished runs, newest first, then dead letters.
 	// With `-` in place of the job, lists the runs of all jobs that ended without success, newest
 	// first, also those that their jobs no longer keep; see docs/how-to/what-failed.md.
@@ -892,6 +919,9 @@ func (UnimplementedJobServiceServer) ResumeJob(context.Context, *ResumeJobReques
 }
 func (UnimplementedJobServiceServer) RunJob(context.Context, *RunJobRequest) (*RunJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RunJob not implemented")
+}
+func (UnimplementedJobServiceServer) RunJobWithPayload(context.Context, *RunJobWithPayloadRequest) (*Run, error) {
+	return nil, status.Error(codes.Unimplemented, "method RunJobWithPayload not implemented")
 }
 func (UnimplementedJobServiceServer) ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListRuns not implemented")
@@ -1213,6 +1243,24 @@ func _JobService_RunJob_Handler(srv interface{}, ctx context.Context, dec func(i
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(JobServiceServer).RunJob(ctx, req.(*RunJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_RunJobWithPayload_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RunJobWithPayloadRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).RunJobWithPayload(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_RunJobWithPayload_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).RunJobWithPayload(ctx, req.(*RunJobWithPayloadRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1897,6 +1945,10 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RunJob",
 			Handler:    _JobService_RunJob_Handler,
+		},
+		{
+			MethodName: "RunJobWithPayload",
+			Handler:    _JobService_RunJobWithPayload_Handler,
 		},
 		{
 			MethodName: "ListRuns",

@@ -25,10 +25,13 @@
 --       STEP_SPAWN       id, place, state, score: write a new record into the lane there; with
 --                        score "" it takes over the lease: score, session and acknowledgement
 --                        are those that this record has now
+--       STEP_SPAWN_PAYLOAD  payload: the spawned record has this payload of its own; its id is not that of a record that
+--                        is deleted
 --       STEP_DEFINE      definition: write it
 --       STEP_HISTORY     field, run: write into the history
 --       STEP_LETTER      id, state, score, definition, field, run: write a dead letter into the lane
 --       STEP_LETTER_FROM place: the dead letter has been in the lane there so far
+--       STEP_LETTER_PAYLOAD  id: the definition of the dead letter ends with the payload that this run has of its own
 --       STEP_TRIM        first, last: delete these history slots
 --       STEP_RANK        place, failing, late: ranks in the rankings that begin there; "" removes
 --                        the record from that ranking
@@ -245,7 +248,8 @@ if items then
 		if from ~= lane then lane_removals[from][#lane_removals[from] + 1] = ARGV[c] end
 		append_pair(states, ARGV[c], ARGV[c + 1])
 		append_pair(scores[lane], ARGV[c + 2], ARGV[c])
-		append_pair(defs, ARGV[c], ARGV[c + 3])
+		local own = item.STEP_LETTER_PAYLOAD and call('hget', KEYS[3], ARGV[item.STEP_LETTER_PAYLOAD]) or ''
+		append_pair(defs, ARGV[c], ARGV[c + 3] .. own)
 		append_pair(runs, ARGV[c + 4], ARGV[c + 5])
 	end
 
@@ -259,6 +263,7 @@ if items then
 		end
 		append_pair(states, id, new)
 		append_pair(scores[to], score, id)
+		if item.STEP_SPAWN_PAYLOAD then append_pair(defs, id, ARGV[item.STEP_SPAWN_PAYLOAD]) end
 		spawned_in[id] = to
 	end
 

@@ -8,7 +8,8 @@
 --       job's  12 place of the revisions; 0 they stay  13 revisions to store ("" none), or the definition
 --       that is replaced, to be added to them  14 how many they may be then; 0 they replace the stored ones  15 in how
 --       many bytes  16.. per record, the job first: id, place of its lane, state,
---       score, and for a dead letter field of the history and run ("" for others)
+--       score, for a dead letter field of the history and run ("" for others), and definition: of a dead letter its own, of
+--       a run its own payload; NO_DEFINITION: a dead letter has that of the job, a run none
 -- Reply {code, clock, digit, {place, due ... of lanes that became earlier}, lock value}
 --       0 written  1 exists, or is another one  2 as 1, deleted but still running
 --       3 written by an earlier copy of this call
@@ -20,7 +21,7 @@ local function answer(digit, places)
 	return {0, clock_seen, digit, list, holder}
 end
 
-local FIRST = 16 -- argument of the records
+local FIRST, WIDTH, NO_DEFINITION = 16, 7, '-' -- argument of the first record; arguments of each
 local id, state = ARGV[4], ARGV[FIRST + 2]
 local text = call('hget', KEYS[2], id)
 local free, asked = not text and ARGV[5] == '', text and ARGV[5] ~= '' and find(text, ARGV[5])
@@ -30,7 +31,7 @@ if not free and not asked then
 end
 
 local ids, places, known = {}, {}, {}
-for a = FIRST, ARGS, 6 do ids[#ids + 1] = ARGV[a] end
+for a = FIRST, ARGS, WIDTH do ids[#ids + 1] = ARGV[a] end
 local there = call('hmget', KEYS[2], unpack(ids))
 local states, defs, runs, scores = {}, {}, {}, {}
 
@@ -47,14 +48,19 @@ local function touch(k)
 end
 
 for i = 1, #ids do
-	local a = FIRST + 6 * (i - 1)
+	local a = FIRST + WIDTH * (i - 1)
 	local letter = ARGV[a + 4] ~= ''
 	if not (letter and there[i]) then
 		local k = tonumber(ARGV[a + 1])
 		touch(k)
 		push(states, ids[i], ARGV[a + 2])
 		push(scores[k], ARGV[a + 3], ids[i])
-		if i == 1 or letter then push(defs, ids[i], ARGV[9]) end
+		local own = ARGV[a + 6]
+		if own ~= NO_DEFINITION then
+			push(defs, ids[i], own)
+		elseif i == 1 or letter then
+			push(defs, ids[i], ARGV[9])
+		end
 		if letter then push(runs, ARGV[a + 4], ARGV[a + 5]) end
 	end
 end

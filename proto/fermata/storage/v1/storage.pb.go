@@ -1473,7 +1473,9 @@ type Run struct {
 	Output     []byte                 `protobuf:"bytes,11,opt,name=output,proto3" json:"output,omitempty"`
 	Worker     string                 `protobuf:"bytes,12,opt,name=worker,proto3" json:"worker,omitempty"`
 	// The trace id, 16 bytes, of the sampled call that asked for the run. Unset: none.
-	CallerTrace   []byte `protobuf:"bytes,60,opt,name=caller_trace,json=callerTrace,proto3" json:"caller_trace,omitempty"`
+	CallerTrace []byte `protobuf:"bytes,60,opt,name=caller_trace,json=callerTrace,proto3" json:"caller_trace,omitempty"`
+	// The payload that the run had in place of its job's. Unset: it had the job's.
+	OwnPayload    *RunPayload `protobuf:"bytes,61,opt,name=own_payload,json=ownPayload,proto3" json:"own_payload,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1599,6 +1601,76 @@ func (x *Run) GetCallerTrace() []byte {
 	return nil
 }
 
+func (x *Run) GetOwnPayload() *RunPayload {
+	if x != nil {
+		return x.OwnPayload
+	}
+	return nil
+}
+
+// RunPayload describes the payload of a run that has one of its own. The payload itself is a
+// Definition with payload and payload_key alone, under the id of the run's record.
+type RunPayload struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Size   uint64                 `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
+	Sealed bool                   `protobuf:"varint,2,opt,name=sealed,proto3" json:"sealed,omitempty"`
+	// SHA-256 of the payload as stored.
+	Sha256        []byte `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunPayload) Reset() {
+	*x = RunPayload{}
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunPayload) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunPayload) ProtoMessage() {}
+
+func (x *RunPayload) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunPayload.ProtoReflect.Descriptor instead.
+func (*RunPayload) Descriptor() ([]byte, []int) {
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RunPayload) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *RunPayload) GetSealed() bool {
+	if x != nil {
+		return x.Sealed
+	}
+	return false
+}
+
+func (x *RunPayload) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
 // EndedRun is an entry of the index of runs that ended without success. The key has its namespace
 // and queue, the score its end.
 type EndedRun struct {
@@ -1623,7 +1695,7 @@ type EndedRun struct {
 
 func (x *EndedRun) Reset() {
 	*x = EndedRun{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1635,7 +1707,7 @@ func (x *EndedRun) String() string {
 func (*EndedRun) ProtoMessage() {}
 
 func (x *EndedRun) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1648,7 +1720,7 @@ func (x *EndedRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRun.ProtoReflect.Descriptor instead.
 func (*EndedRun) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{16}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *EndedRun) GetJobId() string {
@@ -1884,7 +1956,7 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\vstale_halve\x18\b \x01(\bR\n" +
 	"staleHalve\x12\x1f\n" +
 	"\vwithin_slot\x18\t \x01(\bR\n" +
-	"withinSlot\"\xdc\x02\n" +
+	"withinSlot\"\x9d\x03\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\atrigger\x18\x02 \x01(\rR\atrigger\x12\x1d\n" +
@@ -1902,7 +1974,14 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	" \x01(\tR\x05error\x12\x16\n" +
 	"\x06output\x18\v \x01(\fR\x06output\x12\x16\n" +
 	"\x06worker\x18\f \x01(\tR\x06worker\x12!\n" +
-	"\fcaller_trace\x18< \x01(\fR\vcallerTrace\"\xa2\x03\n" +
+	"\fcaller_trace\x18< \x01(\fR\vcallerTrace\x12?\n" +
+	"\vown_payload\x18= \x01(\v2\x1e.fermata.storage.v1.RunPayloadR\n" +
+	"ownPayload\"P\n" +
+	"\n" +
+	"RunPayload\x12\x12\n" +
+	"\x04size\x18\x01 \x01(\x04R\x04size\x12\x16\n" +
+	"\x06sealed\x18\x02 \x01(\bR\x06sealed\x12\x16\n" +
+	"\x06sha256\x18\x03 \x01(\fR\x06sha256\"\xa2\x03\n" +
 	"\bEndedRun\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x18\n" +
@@ -1932,7 +2011,7 @@ func file_fermata_storage_v1_storage_proto_rawDescGZIP() []byte {
 	return file_fermata_storage_v1_storage_proto_rawDescData
 }
 
-var file_fermata_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_fermata_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_fermata_storage_v1_storage_proto_goTypes = []any{
 	(*Definition)(nil),    // 0: fermata.storage.v1.Definition
 	(*Edit)(nil),          // 1: fermata.storage.v1.Edit
@@ -1950,11 +2029,12 @@ var file_fermata_storage_v1_storage_proto_goTypes = []any{
 	(*Retry)(nil),         // 13: fermata.storage.v1.Retry
 	(*Recurring)(nil),     // 14: fermata.storage.v1.Recurring
 	(*Run)(nil),           // 15: fermata.storage.v1.Run
-	(*EndedRun)(nil),      // 16: fermata.storage.v1.EndedRun
-	nil,                   // 17: fermata.storage.v1.Definition.LabelsEntry
+	(*RunPayload)(nil),    // 16: fermata.storage.v1.RunPayload
+	(*EndedRun)(nil),      // 17: fermata.storage.v1.EndedRun
+	nil,                   // 18: fermata.storage.v1.Definition.LabelsEntry
 }
 var file_fermata_storage_v1_storage_proto_depIdxs = []int32{
-	17, // 0: fermata.storage.v1.Definition.labels:type_name -> fermata.storage.v1.Definition.LabelsEntry
+	18, // 0: fermata.storage.v1.Definition.labels:type_name -> fermata.storage.v1.Definition.LabelsEntry
 	10, // 1: fermata.storage.v1.Definition.schedule:type_name -> fermata.storage.v1.Schedule
 	13, // 2: fermata.storage.v1.Definition.retry:type_name -> fermata.storage.v1.Retry
 	14, // 3: fermata.storage.v1.Definition.backoff:type_name -> fermata.storage.v1.Recurring
@@ -1968,11 +2048,12 @@ var file_fermata_storage_v1_storage_proto_depIdxs = []int32{
 	11, // 11: fermata.storage.v1.Schedule.calendar:type_name -> fermata.storage.v1.Calendar
 	12, // 12: fermata.storage.v1.Retry.jitter:type_name -> fermata.storage.v1.Jitter
 	12, // 13: fermata.storage.v1.Recurring.jitter:type_name -> fermata.storage.v1.Jitter
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	16, // 14: fermata.storage.v1.Run.own_payload:type_name -> fermata.storage.v1.RunPayload
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_fermata_storage_v1_storage_proto_init() }
@@ -1980,14 +2061,14 @@ func file_fermata_storage_v1_storage_proto_init() {
 	if File_fermata_storage_v1_storage_proto != nil {
 		return
 	}
-	file_fermata_storage_v1_storage_proto_msgTypes[16].OneofWrappers = []any{}
+	file_fermata_storage_v1_storage_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_storage_v1_storage_proto_rawDesc), len(file_fermata_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,37 @@
+package convert
+
+import (
+	"github.com/fermata-io/fermata/internal/core/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// runPayloadToPB writes what is shown of the payload that a run has of its own: with its bytes, if these are given.
+func runPayloadToPB(info *job.PayloadInfo, own *job.RunPayload) *fermatav1.RunPayload {
+	if info == nil {
+		return nil
+	}
+	p := &fermatav1.RunPayload{Size: int64(info.Size), Sha256: info.Digest[:], Sealed: info.Sealed}
+	if own != nil {
+		p.Payload, p.PayloadKeyId = own.Payload, own.Key
+	}
+	return p
+}
+
+// runPayloadFromPB reads a payload from a backup. What describes it is computed again.
+func runPayloadFromPB(p *fermatav1.RunPayload) *job.RunPayload {
+	if p == nil {
+		return nil
+	}
+	return &job.RunPayload{Payload: p.GetPayload(), Key: p.GetPayloadKeyId()}
+}
+
+// RunWithPayloadFromPB reads a request for a run with a payload of its own.
+func RunWithPayloadFromPB(q *fermatav1.RunJobWithPayloadRequest) (job.RunWithPayloadRequest, error) {
+	folded, err := FoldPayloadJSON(&fermatav1.Job{Payload: q.GetPayload(), PayloadJson: q.GetPayloadJson()})
+	if err != nil {
+		return job.RunWithPayloadRequest{}, job.Invalid("payload_json", "%s", err)
+	}
+	return job.RunWithPayloadRequest{
+		RequestID: q.GetRequestId(), Payload: folded.GetPayload(), IgnoreExclusions: q.GetIgnoreExclusions(),
+	}, nil
+}

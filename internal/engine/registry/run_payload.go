@@ -1,0 +1,197 @@
+package registry
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// runPayloadTries bounds how often a payload is sealed again because the job was edited meanwhile.
+const runPayloadTries = 8
+
+// RunJobWithPayload requests a manual run that has a payload of its own, and returns it. An empty request id is
+// generated. A repeated call returns the run of the first one, whatever its payload.
+func (r *Registry) RunJobWithPayload(ctx context.Context, key job.Key, q job.RunWithPayloadRequest) (job.RunView, error) {
+	if q.RequestID == "" {
+		q.RequestID = strings.ToLower(rand.Text())
+	}
+	if fault := job.ValidateManualID(q.RequestID); fault != "" {
+		return job.RunView{}, job.Invalid("request_id", "%s", fault)
+	}
+	for range runPayloadTries {
+		record, err := r.Get(ctx, key)
+		if err != nil {
+			return job.RunView{}, err
+		}
+		if runID, _, known := record.State.RequestedRun(q.RequestID); known {
+			return r.findEarlierRun(ctx, record, runID)
+		}
+		v, stale, err := r.requestRunWithPayload(ctx, record, q)
+		if !stale {
+			return v, err
+		}
+	}
+	return job.RunView{}, job.ErrConflict
+}
+
+// requestRunWithPayload is one try of RunJobWithPayload. stale: the job was edited since the record was read.
+func (r *Registry) requestRunWithPayload(ctx context.Context, record job.Record, q job.RunWithPayloadRequest) (v job.RunView,
+	stale bool, err error) {
+	d := record.Definition
+	if err := r.checkRunPayload(d, q.Payload); err != nil {
+		return job.RunView{}, false, err
+	}
+	sealed := *d
+	r.sealPayload(&sealed, q.Payload)
+	own := job.RunPayloadOf(&sealed)
+	claim, faults := r.claimQuota(ctx, []quotaDemand{{key: d.Key, quotaAmount: quotaAmount{bytes: r.countedRunPayload(d.Key, own)},
+		edits: true}})
+	if faults[0] != nil {
+		return job.RunView{}, false, faults[0]
+	}
+	request := job.RequestManualRun{RequestID: q.RequestID, IgnoreExclusions: q.IgnoreExclusions, Trace: r.callerTrace(ctx),
+		Payload: own, Base: d.Etag()}
+	result, err := r.changeJob(ctx, d.Key, request, nil)
+	stored := quotaAmount{}
+	if err == nil && result.Answer == job.Applied || err != nil && mayBeStored(err) {
+		stored = claim.demands[0].quotaAmount
+	}
+	claim.returnUnused(ctx, []quotaAmount{stored})
+	if err != nil {
+		return job.RunView{}, false, err
+	}
+	switch result.Answer {
+	case job.Stale:
+		return job.RunView{}, true, nil
+	case job.NoSuchRun:
+		return job.RunView{}, false, &job.MissingError{Key: d.Key}
+	case job.TooMany:
+		return job.RunView{}, false, &job.PreconditionError{Key: d.Key, Reason: job.ReasonTooManyRuns,
+			Text: fmt.Sprintf("it has no room for another run beside those it has: at most %d, with payloads of their own of "+
+				"%d bytes together; ask again when some have ended", job.MaxConcurrentRuns, job.MaxRunPayloads)}
+	case job.Excluded:
+		return job.RunView{}, false, r.excludedTimeError(ctx, result.Record, request)
+	case job.Duplicate:
+		runID, _, _ := result.Record.State.RequestedRun(q.RequestID)
+		v, err = r.findEarlierRun(ctx, result.Record, runID)
+		return v, false, err
+	}
+	v, _ = result.Spawn.State.CurrentRun()
+	return r.addTraceIDs(result.Record.Definition, v)[0], false, nil
+}
+
+// checkRunPayload refuses a payload that a job could not have, and every one while there are nodes that would not
+// deliver it.
+func (r *Registry) checkRunPayload(d *job.Definition, payload []byte) error {
+	own := &job.RunPayload{Payload: payload}
+	if fault := job.ValidateRunPayload(own, r.o.Limits); fault != "" {
+		return job.Invalid("payload", "%s", fault)
+	}
+	if r.o.CheckPayload != nil {
+		if faults := payloadFieldFaults("payload", r.o.CheckPayload(d.Handler, payload)); len(faults) > 0 {
+			return &job.InvalidError{Violations: faults}
+		}
+	}
+	if r.o.NodesWithoutRunPayloads == nil {
+		return nil
+	}
+	if old := r.o.NodesWithoutRunPayloads(); len(old) > 0 {
+		return &job.PreconditionError{Key: d.Key, Reason: job.ReasonNodesTooOld,
+			Text: "nodes of an earlier version cannot run it with another payload: " + strings.Join(old, ", ") +
+				"; upgrade or stop them, and ask again"}
+	}
+	return nil
+}
+
+// countedRunPayload returns about how many bytes a run's own payload counts for the quota. They are counted again by
+// the next census, which also notices the end of the run.
+func (r *Registry) countedRunPayload(key job.Key, own *job.RunPayload) int {
+	if !r.limitsBytes() || r.o.ByteQuota.Limit(key.Namespace) == 0 {
+		return 0
+	}
+	return len(own.Payload) + len(own.Key) + len(key.Record())
+}
+
+// mayBeStored reports whether a change may be stored although it failed.
+func mayBeStored(err error) bool {
+	var missing *job.MissingError
+	return !errors.As(err, &missing) && !errors.Is(err, job.ErrConflict) && !errors.Is(err, job.ErrNoMemory) &&
+		!errors.Is(err, job.ErrCorrupt) && !errors.Is(err, context.Canceled)
+}
+
+// addOwnPayload adds the run's own payload to a view, if it is stored unsealed.
+func (r *Registry) addOwnPayload(ctx context.Context, record job.Record, v *job.RunView) error {
+	if v.OwnPayload == nil || v.OwnPayload.Sealed || v.Phase == job.RunFinished && !v.DeadLetter {
+		return nil
+	}
+	id := record.Definition.Record()
+	var ids []job.RecordID
+	if v.DeadLetter {
+		for slot := range job.DeadLettersPerJob {
+			ids = append(ids, id.Letter(slot))
+		}
+	} else {
+		for _, slot := range record.State.ChildSlots() {
+			ids = append(ids, id.Run(slot))
+		}
+	}
+	payloads, err := r.o.Store.RunPayloads(ctx, r.o.Store.ShardOf(record.Definition.Key), ids)
+	if err != nil {
+		return err
+	}
+	for _, p := range payloads {
+		if v.OwnPayload.Describes(p) {
+			v.Payload = p
+			return nil
+		}
+	}
+	return nil // it has ended since
+}
+
+// countedRunPayloads returns about how many bytes the runs and dead letters of a backup take of the quota for payloads
+// of their own.
+func (r *Registry) countedRunPayloads(b *job.Backup) (bytes int) {
+	for _, own := range runPayloadsOf(b.Checkpoint) {
+		bytes += r.countedRunPayload(b.Definition.Key, *own)
+	}
+	return bytes
+}
+
+// runPayloadsOf lists the places of payloads that runs and dead letters of a checkpoint have of their own.
+func runPayloadsOf(cp *job.Checkpoint) (list []**job.RunPayload) {
+	if cp == nil {
+		return nil
+	}
+	for i := range cp.Children {
+		if cp.Children[i].Own != nil {
+			list = append(list, &cp.Children[i].Own)
+		}
+	}
+	for i := range cp.DeadLetters {
+		if cp.DeadLetters[i].Own != nil {
+			list = append(list, &cp.DeadLetters[i].Own)
+		}
+	}
+	return list
+}
+
+// sealRunPayloads seals the payloads that runs of the backup have of their own, as that of its job. A backup grants no
+// access to a payload that may not be delivered.
+func (i *restoreItem) sealRunPayloads(r *Registry) error {
+	for _, own := range runPayloadsOf(i.backup.Checkpoint) {
+		d := (*own).ApplyTo(&i.backup.Definition)
+		payload, err := r.openPayload(d)
+		if err != nil {
+			return job.Invalid("checkpoint", "the payload of a run cannot be restored: %v", err)
+		}
+		if s := r.o.Sealer; s != nil && (d.PayloadKey == "" || d.SealVersion() < s.Version()) {
+			r.sealPayload(d, payload)
+			*own = job.RunPayloadOf(d)
+		}
+	}
+	return nil
+}
