@@ -27,6 +27,8 @@ type Options struct {
 	Parallel int
 	// Scale multiplies all times, for slow machines or programs. Above 0.
 	Scale float64
+	// NeverRepeat reports failed cases also if this machine was busy.
+	NeverRepeat bool
 }
 
 // Status of a case.
@@ -96,7 +98,7 @@ func Run(ctx context.Context, o Options, report func(Result)) (Summary, error) {
 			r := runCase(ctx, o, c, o.Scale)
 			mu.Lock()
 			defer mu.Unlock()
-			if results[i] = r; r.Status == Failed && watch.longestSince(from) >= stalled && ctx.Err() == nil {
+			if results[i] = r; r.Status == Failed && !o.NeverRepeat && watch.longestSince(from) >= stalled && ctx.Err() == nil {
 				again = append(again, i)
 				return
 			}
