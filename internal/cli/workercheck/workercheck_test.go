@@ -2,7 +2,9 @@ package workercheck_test
 
 import (
 	"context"
+	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -228,6 +230,50 @@ func TestCommandsThatAreNoWorkers(t *testing.T) {
 		}
 		if strings.Contains(text, "status 3") && !slices.Equal(r.Output, []string{"two words"}) {
 			t.Errorf("output %q", r.Output)
+		}
+	}
+}
+
+// TestRulesAreDocumented: each rule stands in the section that reports name, once, and reports know each documented rule.
+func TestRulesAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../" + workercheck.Document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := map[string][]string{} // rules, by the anchor of their section
+	rule := regexp.MustCompile(`(?m)^- \*\*([A-Z]\d)\*\* `)
+	for _, section := range strings.Split(string(text), "\n## ")[1:] {
+		title, body, _ := strings.Cut(section, "\n")
+		anchor := strings.ReplaceAll(strings.ToLower(title), " ", "-")
+		for _, found := range rule.FindAllStringSubmatch(body, -1) {
+			sections[anchor] = append(sections[anchor], found[1])
+		}
+	}
+	want := map[string][]string{}
+	for _, r := range workercheck.Rules() {
+		want[r.Anchor] = append(want[r.Anchor], r.ID)
+	}
+	if !maps.EqualFunc(sections, want, slices.Equal) {
+		t.Errorf("%s has the rules %v, and reports name %v", workercheck.Document, sections, want)
+	}
+}
+
+// TestContractIsDocumented: the settings that the command gets are those of the document.
+func TestContractIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../" + workercheck.Document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "env | grep ^FERMATA_ | cut -d= -f1; exit 3"
+	o := optionsWithFault(noFault, "client-certificate")
+	o.Command = []string{"/bin/sh", "-c", script}
+	names := run(t, o).Results[0].Output
+	if len(names) < 10 {
+		t.Errorf("the command got the settings %v", names)
+	}
+	for _, name := range names {
+		if !strings.Contains(string(text), name) {
+			t.Errorf("%s lacks the setting %s", workercheck.Document, name)
 		}
 	}
 }
