@@ -29,7 +29,6 @@ type attempt struct {
 	result  *fermatav1.Result
 	sent    int // times that the result was sent
 	lostOn  *stream
-	order   int
 }
 
 type returnedLease struct {
@@ -52,16 +51,15 @@ func (w *worker) accept(s *stream, leases []*fermatav1.Lease) {
 			w.returnLeases(s, id)
 			continue
 		}
-		w.received++
-		a := &attempt{id: id, lease: l, order: w.received}
+		a := &attempt{id: id, lease: l}
 		a.ctx, a.cancel = context.WithCancelCause(context.Background())
 		w.attempts[id] = a
-		if w.slotsTaken < w.slots || w.has("ignores-slots") {
+		if w.slotsTaken < w.places || w.has("ignores-slots") {
 			w.takeSlot(a)
 			continue
 		}
 		w.waiting = append(w.waiting, a)
-		if !w.has("keeps-waiting-leases") {
+		if !w.has("keeps-waiting-leases") && !w.has("one-at-a-time") {
 			time.AfterFunc(maxWait, func() { w.returnLate(a) })
 		}
 	}
@@ -159,7 +157,7 @@ func (w *worker) freeSlot(a *attempt) {
 }
 
 func (w *worker) startWaiting() {
-	for len(w.waiting) > 0 && w.slotsTaken < w.slots {
+	for len(w.waiting) > 0 && w.slotsTaken < w.places {
 		i := 0
 		if w.has("newest-first") {
 			i = len(w.waiting) - 1

@@ -20,6 +20,7 @@ type worker struct {
 	id, namespace        string
 	queues               []string
 	slots, prefetch      int
+	places               int // handlers at once: the slots, unless that is the fault
 	drainTimeout         time.Duration
 	configured           []string
 	firstToken           string
@@ -27,7 +28,7 @@ type worker struct {
 	mu                   sync.Mutex
 	attempts             map[string]*attempt
 	waiting              []*attempt
-	slotsTaken, received int
+	slotsTaken           int
 	stream               *stream
 	epoch                int32
 	trustedUntil         time.Time
@@ -52,6 +53,7 @@ func Main(fault string) int {
 	}
 	var errs [3]error
 	w.slots, errs[0] = strconv.Atoi(os.Getenv("FERMATA_SLOTS"))
+	w.places = w.slots
 	w.prefetch, errs[1] = strconv.Atoi(os.Getenv("FERMATA_PREFETCH"))
 	w.drainTimeout, errs[2] = time.ParseDuration(os.Getenv("FERMATA_DRAIN_TIMEOUT"))
 	for _, err := range errs {
@@ -59,6 +61,9 @@ func Main(fault string) int {
 			log.Print(err)
 			return 1
 		}
+	}
+	if w.has("one-at-a-time") {
+		w.places = 1
 	}
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
