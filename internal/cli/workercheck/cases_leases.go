@@ -157,6 +157,8 @@ func checkTimeout(t *trial) {
 	}
 	s.cancel(fermatav1.Cancel_REASON_TIMED_OUT, other.id)
 	t.expectOutcome(ruleTimeout, other, timedOut)
+	unlimited := t.startSleeper(s, "200", func(l *fermatav1.Lease) { l.Timeout = nil })
+	t.expectOutcome(ruleTimeout, unlimited, succeeded)
 }
 
 func checkFailures(t *trial) {

@@ -132,6 +132,18 @@ var plantedFaults = []struct{ fault, caseName, rule string }{
 	{"trusts-any-certificate", "tls", "A1"},
 	{"no-client-certificate", "client-certificate", "P1"},
 	{"token-once", "token", "A2"},
+	{"no-tls", "tls", "A1"},
+	{"ignores-welcome-addresses", "advertised", "N4"},
+	{"ignores-addresses", "advertised", "N4"},
+	{"no-trust-after-drain", "drain-outage", "D2"},
+	{"never-confirms", "confirmed", "T6"},
+	{"seq-goes-on", "reconnect", "T1"},
+	{"no-heartbeats-when-idle", "heartbeats", "T1"},
+	{"waits-for-a-node", "stop-alone", "S2"},
+	{"waits-for-a-run", "stop-idle", "S2"},
+	{"zero-timeout", "timeout", "L7"},
+	{"starts-cancelled-leases", "start-after", "C1"},
+	{"drops-results-without-stream", "reconnect", "N2 R4"},
 }
 
 // TestPlantedFaultsAreFound runs each fault against the case that has to find it.
