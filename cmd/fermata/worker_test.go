@@ -13,7 +13,8 @@ func runWorkerCheck(t *testing.T, args ...string) (code int, stdout, stderr stri
 	t.Helper()
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	var out, errs bytes.Buffer
-	code = runCommand(t.Context(), append([]string{"worker", "check"}, args...), standardStreams{strings.NewReader(""), &out, &errs},
+	code = runCommand(t.Context(), append([]string{"worker", "check"}, args...), standardStreams{strings.NewReader(""),
+		&out, &errs},
 		time.Now)
 	return code, out.String(), errs.String()
 }
@@ -23,14 +24,16 @@ func TestWorkerCheckOfNoWorker(t *testing.T) {
 	program := []string{"--", "/bin/sh", "-c", "echo cannot work >&2; exit 3"}
 	code, stdout, stderr := runWorkerCheck(t, program...)
 	for _, text := range []string{
-		"failed    hello", "P1 docs/worker-protocol.md#the-check-program", "exit status 3", "| cannot work", "0 passed, 1 failed",
+		"failed    hello", "P1 docs/worker-protocol.md#the-check-program", "exit status 3", "| cannot work",
+		"0 passed, 1 failed",
 		"43 cases not run",
 	} {
 		if !strings.Contains(stdout, text) {
 			t.Errorf("output lacks %q:\n%s", text, stdout)
 		}
 	}
-	if code != exitFailed || !strings.Contains(stderr, "the worker failed 1 case") || strings.Contains(stdout, "conformant") {
+	if code != exitFailed || !strings.Contains(stderr, "the worker failed 1 case") || strings.Contains(stdout,
+		"conformant") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 

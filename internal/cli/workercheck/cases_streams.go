@@ -120,7 +120,8 @@ func checkDrainOutage(t *trial) {
 	t.pause(t.ms(200))
 	n.kill()
 	t.pause(ttl * 3 / 2)
-	t.check(ruleDrainTrust, "the handler was stopped when the session had expired, although the node had drained", r.isRunning)
+	t.check(ruleDrainTrust, "the handler was stopped when the session had expired, although the node had drained",
+		r.isRunning)
 	n.change(func(n *scriptedNode) { n.refuseWith = nil })
 	n.revive()
 	t.expectCarriedOver(t.next(ruleReconnect, s), r)
@@ -268,8 +269,8 @@ func (t *trial) moveWithWaitingLease(s *session, other *scriptedNode, running *l
 	return s
 }
 
-// countStartedInOrder leases short handlers, most of which have to wait, and returns how many were started. It fails the
-// case if they were not started in their order.
+// countStartedInOrder leases short handlers, most of which have to wait, and returns how many were started. It fails
+// the case if they were not started in their order.
 func (t *trial) countStartedInOrder(s *session) int {
 	short := append(t.newLeases(1, "check.sleep", "10"), t.newLeases(4, "check.succeed", "short")...)
 	s.lease(short...)
@@ -322,7 +323,8 @@ func checkStartAfter(t *trial) {
 	t.never(t.ms(1000), ruleCancel, "the handler of a cancelled early lease was started", third.hasRun)
 	for _, r := range []*leaseRecord{first, second} {
 		if after := r.starts[0].Sub(r.sentAt); after < r.lease.GetStartAfter().AsDuration() {
-			t.fail(ruleStartAfter, "the handler started %v after its lease, which said %v", after, r.lease.GetStartAfter().AsDuration())
+			t.fail(ruleStartAfter, "the handler started %v after its lease, which said %v", after,
+				r.lease.GetStartAfter().AsDuration())
 		}
 	}
 }

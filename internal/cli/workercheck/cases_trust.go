@@ -38,7 +38,8 @@ func (t *trial) expectStopped(rule Rule, r *leaseRecord, by time.Time) {
 
 // expectGivenUp checks what a worker says on its first stream after its leases were lost.
 func (t *trial) expectGivenUp(s *session, r *leaseRecord) {
-	t.check(ruleLive, "live_lease_ids has a lease that was lost and whose handler has ended", func() bool { return !s.names(r) })
+	t.check(ruleLive, "live_lease_ids has a lease that was lost and whose handler has ended",
+		func() bool { return !s.names(r) })
 	if t.options.Profile == ProfileFull {
 		t.expect(ruleReportLost, "want Lost for a lease that was given up", func() bool { return slices.Contains(r.lost, s) })
 	}
@@ -181,7 +182,8 @@ func checkSuspended(t *trial) {
 	late := t.newLease("check.succeed", "late")
 	s.lease(late)
 	t.pause(ttl + t.ms(200))
-	t.check(ruleProgram, "the worker has started a handler while it was suspended: its command starts it beyond its process group",
+	t.check(ruleProgram,
+		"the worker has started a handler while it was suspended: its command starts it beyond its process group",
 		func() bool { return !late.hasRun() })
 	if err := continueGroup(t.process.cmd); err != nil {
 		t.fail(ruleProgram, "cannot continue the worker: %v", err)

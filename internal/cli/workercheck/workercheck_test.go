@@ -43,8 +43,8 @@ func run(t *testing.T, o workercheck.Options) workercheck.Summary {
 	return s
 }
 
-// plantedFaults has, for each fault of the faulty worker, the case that has to find it and the rule that it has to name. There are
-// two rules where the order of events decides which is violated first.
+// plantedFaults has, for each fault of the faulty worker, the case that has to find it and the rule that it has to
+// name. There are two rules where the order of events decides which is violated first.
 var plantedFaults = []struct{ fault, caseName, rule string }{
 	{"bad-worker-id", "hello", "H2"},
 	{"shared-worker-id", "hello", "H2"},
@@ -176,7 +176,8 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 // TestEveryCaseFindsAFault: a case that no faulty worker fails proves nothing.
 func TestEveryCaseFindsAFault(t *testing.T) {
 	for _, c := range workercheck.Cases() {
-		if !slices.ContainsFunc(plantedFaults, func(p struct{ fault, caseName, rule string }) bool { return p.caseName == c.Name }) {
+		if !slices.ContainsFunc(plantedFaults,
+			func(p struct{ fault, caseName, rule string }) bool { return p.caseName == c.Name }) {
 			t.Errorf("no planted fault fails the case %s", c.Name)
 		}
 	}
@@ -246,7 +247,8 @@ func TestCommandsThatAreNoWorkers(t *testing.T) {
 	}
 }
 
-// TestRulesAreDocumented: each rule stands in the section that reports name, once, and reports know each documented rule.
+// TestRulesAreDocumented: each rule stands in the section that reports name, once, and reports know each documented
+// rule.
 func TestRulesAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../../" + workercheck.Document)
 	if err != nil {

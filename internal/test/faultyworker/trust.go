@@ -38,7 +38,9 @@ func (s *stream) beat() {
 			}
 		}
 		if !w.has("heartbeats-not-sent") && (len(w.attempts) > 0 || !w.has("no-heartbeats-when-idle")) {
-			s.send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Heartbeat{Heartbeat: &fermatav1.Heartbeat{Seq: s.seq}}})
+			s.send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Heartbeat{
+				Heartbeat: &fermatav1.Heartbeat{Seq: s.seq},
+			}})
 		}
 		w.mu.Unlock()
 		select {
