@@ -10,9 +10,9 @@ export async function readToken(source: TokenSource): Promise<string> {
   return token;
 }
 
-const rereadAfter = 2000;
+const rereadAfter = 50;
 
-/** tokenFile returns a token source that reads a file, and reads it again after two seconds at the earliest. If the
+/** tokenFile returns a token source that reads a file, and reads it again when it is needed after 50 ms. If the
  * file cannot be read any more, the last token stays in use. */
 export function tokenFile(path: string): () => Promise<string> {
   let token = "";
