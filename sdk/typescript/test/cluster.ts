@@ -57,7 +57,7 @@ export async function freePort(): Promise<number> {
 /** startDev starts `scheduler dev`, and returns it with its address. */
 export async function startDev(): Promise<{ address: string; program: Program }> {
   const address = `127.0.0.1:${await freePort()}`;
-  const program = new Program(`${repository}bin/scheduler`,
+  const program = new Program(`${process.env["FERMATA_BIN"] ?? `${repository}bin`}/scheduler`,
     ["dev", "--plain", "--grpc-addr", address, "--http-addr", "127.0.0.1:0", "--rest-addr", "127.0.0.1:0"]);
   return { address, program };
 }

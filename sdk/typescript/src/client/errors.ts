@@ -1,6 +1,6 @@
 import { Code, ConnectError } from "@connectrpc/connect";
-import { durationMs } from "@bufbuild/protobuf/wkt";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../gen/google/rpc/error_details_pb.js";
+import { toMilliseconds } from "./messages.js";
 import { describeError } from "../net/connection.js";
 
 /** ErrorCode is the code of a gRPC status. */
@@ -63,7 +63,7 @@ export function toFermataError(error: unknown, signal?: AbortSignal): FermataErr
     violations: error.findDetails(BadRequestSchema)
       .flatMap((d) => d.fieldViolations.map((v) => ({ field: v.field, description: v.description }))),
     reason: error.findDetails(ErrorInfoSchema)[0]?.reason ?? "",
-    retryAfterMs: retry && Math.max(0, retry.retryDelay ? durationMs(retry.retryDelay) : 0),
+    retryAfterMs: retry && Math.max(0, retry.retryDelay ? toMilliseconds(retry.retryDelay) : 0),
     cause: error,
   });
 }

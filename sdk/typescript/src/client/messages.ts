@@ -3,7 +3,7 @@ import {
   type MessageShape,
 } from "@bufbuild/protobuf";
 import {
-  type Duration, DurationSchema, durationMs, type Timestamp, TimestampSchema, timestampDate,
+  type Duration, DurationSchema, type Timestamp, TimestampSchema, timestampDate,
   timestampFromDate,
 } from "@bufbuild/protobuf/wkt";
 
@@ -97,7 +97,7 @@ const unitMs: Record<string, number> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000
 
 /** toMilliseconds returns a duration as a number of milliseconds. */
 export function toMilliseconds(input: DurationInput): number {
-  if (typeof input === "object") return durationMs(input);
+  if (typeof input === "object") return Number(input.seconds) * 1000 + input.nanos / 1e6;
   const ms = typeof input === "number" ? input : parseDuration(input);
   if (!Number.isFinite(ms)) throw new TypeError(`${JSON.stringify(input)} is not a duration such as "90s" or "1h30m"`);
   return ms;

@@ -1,10 +1,10 @@
 import { createClient } from "@connectrpc/connect";
 import { create } from "@bufbuild/protobuf";
-import { durationMs } from "@bufbuild/protobuf/wkt";
 import {
   type Hello, type Welcome, WorkerService, type WorkRequest, WorkRequestSchema, type WorkResponse,
 } from "../gen/fermata/v1/worker_service_pb.js";
 import { toFermataError } from "../client/errors.js";
+import { toMilliseconds } from "../client/messages.js";
 import type { Connection } from "../net/connection.js";
 import { Heartbeats } from "./heartbeats.js";
 import { Outbox } from "./outbox.js";
@@ -58,8 +58,8 @@ export class Session {
     events: SessionEvents) {
     this.#stream = stream;
     this.#events = events;
-    this.leaseTtl = (welcome.leaseTtl && durationMs(welcome.leaseTtl)) || defaultLeaseTtl;
-    this.sessionTtl = welcome.sessionTtl ? durationMs(welcome.sessionTtl) : 0;
+    this.leaseTtl = (welcome.leaseTtl && toMilliseconds(welcome.leaseTtl)) || defaultLeaseTtl;
+    this.sessionTtl = welcome.sessionTtl ? toMilliseconds(welcome.sessionTtl) : 0;
     this.node = welcome.node;
   }
 
