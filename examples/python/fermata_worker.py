@@ -526,7 +526,7 @@ class Worker:
         failed = result.outcome != pb.Result.OUTCOME_SUCCEEDED
         if failed and a.task.cause in (LEASE_LOST, STOPPED):  # which is no failure of the handler
             self.attempts.pop(a.id, None)
-            if self.session and self.session.epoch in (a.known_epoch, a.lost_epoch):
+            if a.task.cause == LEASE_LOST and self.session and self.session.epoch in (a.known_epoch, a.lost_epoch):
                 self.session.send(returned=pb.Returned(lease_ids=[a.id]))
             self._report_lost(a.id)
         else:
