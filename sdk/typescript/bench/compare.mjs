@@ -4,9 +4,9 @@
 //     node sdk/typescript/bench/compare.mjs drain [ROUNDS] [COUNT] [SLOTS]
 //     node sdk/typescript/bench/compare.mjs lag [ROUNDS] [SECONDS]
 //
-// drain: a backlog of due jobs, jobs/s from the first start until all are settled, and processor time of the worker process.
-// lag: 500 jobs/s, due at even intervals; from when a job was due until its handler starts, in ms.
-// Each round has a redis-server of its own, with an append-only file that is synced every second.
+// drain: a backlog of due jobs, jobs/s from the first start until all are settled, and processor time of the worker
+// process. lag: 500 jobs/s, due at even intervals; from when a job was due until its handler starts, in ms. Each round
+// has a redis-server of its own, with an append-only file that is synced every second.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -26,11 +26,13 @@ const rate = 500;
 const count = mode === "drain" ? Number(sizeText ?? 20_000) : rate * Number(sizeText ?? 10);
 
 async function freePorts(n) {
-  const servers = await Promise.all(Array.from({ length: n }, async () => {
-    const server = createServer().listen(0, "127.0.0.1");
-    await once(server, "listening");
-    return server;
-  }));
+  const servers = await Promise.all(
+    Array.from({ length: n }, async () => {
+      const server = createServer().listen(0, "127.0.0.1");
+      await once(server, "listening");
+      return server;
+    }),
+  );
   const ports = servers.map((s) => s.address().port);
   await Promise.all(servers.map((s) => new Promise((resolve) => s.close(resolve))));
   return ports;
@@ -39,7 +41,10 @@ async function freePorts(n) {
 const processes = new Set();
 
 function start(command, args, options = {}) {
-  const child = spawn(command, args, { stdio: ["pipe", "pipe", process.env.VERBOSE ? "inherit" : "ignore"], ...options });
+  const child = spawn(command, args, {
+    stdio: ["pipe", "pipe", process.env.VERBOSE ? "inherit" : "ignore"],
+    ...options,
+  });
   processes.add(child);
   child.once("exit", () => processes.delete(child));
   return child;
@@ -52,8 +57,20 @@ async function stop(child) {
 }
 
 async function startRedis(port, dir) {
-  const child = start("redis-server", ["--port", String(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "",
-    "--appendonly", "yes", "--appendfsync", "everysec"]);
+  const child = start("redis-server", [
+    "--port",
+    String(port),
+    "--bind",
+    "127.0.0.1",
+    "--dir",
+    dir,
+    "--save",
+    "",
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "everysec",
+  ]);
   for await (const line of createInterface({ input: child.stdout })) if (line.includes("Ready to accept")) break;
   child.stdout.resume();
   return child;
@@ -61,11 +78,17 @@ async function startRedis(port, dir) {
 
 /** schedule returns when each job is due: in the past for a backlog, else at even intervals from a moment on. */
 function schedule(begin) {
-  return (i) => (mode === "drain" ? begin - 1000 : begin + Math.round(i * 1000 / rate));
+  return (i) => (mode === "drain" ? begin - 1000 : begin + Math.round((i * 1000) / rate));
 }
 
 async function runWorker(kind, address, register) {
-  const worker = start(process.execPath, [join(root, "sdk/typescript/bench/worker.mjs"), kind, address, String(count), String(slots)]);
+  const worker = start(process.execPath, [
+    join(root, "sdk/typescript/bench/worker.mjs"),
+    kind,
+    address,
+    String(count),
+    String(slots),
+  ]);
   const lines = createInterface({ input: worker.stdout })[Symbol.asyncIterator]();
   await lines.next(); // ready
   if (mode === "drain") await register(Date.now());
@@ -77,8 +100,20 @@ async function runWorker(kind, address, register) {
 async function fermata(redisPort) {
   const [grpc, http, peer, gossip] = await freePorts(4);
   const at = (port) => `127.0.0.1:${port}`;
-  const node = start(join(binaries, "scheduler"), ["--name", "a", "--redis-url", `redis://127.0.0.1:${redisPort}/0`,
-    "--grpc-addr", at(grpc), "--http-addr", at(http), "--peer-addr", at(peer), "--gossip-addr", at(gossip)]);
+  const node = start(join(binaries, "scheduler"), [
+    "--name",
+    "a",
+    "--redis-url",
+    `redis://127.0.0.1:${redisPort}/0`,
+    "--grpc-addr",
+    at(grpc),
+    "--http-addr",
+    at(http),
+    "--peer-addr",
+    at(peer),
+    "--gossip-addr",
+    at(gossip),
+  ]);
   node.stdout.resume();
   const client = await Fermata.connect({ addresses: at(grpc), attempts: 20 });
   const result = await runWorker("fermata", at(grpc), async (begin) => {
@@ -102,9 +137,13 @@ async function bullmq(redisPort) {
     const due = schedule(begin);
     for (let i = 0; i < count; i += 1000) {
       const now = Date.now();
-      await queue.addBulk(Array.from({ length: Math.min(1000, count - i) }, (_, k) => ({
-        name: "noop", data: {}, opts: { removeOnComplete: true, timestamp: now, delay: Math.max(0, due(i + k) - now) },
-      })));
+      await queue.addBulk(
+        Array.from({ length: Math.min(1000, count - i) }, (_, k) => ({
+          name: "noop",
+          data: {},
+          opts: { removeOnComplete: true, timestamp: now, delay: Math.max(0, due(i + k) - now) },
+        })),
+      );
     }
   });
   await queue.close();

@@ -1,5 +1,5 @@
-// One worker process of bench/compare.mjs: `worker.mjs fermata|bullmq ADDRESS COUNT SLOTS`. It begins when a line arrives on
-// stdin, runs COUNT jobs whose handler does nothing, and prints a line of JSON.
+// One worker process of bench/compare.mjs: `worker.mjs fermata|bullmq ADDRESS COUNT SLOTS`. It begins when a line
+// arrives on stdin, runs COUNT jobs whose handler does nothing, and prints a line of JSON.
 import { once } from "node:events";
 
 const [kind, address, countText, slotsText] = process.argv.slice(2);
@@ -18,7 +18,13 @@ function begun(due) {
 async function runFermata() {
   const { Worker, silentLogger } = await import("../dist/worker/index.js");
   const catchStrayErrors = process.env.CATCH !== "0";
-  const worker = new Worker({ addresses: address, queues: ["bench"], slots: concurrency, logger: silentLogger, catchStrayErrors });
+  const worker = new Worker({
+    addresses: address,
+    queues: ["bench"],
+    slots: concurrency,
+    logger: silentLogger,
+    catchStrayErrors,
+  });
   worker.handle("noop", (task) => {
     begun(task.dueTime.getTime());
     if (++done === count) setImmediate(() => worker.stop());
@@ -42,8 +48,13 @@ await (kind === "fermata" ? runFermata() : runBullMQ());
 const { user, system } = process.cpuUsage(cpu);
 lags.sort((a, b) => a - b);
 const quantile = (q) => lags[Math.min(lags.length - 1, Math.floor(q * lags.length))];
-process.stdout.write(`${JSON.stringify({
-  rate: Math.round(count / (performance.now() - first) * 1000), cpu: Math.round((user + system) / count * 10) / 10,
-  p50: quantile(0.5), p99: quantile(0.99), max: lags.at(-1),
-})}\n`);
+process.stdout.write(
+  `${JSON.stringify({
+    rate: Math.round((count / (performance.now() - first)) * 1000),
+    cpu: Math.round(((user + system) / count) * 10) / 10,
+    p50: quantile(0.5),
+    p99: quantile(0.99),
+    max: lags.at(-1),
+  })}\n`,
+);
 process.exit();

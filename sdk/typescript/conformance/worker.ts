@@ -5,7 +5,15 @@
  * Beside the handlers of the check it has `noop` and `hold`, for tests with real nodes. */
 import { appendFileSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Permanent, RetryAfter, shutdownSignal, type Task, type TlsOptions, tokenFile, Worker } from "../src/worker/index.js";
+import {
+  Permanent,
+  RetryAfter,
+  shutdownSignal,
+  type Task,
+  type TlsOptions,
+  tokenFile,
+  Worker,
+} from "../src/worker/index.js";
 
 const env = (name: string, fallback = "") => process.env[name] || fallback;
 
@@ -47,11 +55,22 @@ async function pauseFor(task: Task): Promise<void> {
 }
 
 worker.handle("check.succeed", (task) => task.bytes);
-worker.handle("check.fail", (task) => { throw new Error(task.text()); });
-worker.handle("check.permanent", (task) => { throw new Permanent(task.text()); });
-worker.handle("check.retry_after", (task) => { throw new RetryAfter("later", Number(task.text())); });
-worker.handle("check.sleep", async (task) => { await pauseFor(task); return "slept"; });
-worker.handle("check.panic", () => { throw { no: "error" }; });
+worker.handle("check.fail", (task) => {
+  throw new Error(task.text());
+});
+worker.handle("check.permanent", (task) => {
+  throw new Permanent(task.text());
+});
+worker.handle("check.retry_after", (task) => {
+  throw new RetryAfter("later", Number(task.text()));
+});
+worker.handle("check.sleep", async (task) => {
+  await pauseFor(task);
+  return "slept";
+});
+worker.handle("check.panic", () => {
+  throw { no: "error" };
+});
 worker.handle("noop", () => undefined);
 worker.handle("hold", pauseFor);
 

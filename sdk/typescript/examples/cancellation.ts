@@ -3,7 +3,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { AttemptEnded, shutdownSignal, type Task, Worker } from "fermata/worker";
 
 const worker = new Worker({
-  addresses: process.env["FERMATA_ADDRESS"] ?? "127.0.0.1:7070", queues: ["imports"], drainTimeout: "5s",
+  addresses: process.env["FERMATA_ADDRESS"] ?? "127.0.0.1:7070",
+  queues: ["imports"],
+  drainTimeout: "5s",
 });
 
 worker.handle("import", async (task) => {

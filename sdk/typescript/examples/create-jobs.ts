@@ -7,9 +7,15 @@ const common = { queue: "reports", handler: "report", labels: { example: "create
 await fermata.jobs.create("report-weekdays", { ...common, schedule: cron("0 7 * * MON-FRI", "Europe/Berlin") });
 await fermata.jobs.create("report-often", { ...common, schedule: { ...every("5m"), jitter: "30s" }, maxLag: "10s" });
 await fermata.jobs.create("report-after", { ...common, schedule: fixedDelay("1h") });
-await fermata.jobs.create("report-biweekly", { ...common, schedule: everyWeeks(2, ["MON"], ["09:00"], "Europe/Berlin") });
+await fermata.jobs.create("report-biweekly", {
+  ...common,
+  schedule: everyWeeks(2, ["MON"], ["09:00"], "Europe/Berlin"),
+});
 await fermata.jobs.create("report-once", {
-  ...common, payload: json({ tenant: 7 }), schedule: once(new Date(Date.now() + 3_600_000)), timeout: "90s",
+  ...common,
+  payload: json({ tenant: 7 }),
+  schedule: once(new Date(Date.now() + 3_600_000)),
+  timeout: "90s",
   retryPolicy: { strategy: RetryPolicy_Strategy.EXPONENTIAL, baseDelay: "2s", maxAttempts: 5 },
 });
 

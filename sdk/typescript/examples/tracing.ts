@@ -9,7 +9,9 @@ const fermata = await Fermata.connect({ addresses });
 
 const worker = new Worker({ addresses, queues: ["traced"] });
 worker.handle("traced", (task) => {
-  console.log(task.traceparent ? `in trace ${task.traceparent.split("-")[1]}` : "not traced: the nodes export no spans");
+  console.log(
+    task.traceparent ? `in trace ${task.traceparent.split("-")[1]}` : "not traced: the nodes export no spans",
+  );
 });
 const working = worker.run();
 

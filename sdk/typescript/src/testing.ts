@@ -53,10 +53,17 @@ export function task(fields: TaskFields = {}): TestTask {
 function leaseOf(f: TaskFields) {
   const payload = f.bytes ?? (f.text !== undefined ? text(f.text) : "json" in f ? json(f.json) : new Uint8Array());
   return create(LeaseSchema, {
-    leaseId: "test", run: f.run ?? "namespaces/default/jobs/test/runs/1", queue: f.queue ?? "default",
-    handler: f.handler ?? "test", payload: payload as Uint8Array<ArrayBuffer>, labels: f.labels ?? {},
-    attempt: f.attempt ?? 1, maxAttempts: f.maxAttempts ?? 3, token: f.token ?? 1n,
-    nominalTime: timestampFromDate(f.nominalTime ?? new Date()), dueTime: timestampFromDate(f.dueTime ?? new Date()),
+    leaseId: "test",
+    run: f.run ?? "namespaces/default/jobs/test/runs/1",
+    queue: f.queue ?? "default",
+    handler: f.handler ?? "test",
+    payload: payload as Uint8Array<ArrayBuffer>,
+    labels: f.labels ?? {},
+    attempt: f.attempt ?? 1,
+    maxAttempts: f.maxAttempts ?? 3,
+    token: f.token ?? 1n,
+    nominalTime: timestampFromDate(f.nominalTime ?? new Date()),
+    dueTime: timestampFromDate(f.dueTime ?? new Date()),
     timeout: f.timeout === undefined ? undefined : durationOf(toMilliseconds(f.timeout)),
     correlationId: f.correlationId ?? "test",
     traceContext: f.traceparent ? { traceparent: f.traceparent, tracestate: f.tracestate ?? "" } : undefined,

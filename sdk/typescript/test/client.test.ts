@@ -4,8 +4,20 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import {
-  cron, every, Fermata, fileToken, FermataError, isFermataError, JobService, JobStatus_State, json, once, OverlapPolicy,
-  toDate, tokenFile, toMilliseconds,
+  cron,
+  every,
+  Fermata,
+  fileToken,
+  FermataError,
+  isFermataError,
+  JobService,
+  JobStatus_State,
+  json,
+  once,
+  OverlapPolicy,
+  toDate,
+  tokenFile,
+  toMilliseconds,
 } from "../src/index.js";
 import { eventually, freePort, startDev } from "./cluster.js";
 import { Proxy } from "./proxy.js";
@@ -31,19 +43,33 @@ const collect = async <T>(items: AsyncIterable<T>): Promise<T[]> => {
 
 test("a job is created, read, changed, paused, resumed and deleted", async () => {
   const job = await fermata.jobs.create("life", {
-    queue: "client", handler: "h", payload: json({ n: 1 }), schedule: { ...cron("0 7 * * MON", "Europe/Berlin"), jitter: "30s" },
-    timeout: "1m30s", retryPolicy: { maxAttempts: 4, baseDelay: 1500 }, overlapPolicy: OverlapPolicy.BUFFER_ONE,
-    labels: { a: "b" }, priority: 7,
+    queue: "client",
+    handler: "h",
+    payload: json({ n: 1 }),
+    schedule: { ...cron("0 7 * * MON", "Europe/Berlin"), jitter: "30s" },
+    timeout: "1m30s",
+    retryPolicy: { maxAttempts: 4, baseDelay: 1500 },
+    overlapPolicy: OverlapPolicy.BUFFER_ONE,
+    labels: { a: "b" },
+    priority: 7,
   });
   assert.equal(job.name, "namespaces/default/jobs/life");
   assert.equal(toMilliseconds(job.timeout!), 90_000);
   assert.equal(toMilliseconds(job.retryPolicy!.baseDelay!), 1500);
   assert.equal(toMilliseconds(job.schedule!.jitter!), 30_000);
-  const changed = await fermata.jobs.update("life", { schedule: every("10m"), retryPolicy: { maxAttempts: 2 } }, { etag: job.etag });
+  const changed = await fermata.jobs.update(
+    "life",
+    { schedule: every("10m"), retryPolicy: { maxAttempts: 2 } },
+    { etag: job.etag },
+  );
   assert.equal(changed.schedule!.rule.case, "interval");
   assert.equal(changed.handler, "h");
   await assert.rejects(fermata.jobs.update("life", { priority: 1 }, { etag: job.etag }), { code: "ABORTED" });
-  const one = await fermata.jobs.update("life", { retryPolicy: { maxAttempts: 9 } }, { fields: ["retry_policy.max_attempts"] });
+  const one = await fermata.jobs.update(
+    "life",
+    { retryPolicy: { maxAttempts: 9 } },
+    { fields: ["retry_policy.max_attempts"] },
+  );
   assert.equal(one.retryPolicy!.maxAttempts, 9);
   assert.equal((await fermata.jobs.pause("life", { note: "why" })).status!.pauseNote, "why");
   assert.equal((await fermata.jobs.get("life")).status!.state, JobStatus_State.PAUSED);
@@ -64,15 +90,24 @@ test("creating the same job twice succeeds, another one with its id fails", asyn
 });
 
 test("an invalid job is refused with its fields", async () => {
-  const error = await fermata.jobs.create("bad", { handler: "", schedule: cron("x"), timeout: "48h" }).catch((e: unknown) => e);
+  const error = await fermata.jobs
+    .create("bad", { handler: "", schedule: cron("x"), timeout: "48h" })
+    .catch((e: unknown) => e);
   assert.ok(isFermataError(error, "INVALID_ARGUMENT"));
-  assert.deepEqual(error.violations.map((v) => v.field).sort(), ["job.handler", "job.schedule.cron.expressions[0]", "job.timeout"]);
+  assert.deepEqual(error.violations.map((v) => v.field).sort(), [
+    "job.handler",
+    "job.schedule.cron.expressions[0]",
+    "job.timeout",
+  ]);
   assert.throws(() => fermata.jobs.create("typo", { handler: "h", tiemout: "1s" } as object), /no field "tiemout"/);
   assert.throws(() => fermata.jobs.create("typo", { handler: "h", timeout: "1 week" }), /not a duration/);
 });
 
 test("many jobs are created, and listed page by page", async () => {
-  const jobs = Array.from({ length: 1005 }, (_, i) => ({ id: `many-${i}`, job: { queue: "many", handler: i === 3 ? "" : "h" } }));
+  const jobs = Array.from({ length: 1005 }, (_, i) => ({
+    id: `many-${i}`,
+    job: { queue: "many", handler: i === 3 ? "" : "h" },
+  }));
   const results = await fermata.jobs.createMany(jobs, { namesOnly: true });
   assert.equal(results.length, 1005);
   assert.equal(results.filter((r) => r.job).length, 1004);
@@ -101,12 +136,22 @@ test("a manual run is requested once for one request id", async () => {
 });
 
 test("schedules are previewed and backfilled", async () => {
-  const preview = await fermata.jobs.preview({ schedule: cron(["0 7 * * *", "0 8 * * *"]), count: 3, after: new Date("2026-01-01T07:30:00Z") });
-  assert.deepEqual(preview.dueTimes.map((t) => toDate(t)!.toISOString().slice(5, 13)), ["01-01T08", "01-02T07", "01-02T08"]);
+  const preview = await fermata.jobs.preview({
+    schedule: cron(["0 7 * * *", "0 8 * * *"]),
+    count: 3,
+    after: new Date("2026-01-01T07:30:00Z"),
+  });
+  assert.deepEqual(
+    preview.dueTimes.map((t) => toDate(t)!.toISOString().slice(5, 13)),
+    ["01-01T08", "01-02T07", "01-02T08"],
+  );
   await fermata.jobs.create("filled", { queue: "nobody", handler: "h", schedule: cron("0 * * * *") });
   const range = { from: new Date("2026-01-01T00:00:00Z"), to: new Date("2026-01-01T03:00:00Z") };
   const { id, job } = await fermata.jobs.backfill("filled", range);
-  assert.deepEqual(job.status!.backfills.map((b) => b.id), [id]);
+  assert.deepEqual(
+    job.status!.backfills.map((b) => b.id),
+    [id],
+  );
   assert.equal((await fermata.jobs.cancelBackfill("filled", id)).status!.backfills.length, 0);
 });
 
@@ -127,7 +172,9 @@ test("generated services answer too", async () => {
 
 test("another node answers when one is lost", async () => {
   const proxies = [await Proxy.start(dev.address), await Proxy.start(dev.address)];
-  const client = await Fermata.connect({ addresses: [`127.0.0.1:${await freePort()}`, ...proxies.map((p) => p.address)] });
+  const client = await Fermata.connect({
+    addresses: [`127.0.0.1:${await freePort()}`, ...proxies.map((p) => p.address)],
+  });
   await client.jobs.create("failover", { handler: "h" });
   const used = proxies.find((p) => p.connections > 0)!;
   await used.cut();
@@ -143,7 +190,8 @@ test("another node answers when one is lost", async () => {
 test("a node that accepts connections and says nothing is passed over", async () => {
   const silent = await Proxy.start(dev.address);
   silent.hang();
-  for (let i = 0; i < 4; i++) { // the order of addresses is random
+  for (let i = 0; i < 4; i++) {
+    // the order of addresses is random
     const client = await Fermata.connect({ addresses: [silent.address, dev.address] });
     assert.ok(await client.whoAmI());
     await client.close();
@@ -153,7 +201,10 @@ test("a node that accepts connections and says nothing is passed over", async ()
 
 test("nobody answers", async () => {
   const addresses = `127.0.0.1:${await freePort()}`;
-  await assert.rejects(Fermata.connect({ addresses, attempts: 2 }), (e: FermataError) => e.code === "UNAVAILABLE" && e.message.includes("ECONNREFUSED"));
+  await assert.rejects(
+    Fermata.connect({ addresses, attempts: 2 }),
+    (e: FermataError) => e.code === "UNAVAILABLE" && e.message.includes("ECONNREFUSED"),
+  );
   assert.throws(() => Fermata.create({ addresses: "nonsense" }), /not host:port/);
   assert.throws(() => Fermata.create({ addresses: [] }), /no address/);
   assert.throws(() => Fermata.create({ addresses: "example.org:7070", token: "t" }), /needs TLS/);
@@ -163,7 +214,12 @@ test("events are resumed after a lost connection, without gaps and duplicates", 
   const proxy = await Proxy.start(dev.address);
   const client = await Fermata.connect({ addresses: proxy.address });
   const stop = new AbortController();
-  const events = client.events({ kinds: ["job.created"], jobs: Array.from({ length: 6 }, (_, i) => `event-${i}`), since: new Date(Date.now() - 1000), signal: stop.signal });
+  const events = client.events({
+    kinds: ["job.created"],
+    jobs: Array.from({ length: 6 }, (_, i) => `event-${i}`),
+    since: new Date(Date.now() - 1000),
+    signal: stop.signal,
+  });
   const seen: string[] = [];
   for (let i = 0; i < 6; i++) {
     await fermata.jobs.create(`event-${i}`, { handler: "h" });
@@ -194,7 +250,10 @@ test("the place among events is stored after their handling", async () => {
   await fermata.jobs.create("place-1", { handler: "h" });
   assert.equal((await second).value!.job, "namespaces/default/jobs/place-1");
   await again.return(undefined);
-  assert.deepEqual((await collect(fermata.events({ ...filter, stopAtEnd: true }))).map((e) => e.job.split("/").at(-1)), ["place-1"]);
+  assert.deepEqual(
+    (await collect(fermata.events({ ...filter, stopAtEnd: true }))).map((e) => e.job.split("/").at(-1)),
+    ["place-1"],
+  );
   await rm(directory, { recursive: true });
 });
 

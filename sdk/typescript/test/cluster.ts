@@ -35,7 +35,11 @@ export class Program {
 }
 
 /** eventually repeats a check until it returns something, or the test's time is over. */
-export async function eventually<T>(what: string, check: () => T | Promise<T>, patience = 30_000): Promise<NonNullable<T>> {
+export async function eventually<T>(
+  what: string,
+  check: () => T | Promise<T>,
+  patience = 30_000,
+): Promise<NonNullable<T>> {
   const until = performance.now() + patience;
   for (let pause = 5; ; pause = Math.min(pause * 2, 200)) {
     const found = await check();
@@ -57,7 +61,15 @@ export async function freePort(): Promise<number> {
 /** startDev starts `scheduler dev`, and returns it with its address. */
 export async function startDev(): Promise<{ address: string; program: Program }> {
   const address = `127.0.0.1:${await freePort()}`;
-  const program = new Program(`${process.env["FERMATA_BIN"] ?? `${repository}bin`}/scheduler`,
-    ["dev", "--plain", "--grpc-addr", address, "--http-addr", "127.0.0.1:0", "--rest-addr", "127.0.0.1:0"]);
+  const program = new Program(`${process.env["FERMATA_BIN"] ?? `${repository}bin`}/scheduler`, [
+    "dev",
+    "--plain",
+    "--grpc-addr",
+    address,
+    "--http-addr",
+    "127.0.0.1:0",
+    "--rest-addr",
+    "127.0.0.1:0",
+  ]);
   return { address, program };
 }

@@ -48,16 +48,22 @@ function example(name: string, run: () => Promise<void>): void {
   test(name, run);
 }
 
-example("digest-worker", () => withExample("digest-worker", async (example) => {
-  await fermata.jobs.create("digest", { queue: "mail", handler: "send-digest", payload: Buffer.from("ada@example.com") });
-  await fermata.jobs.create("digest-nobody", { queue: "mail", handler: "send-digest" });
-  const run = await fermata.jobs.run("digest", { wait: "30s" });
-  assert.equal(run.outputText, "sent to ada@example.com");
-  const dead = await fermata.jobs.run("digest-nobody", { wait: "30s" });
-  assert.equal(dead.outcome, Outcome.DEAD);
-  assert.equal(dead.error, "no such account");
-  await printed(example, "digest sent to ada@example.com, token ");
-}));
+example("digest-worker", () =>
+  withExample("digest-worker", async (example) => {
+    await fermata.jobs.create("digest", {
+      queue: "mail",
+      handler: "send-digest",
+      payload: Buffer.from("ada@example.com"),
+    });
+    await fermata.jobs.create("digest-nobody", { queue: "mail", handler: "send-digest" });
+    const run = await fermata.jobs.run("digest", { wait: "30s" });
+    assert.equal(run.outputText, "sent to ada@example.com");
+    const dead = await fermata.jobs.run("digest-nobody", { wait: "30s" });
+    assert.equal(dead.outcome, Outcome.DEAD);
+    assert.equal(dead.error, "no such account");
+    await printed(example, "digest sent to ada@example.com, token ");
+  }),
+);
 
 example("create-jobs", async () => {
   const example = startExample("create-jobs");
@@ -77,13 +83,17 @@ example("watch-events", async () => {
   const directory = await mkdtemp(join(tmpdir(), "fermata-events-"));
   const place = join(directory, "place");
   try {
-    await withExample("watch-events", async (example) => {
-      await eventually("a place", () => readFile(place, "utf8").catch(() => ""));
-      await fermata.jobs.create("watched", { handler: "nothing" });
-      await printed(example, "job.created namespaces/default/jobs/watched");
-      await fermata.jobs.create("watched-next", { handler: "nothing" });
-      await printed(example, "job.created namespaces/default/jobs/watched-next");
-    }, place);
+    await withExample(
+      "watch-events",
+      async (example) => {
+        await eventually("a place", () => readFile(place, "utf8").catch(() => ""));
+        await fermata.jobs.create("watched", { handler: "nothing" });
+        await printed(example, "job.created namespaces/default/jobs/watched");
+        await fermata.jobs.create("watched-next", { handler: "nothing" });
+        await printed(example, "job.created namespaces/default/jobs/watched-next");
+      },
+      place,
+    );
     await fermata.jobs.create("watched-later", { handler: "nothing" });
     await withExample("watch-events", (example) => printed(example, "jobs/watched-later"), place);
   } finally {
@@ -91,15 +101,17 @@ example("watch-events", async () => {
   }
 });
 
-example("middleware", () => withExample("middleware", async (example) => {
-  const job = { queue: "tenants", handler: "bill", retryPolicy: { maxAttempts: 1 } };
-  await fermata.jobs.create("bill", { ...job, labels: { tenant: "acme" } });
-  await fermata.jobs.create("bill-nobody", job);
-  assert.equal((await fermata.jobs.run("bill", { wait: "30s" })).outputText, "billed acme");
-  const failed = await fermata.jobs.run("bill-nobody", { wait: "30s" });
-  assert.match(failed.error, /^the job has no label tenant at /);
-  await printed(example, "bill took ");
-}));
+example("middleware", () =>
+  withExample("middleware", async (example) => {
+    const job = { queue: "tenants", handler: "bill", retryPolicy: { maxAttempts: 1 } };
+    await fermata.jobs.create("bill", { ...job, labels: { tenant: "acme" } });
+    await fermata.jobs.create("bill-nobody", job);
+    assert.equal((await fermata.jobs.run("bill", { wait: "30s" })).outputText, "billed acme");
+    const failed = await fermata.jobs.run("bill-nobody", { wait: "30s" });
+    assert.match(failed.error, /^the job has no label tenant at /);
+    await printed(example, "bill took ");
+  }),
+);
 
 example("failures", async () => {
   let server: Server | undefined;
@@ -111,15 +123,26 @@ example("failures", async () => {
     await new Promise<void>((resolve) => server!.listen(0, "127.0.0.1", resolve));
     const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     await withExample("failures", async () => {
-      const runs = await Promise.all(statuses.map(async (status) => {
-        const policy = { maxAttempts: 2, baseDelay: "10ms" };
-        await fermata.jobs.create(`fetch-${status}`, {
-          queue: "crawl", handler: "fetch-page", payload: json({ url: `${base}/${status}` }), retryPolicy: policy,
-        });
-        return fermata.jobs.run(`fetch-${status}`, { wait: "30s" });
-      }));
-      assert.deepEqual(runs.map((r) => r.outcome), [Outcome.DEAD, Outcome.DEAD, Outcome.DEAD, Outcome.SUCCEEDED]);
-      assert.deepEqual(runs.map((r) => r.attempts), [1, 2, 2, 1]);
+      const runs = await Promise.all(
+        statuses.map(async (status) => {
+          const policy = { maxAttempts: 2, baseDelay: "10ms" };
+          await fermata.jobs.create(`fetch-${status}`, {
+            queue: "crawl",
+            handler: "fetch-page",
+            payload: json({ url: `${base}/${status}` }),
+            retryPolicy: policy,
+          });
+          return fermata.jobs.run(`fetch-${status}`, { wait: "30s" });
+        }),
+      );
+      assert.deepEqual(
+        runs.map((r) => r.outcome),
+        [Outcome.DEAD, Outcome.DEAD, Outcome.DEAD, Outcome.SUCCEEDED],
+      );
+      assert.deepEqual(
+        runs.map((r) => r.attempts),
+        [1, 2, 2, 1],
+      );
       assert.match(runs[1]!.error, /asks for a pause/);
       assert.match(runs[2]!.error, /answers 500 at /);
       assert.equal(runs[3]!.outputText, '{"status":200,"bytes":5}');
@@ -129,26 +152,31 @@ example("failures", async () => {
   }
 });
 
-example("cancellation", () => withExample("cancellation", async (example) => {
-  const job = { queue: "imports", handler: "import", retryPolicy: { maxAttempts: 1 } };
-  await fermata.jobs.create("import", job);
-  await fermata.jobs.create("import-slow", { ...job, timeout: "200ms" });
-  const run = await fermata.jobs.run("import");
-  await eventually("the run is live", async () => (await fermata.jobs.getRun(run.name)).state === Run_State.RUNNING);
-  await fermata.jobs.cancelRun(run.name);
-  assert.equal((await fermata.jobs.waitRun(run.name, { timeout: "30s" })).outcome, Outcome.CANCELLED);
-  await printed(example, "rows: cancelled");
-  await printed(example, "removed ");
-  const late = await fermata.jobs.run("import-slow", { wait: "30s" });
-  assert.equal(late.error, "the attempt's timeout has passed");
-  await printed(example, "rows: timeout");
-}));
+example("cancellation", () =>
+  withExample("cancellation", async (example) => {
+    const job = { queue: "imports", handler: "import", retryPolicy: { maxAttempts: 1 } };
+    await fermata.jobs.create("import", job);
+    await fermata.jobs.create("import-slow", { ...job, timeout: "200ms" });
+    const run = await fermata.jobs.run("import");
+    await eventually("the run is live", async () => (await fermata.jobs.getRun(run.name)).state === Run_State.RUNNING);
+    await fermata.jobs.cancelRun(run.name);
+    assert.equal((await fermata.jobs.waitRun(run.name, { timeout: "30s" })).outcome, Outcome.CANCELLED);
+    await printed(example, "rows: cancelled");
+    await printed(example, "removed ");
+    const late = await fermata.jobs.run("import-slow", { wait: "30s" });
+    assert.equal(late.error, "the attempt's timeout has passed");
+    await printed(example, "rows: timeout");
+  }),
+);
 
-example("fencing", () => withExample("fencing", async (example) => {
-  await fermata.jobs.create("balance", { queue: "balances", handler: "close-month" });
-  for (let i = 0; i < 2; i++) assert.equal((await fermata.jobs.run("balance", { wait: "30s" })).outputText, "written");
-  await eventually("two writes", () => example.lines.filter((l) => l.startsWith("wrote balance")).length === 2);
-}));
+example("fencing", () =>
+  withExample("fencing", async (example) => {
+    await fermata.jobs.create("balance", { queue: "balances", handler: "close-month" });
+    for (let i = 0; i < 2; i++)
+      assert.equal((await fermata.jobs.run("balance", { wait: "30s" })).outputText, "written");
+    await eventually("two writes", () => example.lines.filter((l) => l.startsWith("wrote balance")).length === 2);
+  }),
+);
 
 example("tracing", async () => {
   const example = startExample("tracing");

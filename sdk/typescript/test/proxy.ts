@@ -6,7 +6,11 @@ export class Proxy {
   readonly #sockets = new Set<Socket>();
   #isHanging = false;
 
-  private constructor(readonly address: string, readonly target: string, readonly server: Server) {}
+  private constructor(
+    readonly address: string,
+    readonly target: string,
+    readonly server: Server,
+  ) {}
 
   static async start(target: string): Promise<Proxy> {
     const server = createServer((socket) => proxy.#forward(socket));

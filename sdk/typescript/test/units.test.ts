@@ -18,10 +18,17 @@ import { clipText } from "../src/worker/output.js";
 import { Routes } from "../src/worker/routes.js";
 
 test("durations", () => {
-  for (const [text, ms] of Object.entries({ "90s": 90_000, "1h30m": 5_400_000, "1.5s": 1500, "250ms": 250, "2d": 172_800_000 })) {
+  for (const [text, ms] of Object.entries({
+    "90s": 90_000,
+    "1h30m": 5_400_000,
+    "1.5s": 1500,
+    "250ms": 250,
+    "2d": 172_800_000,
+  })) {
     assert.equal(toMilliseconds(text), ms, text);
   }
-  for (const text of ["", "1", "s", "1 s", "-1s", "1s ", "1..5s", "1w"]) assert.throws(() => toMilliseconds(text), TypeError, text);
+  for (const text of ["", "1", "s", "1 s", "-1s", "1s ", "1..5s", "1w"])
+    assert.throws(() => toMilliseconds(text), TypeError, text);
   assert.throws(() => toMilliseconds(NaN), TypeError);
   for (const ms of [0, 1, 1.5, 0.000001, 999.9999999, 1599.949, 123_456_789.0001, -1.5, 1e300]) {
     const d = durationOf(ms);
@@ -35,11 +42,15 @@ test("addresses", () => {
   assert.deepEqual(parseAddress("[::1]:7070"), { host: "::1", port: 7070 });
   assert.deepEqual(parseAddress("dns:///a.example:7070"), { host: "a.example", port: 7070 });
   assert.deepEqual(parseAddress("unix:///run/x"), { path: "/run/x" });
-  for (const bad of ["", "a", ":1", "a:0", "a:65536", "::1:7070", "dns://server/a:1", "a:1x"]) assert.throws(() => parseAddress(bad), TypeError, bad);
-  for (const local of ["localhost:1", "127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "unix:/x"]) assert.ok(isLoopback(local), local);
-  for (const other of ["127.0.0.1.example.org:1", "example.org:1", "10.0.0.1:1", "localhost.example:1", "127x:1"]) assert.ok(!isLoopback(other), other);
+  for (const bad of ["", "a", ":1", "a:0", "a:65536", "::1:7070", "dns://server/a:1", "a:1x"])
+    assert.throws(() => parseAddress(bad), TypeError, bad);
+  for (const local of ["localhost:1", "127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "unix:/x"])
+    assert.ok(isLoopback(local), local);
+  for (const other of ["127.0.0.1.example.org:1", "example.org:1", "10.0.0.1:1", "localhost.example:1", "127x:1"])
+    assert.ok(!isLoopback(other), other);
   for (const good of ["a:1", "a_b.c-d:7070", "[::1]:1"]) assert.ok(isAdvertisable(good), good);
-  for (const bad of ["unix:/x", "dns:///a:1", "a:01", "a b:1", "a/b:1", `${"a".repeat(300)}:1`]) assert.ok(!isAdvertisable(bad), bad);
+  for (const bad of ["unix:/x", "dns:///a:1", "a:01", "a b:1", "a/b:1", `${"a".repeat(300)}:1`])
+    assert.ok(!isAdvertisable(bad), bad);
 });
 
 test("retries", () => {
@@ -61,25 +72,38 @@ test("texts are cut between characters", () => {
 });
 
 test("errors have a text and a short stack", () => {
-  function thrower(): never { throw new TypeError("bad"); }
+  function thrower(): never {
+    throw new TypeError("bad");
+  }
   let caught: unknown;
-  try { thrower(); } catch (error) { caught = error; }
+  try {
+    thrower();
+  } catch (error) {
+    caught = error;
+  }
   assert.match(errorText(caught), /^TypeError: bad at thrower \(units\.test\.js:\d+\) < /);
   const deep = (n: number): never => (n === 0 ? thrower() : deep(n - 1));
-  try { deep(50); } catch (error) { caught = error; }
+  try {
+    deep(50);
+  } catch (error) {
+    caught = error;
+  }
   assert.ok(Buffer.byteLength(errorText(caught)) <= 512);
   assert.equal(errorText(""), "thrown: ");
   assert.match(errorText(new Error("")), /^Error at /);
   assert.equal(errorName(new RangeError("x")), "RangeError");
   assert.equal(errorName(5), "number");
-  assert.equal(errorName(Object.assign(new (class extends Error { })("x"))), "Error");
+  assert.equal(errorName(Object.assign(new (class extends Error {})("x"))), "Error");
 });
 
 test("log lines have no line breaks", () => {
   const line = formatLine("INFO", "text", { a: "b", c: "d e", f: 'g"\n', n: 1, list: ["x", "y"] });
   assert.match(line, /^\d{4}-\S+Z INFO text a=b c="d e" f="g\\"\\n" n=1 list=x,y$/);
   const pacer = new FailurePacer();
-  assert.deepEqual([0, 1, 4999, 5000, 14_999, 15_000].map((t) => pacer.isDue(t)), [true, false, false, true, false, true]);
+  assert.deepEqual(
+    [0, 1, 4999, 5000, 14_999, 15_000].map((t) => pacer.isDue(t)),
+    [true, false, false, true, false, true],
+  );
 });
 
 test("a task context keeps the first cause", async () => {
@@ -107,22 +131,47 @@ test("an outbox sends starts before results, and no start with its result", () =
   const attempts = ["a", "b"].map((leaseId) => new Attempt(create(LeaseSchema, { leaseId })));
   out.started.push(...attempts);
   attempts[0]!.phase = Phase.Ended;
-  attempts[0]!.result = { outcome: Result_Outcome.SUCCEEDED, error: "", output: undefined, retryAfterMs: 0, tookMs: 1.2345678 };
+  attempts[0]!.result = {
+    outcome: Result_Outcome.SUCCEEDED,
+    error: "",
+    output: undefined,
+    retryAfterMs: 0,
+    tookMs: 1.2345678,
+  };
   out.results.push(attempts[0]!, attempts[0]!);
   out.heartbeat = 3;
   out.draining = true;
   out.returned = Array.from({ length: 301 }, (_, i) => `r${i}`);
   out.lost = ["l"];
-  const describe = ({ message: m }: WorkRequest) => m.case === "results" ? `results ${m.value.results.map((r) => r.leaseId)}`
-    : m.case === "started" ? `started ${m.value.leaseIds}` : m.case === "returned" ? `returned ${m.value.leaseIds.length}` : m.case;
-  assert.deepEqual(out.takeMessages().map(describe),
-    ["heartbeat", "draining", "returned 300", "returned 1", "lost", "started b", "results a"]);
+  const describe = ({ message: m }: WorkRequest) =>
+    m.case === "results"
+      ? `results ${m.value.results.map((r) => r.leaseId)}`
+      : m.case === "started"
+        ? `started ${m.value.leaseIds}`
+        : m.case === "returned"
+          ? `returned ${m.value.leaseIds.length}`
+          : m.case;
+  assert.deepEqual(out.takeMessages().map(describe), [
+    "heartbeat",
+    "draining",
+    "returned 300",
+    "returned 1",
+    "lost",
+    "started b",
+    "results a",
+  ]);
   assert.ok(out.isEmpty);
   assert.deepEqual(out.takeMessages(), []);
   for (let i = 0; i < 20; i++) {
     const a = new Attempt(create(LeaseSchema, { leaseId: `x${i}` }));
     a.phase = Phase.Ended;
-    a.result = { outcome: Result_Outcome.SUCCEEDED, error: "", output: new Uint8Array(4096), retryAfterMs: 0, tookMs: 0 };
+    a.result = {
+      outcome: Result_Outcome.SUCCEEDED,
+      error: "",
+      output: new Uint8Array(4096),
+      retryAfterMs: 0,
+      tookMs: 0,
+    };
     out.results.push(a);
   }
   assert.equal(out.takeMessages().length, 3); // messages stay small

@@ -39,7 +39,11 @@ export class Calls {
   readonly events: Client<typeof EventService>;
   readonly access: Client<typeof AccessService>;
 
-  constructor(readonly pool: Pool, readonly namespace: string, readonly attempts: number) {
+  constructor(
+    readonly pool: Pool,
+    readonly namespace: string,
+    readonly attempts: number,
+  ) {
     this.jobs = createClient(JobService, pool);
     this.events = createClient(EventService, pool);
     this.access = createClient(AccessService, pool);
@@ -51,7 +55,8 @@ export class Calls {
     const deadline = performance.now() + toMilliseconds(options.timeout ?? defaultTimeout);
     const headers = traceHeaders(options);
     return callWithRetry({ attempts: this.attempts, deadline, signal }, (number) =>
-      method({ signal, headers, timeoutMs: Math.max(1, Math.ceil(deadline - performance.now())) }, number));
+      method({ signal, headers, timeoutMs: Math.max(1, Math.ceil(deadline - performance.now())) }, number),
+    );
   }
 
   get parent(): string {

@@ -5,17 +5,40 @@ import { describeError } from "../net/connection.js";
 
 /** ErrorCode is the code of a gRPC status. */
 export type ErrorCode =
-  | "CANCELLED" | "UNKNOWN" | "INVALID_ARGUMENT" | "DEADLINE_EXCEEDED" | "NOT_FOUND" | "ALREADY_EXISTS"
-  | "PERMISSION_DENIED" | "RESOURCE_EXHAUSTED" | "FAILED_PRECONDITION" | "ABORTED" | "OUT_OF_RANGE" | "UNIMPLEMENTED"
-  | "INTERNAL" | "UNAVAILABLE" | "DATA_LOSS" | "UNAUTHENTICATED";
+  | "CANCELLED"
+  | "UNKNOWN"
+  | "INVALID_ARGUMENT"
+  | "DEADLINE_EXCEEDED"
+  | "NOT_FOUND"
+  | "ALREADY_EXISTS"
+  | "PERMISSION_DENIED"
+  | "RESOURCE_EXHAUSTED"
+  | "FAILED_PRECONDITION"
+  | "ABORTED"
+  | "OUT_OF_RANGE"
+  | "UNIMPLEMENTED"
+  | "INTERNAL"
+  | "UNAVAILABLE"
+  | "DATA_LOSS"
+  | "UNAUTHENTICATED";
 
 const codeNames: Record<Code, ErrorCode> = {
-  [Code.Canceled]: "CANCELLED", [Code.Unknown]: "UNKNOWN", [Code.InvalidArgument]: "INVALID_ARGUMENT",
-  [Code.DeadlineExceeded]: "DEADLINE_EXCEEDED", [Code.NotFound]: "NOT_FOUND", [Code.AlreadyExists]: "ALREADY_EXISTS",
-  [Code.PermissionDenied]: "PERMISSION_DENIED", [Code.ResourceExhausted]: "RESOURCE_EXHAUSTED",
-  [Code.FailedPrecondition]: "FAILED_PRECONDITION", [Code.Aborted]: "ABORTED", [Code.OutOfRange]: "OUT_OF_RANGE",
-  [Code.Unimplemented]: "UNIMPLEMENTED", [Code.Internal]: "INTERNAL", [Code.Unavailable]: "UNAVAILABLE",
-  [Code.DataLoss]: "DATA_LOSS", [Code.Unauthenticated]: "UNAUTHENTICATED",
+  [Code.Canceled]: "CANCELLED",
+  [Code.Unknown]: "UNKNOWN",
+  [Code.InvalidArgument]: "INVALID_ARGUMENT",
+  [Code.DeadlineExceeded]: "DEADLINE_EXCEEDED",
+  [Code.NotFound]: "NOT_FOUND",
+  [Code.AlreadyExists]: "ALREADY_EXISTS",
+  [Code.PermissionDenied]: "PERMISSION_DENIED",
+  [Code.ResourceExhausted]: "RESOURCE_EXHAUSTED",
+  [Code.FailedPrecondition]: "FAILED_PRECONDITION",
+  [Code.Aborted]: "ABORTED",
+  [Code.OutOfRange]: "OUT_OF_RANGE",
+  [Code.Unimplemented]: "UNIMPLEMENTED",
+  [Code.Internal]: "INTERNAL",
+  [Code.Unavailable]: "UNAVAILABLE",
+  [Code.DataLoss]: "DATA_LOSS",
+  [Code.Unauthenticated]: "UNAUTHENTICATED",
 };
 
 /** Violation is an invalid field of a request. */
@@ -35,9 +58,16 @@ export class FermataError extends Error {
   /** retryAfterMs is when the cluster asks to repeat the call. */
   readonly retryAfterMs: number | undefined;
 
-  constructor(code: ErrorCode, message: string, details: {
-    violations?: readonly Violation[]; reason?: string; retryAfterMs?: number | undefined; cause?: unknown;
-  } = {}) {
+  constructor(
+    code: ErrorCode,
+    message: string,
+    details: {
+      violations?: readonly Violation[];
+      reason?: string;
+      retryAfterMs?: number | undefined;
+      cause?: unknown;
+    } = {},
+  ) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
     this.code = code;
     this.violations = details.violations ?? [];
@@ -60,7 +90,8 @@ export function toFermataError(error: unknown, signal?: AbortSignal): FermataErr
   }
   const retry = error.findDetails(RetryInfoSchema)[0];
   return new FermataError(codeOf(error, signal), error.rawMessage, {
-    violations: error.findDetails(BadRequestSchema)
+    violations: error
+      .findDetails(BadRequestSchema)
       .flatMap((d) => d.fieldViolations.map((v) => ({ field: v.field, description: v.description }))),
     reason: error.findDetails(ErrorInfoSchema)[0]?.reason ?? "",
     retryAfterMs: retry && Math.max(0, retry.retryDelay ? toMilliseconds(retry.retryDelay) : 0),

@@ -78,8 +78,13 @@ export async function* watchBatches(calls: Calls, filter: EventFilter): AsyncGen
   let received = false;
   for (let attempt = 1; ; attempt++) {
     const request = {
-      parent: filter.allNamespaces ? "" : calls.parent, queues: filter.queues, jobIds: filter.jobs, kinds: filter.kinds,
-      labels: filter.labels, resumeToken, stopAtEnd: filter.stopAtEnd,
+      parent: filter.allNamespaces ? "" : calls.parent,
+      queues: filter.queues,
+      jobIds: filter.jobs,
+      kinds: filter.kinds,
+      labels: filter.labels,
+      resumeToken,
+      stopAtEnd: filter.stopAtEnd,
       startTime: filter.since && resumeToken === "" ? toTimestamp(filter.since) : undefined,
     };
     try {

@@ -1,11 +1,29 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import {
-  type Job, type JobStatus_State, JobSchema, type Outcome, type Run, Run_State, type Hint, HintSchema,
-  type RetryPolicy, type BackoffPolicy, RetryPolicySchema, BackoffPolicySchema, ScheduleSchema,
+  type Job,
+  type JobStatus_State,
+  JobSchema,
+  type Outcome,
+  type Run,
+  Run_State,
+  type Hint,
+  HintSchema,
+  type RetryPolicy,
+  type BackoffPolicy,
+  RetryPolicySchema,
+  BackoffPolicySchema,
+  ScheduleSchema,
 } from "../gen/fermata/v1/job_pb.js";
 import {
-  type BatchCreateJobsRequestSchema, type DeadLetter, type ExplainJobResponse, type PreviewScheduleResponse,
-  RunJobRequest_Backoff, type RedriveDeadLettersResponse, type TopJobsResponse, TopJobsRequest_Kind, type UpcomingRun,
+  type BatchCreateJobsRequestSchema,
+  type DeadLetter,
+  type ExplainJobResponse,
+  type PreviewScheduleResponse,
+  RunJobRequest_Backoff,
+  type RedriveDeadLettersResponse,
+  type TopJobsResponse,
+  TopJobsRequest_Kind,
+  type UpcomingRun,
 } from "../gen/fermata/v1/job_service_pb.js";
 import { OverlapPolicy } from "../gen/fermata/v1/job_pb.js";
 import { type CallOptions, type Calls, newRequestId, type RequestOptions } from "./calls.js";
@@ -39,8 +57,8 @@ export interface JobFilter {
 export type RunBackoff = "reset" | "keep" | "reset-on-success";
 
 const runBackoffs: Record<RunBackoff, RunJobRequest_Backoff> = {
-  "reset": RunJobRequest_Backoff.RESET,
-  "keep": RunJobRequest_Backoff.KEEP,
+  reset: RunJobRequest_Backoff.RESET,
+  keep: RunJobRequest_Backoff.KEEP,
   "reset-on-success": RunJobRequest_Backoff.RESET_ON_SUCCESS,
 };
 
@@ -90,19 +108,26 @@ export class Jobs {
   }
 
   /** createMany registers any number of jobs, in batches. Each has its own result. */
-  async createMany(jobs: Iterable<NewJob>, options: CallOptions & { namesOnly?: boolean } = {}): Promise<CreateResult[]> {
+  async createMany(
+    jobs: Iterable<NewJob>,
+    options: CallOptions & { namesOnly?: boolean } = {},
+  ): Promise<CreateResult[]> {
     const results: CreateResult[] = [];
     for (const requests of this.#batches(jobs)) {
       const request = { parent: this.#calls.parent, namesOnly: options.namesOnly ?? false, requests };
       const response = await this.#calls.call(options, (attempt) => this.#calls.jobs.batchCreateJobs(request, attempt));
       for (const r of response.results) {
-        results.push(r.job && r.code === 0 ? { job: r.job } : { error: errorOfStatus(r.code, r.message, detailsOf(r)) });
+        results.push(
+          r.job && r.code === 0 ? { job: r.job } : { error: errorOfStatus(r.code, r.message, detailsOf(r)) },
+        );
       }
     }
     return results;
   }
 
-  *#batches(jobs: Iterable<NewJob>): Generator<MessageInitShape<typeof BatchCreateJobsRequestSchema>["requests"] & object> {
+  *#batches(
+    jobs: Iterable<NewJob>,
+  ): Generator<MessageInitShape<typeof BatchCreateJobsRequestSchema>["requests"] & object> {
     let batch = [];
     let bytes = 0;
     for (const { id, job, requestId } of jobs) {
@@ -114,7 +139,9 @@ export class Jobs {
       }
       bytes += size;
       batch.push({
-        jobId: id ?? "", job: toMessage(JobSchema, job), requestId: requestId ?? (id ? "" : newRequestId()),
+        jobId: id ?? "",
+        job: toMessage(JobSchema, job),
+        requestId: requestId ?? (id ? "" : newRequestId()),
       });
     }
     if (batch.length > 0) yield batch;
@@ -129,22 +156,37 @@ export class Jobs {
   /** list returns the selected jobs. It requests pages as they are needed. */
   async *list(filter: JobFilter = {}, options: CallOptions = {}): AsyncGenerator<Job, void, undefined> {
     const request = {
-      parent: this.#calls.parentOf(filter.allNamespaces), queue: filter.queue, idPrefix: filter.idPrefix,
-      labels: filter.labels, state: filter.state, minConsecutiveFailures: BigInt(filter.minFailures ?? 0),
-      filter: filter.filter, orderBy: filter.orderBy, pageSize: filter.pageSize,
+      parent: this.#calls.parentOf(filter.allNamespaces),
+      queue: filter.queue,
+      idPrefix: filter.idPrefix,
+      labels: filter.labels,
+      state: filter.state,
+      minConsecutiveFailures: BigInt(filter.minFailures ?? 0),
+      filter: filter.filter,
+      orderBy: filter.orderBy,
+      pageSize: filter.pageSize,
     };
-    yield* pages((pageToken) => this.#calls.call(options, async (attempt) => {
-      const page = await this.#calls.jobs.listJobs({ ...request, pageToken }, attempt);
-      return { items: page.jobs, next: page.nextPageToken };
-    }));
+    yield* pages((pageToken) =>
+      this.#calls.call(options, async (attempt) => {
+        const page = await this.#calls.jobs.listJobs({ ...request, pageToken }, attempt);
+        return { items: page.jobs, next: page.nextPageToken };
+      }),
+    );
   }
 
   /** update changes the fields that `changes` has, or those of `fields`: names in snake_case such as
    * "retry_policy.max_attempts", or "*" for all. With an etag, the call fails with ABORTED if the job was changed since
    * it was read. */
-  update(id: string, changes: JobInput, options: RequestOptions & { fields?: string[]; etag?: string } = {}): Promise<Job> {
-    const paths = options.fields ?? Object.entries(changes)
-      .filter(([name, value]) => value !== undefined && !name.startsWith("$")).map(([name]) => snakeCase(name));
+  update(
+    id: string,
+    changes: JobInput,
+    options: RequestOptions & { fields?: string[]; etag?: string } = {},
+  ): Promise<Job> {
+    const paths =
+      options.fields ??
+      Object.entries(changes)
+        .filter(([name, value]) => value !== undefined && !name.startsWith("$"))
+        .map(([name]) => snakeCase(name));
     const job = toMessage(JobSchema, { ...changes, name: this.#calls.jobName(id), etag: options.etag ?? "" });
     const request = { job, updateMask: { paths }, requestId: options.requestId ?? newRequestId() };
     return this.#calls.call(options, (attempt) => this.#calls.jobs.updateJob(request, attempt));
@@ -154,8 +196,9 @@ export class Jobs {
   async delete(id: string, options: CallOptions & { etag?: string; allowMissing?: boolean } = {}): Promise<void> {
     const request = { name: this.#calls.jobName(id), etag: options.etag ?? "" };
     // A retry finds no job if the first attempt succeeded and its response was lost.
-    await this.#calls.call(options, (attempt, number) => this.#calls.jobs.deleteJob(
-      { ...request, allowMissing: options.allowMissing === true || number > 1 }, attempt));
+    await this.#calls.call(options, (attempt, number) =>
+      this.#calls.jobs.deleteJob({ ...request, allowMissing: options.allowMissing === true || number > 1 }, attempt),
+    );
   }
 
   /** pause pauses a job until it is resumed. A live run continues. The note explains the pause to people. */
@@ -173,8 +216,10 @@ export class Jobs {
   /** run requests a manual run, and returns it; with `wait` when it has ended. */
   async run(id: string, options: RunOptions = {}): Promise<Run> {
     const request = {
-      name: this.#calls.jobName(id), requestId: options.requestId ?? newRequestId(),
-      backoff: runBackoffs[options.backoff ?? "reset"], ignoreExclusions: options.ignoreExclusions ?? false,
+      name: this.#calls.jobName(id),
+      requestId: options.requestId ?? newRequestId(),
+      backoff: runBackoffs[options.backoff ?? "reset"],
+      ignoreExclusions: options.ignoreExclusions ?? false,
     };
     const response = await this.#calls.call(options, (attempt) => this.#calls.jobs.runJob(request, attempt));
     const run = response.run;
@@ -183,9 +228,12 @@ export class Jobs {
     return this.waitRun(run.name, { signal: options.signal, timeout: options.wait === true ? Infinity : options.wait });
   }
 
-  /** waitRun waits until a run has ended, with all its attempts, and returns it. The timeout is DEADLINE_EXCEEDED. If the
-   * job keeps no history, the error is NOT_FOUND after the end of the run. */
-  async waitRun(run: string, options: { signal?: AbortSignal | undefined; timeout?: DurationInput } = {}): Promise<Run> {
+  /** waitRun waits until a run has ended, with all its attempts, and returns it. The timeout is DEADLINE_EXCEEDED. If
+   * the job keeps no history, the error is NOT_FOUND after the end of the run. */
+  async waitRun(
+    run: string,
+    options: { signal?: AbortSignal | undefined; timeout?: DurationInput } = {},
+  ): Promise<Run> {
     const timeout = options.timeout ?? Infinity;
     const deadline = performance.now() + (timeout === Infinity ? Infinity : toMilliseconds(timeout));
     for (let wait = firstPollInterval; ; wait = Math.min(wait * 1.25, maxPollInterval)) {
@@ -209,26 +257,42 @@ export class Jobs {
   /** runs returns the current run of a job first, then finished ones, newest first, then dead letters. */
   async *runs(id: string, options: CallOptions = {}): AsyncGenerator<Run, void, undefined> {
     const parent = this.#calls.jobName(id);
-    yield* pages((pageToken) => this.#calls.call(options, async (attempt) => {
-      const page = await this.#calls.jobs.listRuns({ parent, pageToken }, attempt);
-      return { items: page.runs, next: page.nextPageToken };
-    }));
+    yield* pages((pageToken) =>
+      this.#calls.call(options, async (attempt) => {
+        const page = await this.#calls.jobs.listRuns({ parent, pageToken }, attempt);
+        return { items: page.runs, next: page.nextPageToken };
+      }),
+    );
   }
 
   /** endedRuns returns runs of all jobs that ended without success, or with the given outcomes, the last one first. */
-  async *endedRuns(filter: {
-    since?: TimeInput; until?: TimeInput; outcomes?: Outcome[]; queue?: string; filter?: string; allNamespaces?: boolean;
-    pageSize?: number;
-  } = {}, options: CallOptions = {}): AsyncGenerator<Run, void, undefined> {
+  async *endedRuns(
+    filter: {
+      since?: TimeInput;
+      until?: TimeInput;
+      outcomes?: Outcome[];
+      queue?: string;
+      filter?: string;
+      allNamespaces?: boolean;
+      pageSize?: number;
+    } = {},
+    options: CallOptions = {},
+  ): AsyncGenerator<Run, void, undefined> {
     const request = {
-      parent: `${this.#calls.parentOf(filter.allNamespaces)}/jobs/-`, queue: filter.queue, filter: filter.filter,
-      outcomes: filter.outcomes, pageSize: filter.pageSize,
-      startTime: filter.since && toTimestamp(filter.since), endTime: filter.until && toTimestamp(filter.until),
+      parent: `${this.#calls.parentOf(filter.allNamespaces)}/jobs/-`,
+      queue: filter.queue,
+      filter: filter.filter,
+      outcomes: filter.outcomes,
+      pageSize: filter.pageSize,
+      startTime: filter.since && toTimestamp(filter.since),
+      endTime: filter.until && toTimestamp(filter.until),
     };
-    yield* pages((pageToken) => this.#calls.call(options, async (attempt) => {
-      const page = await this.#calls.jobs.listRuns({ ...request, pageToken }, attempt);
-      return { items: page.runs, next: page.nextPageToken };
-    }));
+    yield* pages((pageToken) =>
+      this.#calls.call(options, async (attempt) => {
+        const page = await this.#calls.jobs.listRuns({ ...request, pageToken }, attempt);
+        return { items: page.runs, next: page.nextPageToken };
+      }),
+    );
   }
 
   /** getRun returns a run by its full name: that of Run.name. */
@@ -247,20 +311,30 @@ export class Jobs {
     return this.#calls.call(options, (attempt) => this.#calls.jobs.explainJob({ name }, attempt));
   }
 
-  /** hint overrides when a job runs next, or how often it runs for a while. Without a hint the current one is removed. */
+  /** hint overrides when a job runs next, or how often it runs for a while. Without a hint the current one is removed.
+   * */
   hint(id: string, hint?: Input<Hint>, options: CallOptions = {}): Promise<Job> {
     const request = { name: this.#calls.jobName(id), hint: hint && toMessage(HintSchema, hint) };
     return this.#calls.call(options, (attempt) => this.#calls.jobs.hintJob(request, attempt));
   }
 
   /** preview returns the next scheduled times of a schedule, or of a job, without storing anything. */
-  preview(of: {
-    schedule?: ScheduleInput; job?: string; count?: number; after?: TimeInput; retryPolicy?: Input<RetryPolicy>;
-    backoffPolicy?: Input<BackoffPolicy>;
-  }, options: CallOptions = {}): Promise<PreviewScheduleResponse> {
+  preview(
+    of: {
+      schedule?: ScheduleInput;
+      job?: string;
+      count?: number;
+      after?: TimeInput;
+      retryPolicy?: Input<RetryPolicy>;
+      backoffPolicy?: Input<BackoffPolicy>;
+    },
+    options: CallOptions = {},
+  ): Promise<PreviewScheduleResponse> {
     const request = {
-      schedule: of.schedule && toMessage(ScheduleSchema, of.schedule), job: of.job && this.#calls.jobName(of.job),
-      count: of.count, after: of.after && toTimestamp(of.after),
+      schedule: of.schedule && toMessage(ScheduleSchema, of.schedule),
+      job: of.job && this.#calls.jobName(of.job),
+      count: of.count,
+      after: of.after && toTimestamp(of.after),
       retryPolicy: of.retryPolicy && toMessage(RetryPolicySchema, of.retryPolicy),
       backoffPolicy: of.backoffPolicy && toMessage(BackoffPolicySchema, of.backoffPolicy),
     };
@@ -268,37 +342,60 @@ export class Jobs {
   }
 
   /** upcoming returns the planned runs that are due next, in the order of their due times. */
-  async *upcoming(filter: {
-    filter?: string; allNamespaces?: boolean; excludeHeld?: boolean; pageSize?: number;
-  } = {}, options: CallOptions = {}): AsyncGenerator<UpcomingRun, void, undefined> {
+  async *upcoming(
+    filter: {
+      filter?: string;
+      allNamespaces?: boolean;
+      excludeHeld?: boolean;
+      pageSize?: number;
+    } = {},
+    options: CallOptions = {},
+  ): AsyncGenerator<UpcomingRun, void, undefined> {
     const request = {
-      parent: this.#calls.parentOf(filter.allNamespaces), filter: filter.filter, excludeHeld: filter.excludeHeld,
+      parent: this.#calls.parentOf(filter.allNamespaces),
+      filter: filter.filter,
+      excludeHeld: filter.excludeHeld,
       pageSize: filter.pageSize,
     };
-    yield* pages((pageToken) => this.#calls.call(options, async (attempt) => {
-      const page = await this.#calls.jobs.listUpcomingJobs({ ...request, pageToken }, attempt);
-      return { items: page.runs, next: page.nextPageToken };
-    }));
+    yield* pages((pageToken) =>
+      this.#calls.call(options, async (attempt) => {
+        const page = await this.#calls.jobs.listUpcomingJobs({ ...request, pageToken }, attempt);
+        return { items: page.runs, next: page.nextPageToken };
+      }),
+    );
   }
 
   /** top returns the jobs that are latest, or that have failed longest, the worst first. */
-  top(kind: "late" | "failing", options: CallOptions & { limit?: number; allNamespaces?: boolean } = {}): Promise<TopJobsResponse> {
+  top(
+    kind: "late" | "failing",
+    options: CallOptions & { limit?: number; allNamespaces?: boolean } = {},
+  ): Promise<TopJobsResponse> {
     const request = {
-      parent: options.allNamespaces ? "" : this.#calls.parent, limit: options.limit,
+      parent: options.allNamespaces ? "" : this.#calls.parent,
+      limit: options.limit,
       kind: kind === "late" ? TopJobsRequest_Kind.LATE : TopJobsRequest_Kind.FAILING,
     };
     return this.#calls.call(options, (attempt) => this.#calls.jobs.topJobs(request, attempt));
   }
 
   /** backfill runs the scheduled times of a past range, and returns the job with the id of the backfill. */
-  async backfill(id: string, range: { from: TimeInput; to: TimeInput; parallel?: boolean },
-    options: RequestOptions = {}): Promise<{ id: string; job: Job }> {
+  async backfill(
+    id: string,
+    range: { from: TimeInput; to: TimeInput; parallel?: boolean },
+    options: RequestOptions = {},
+  ): Promise<{ id: string; job: Job }> {
     const requestId = options.requestId ?? newRequestId();
     const request = {
-      name: this.#calls.jobName(id), requestId, startTime: toTimestamp(range.from), endTime: toTimestamp(range.to),
+      name: this.#calls.jobName(id),
+      requestId,
+      startTime: toTimestamp(range.from),
+      endTime: toTimestamp(range.to),
       overlapPolicy: range.parallel ? OverlapPolicy.ALLOW_ALL : OverlapPolicy.UNSPECIFIED,
     };
-    return { id: requestId, job: await this.#calls.call(options, (attempt) => this.#calls.jobs.backfillJob(request, attempt)) };
+    return {
+      id: requestId,
+      job: await this.#calls.call(options, (attempt) => this.#calls.jobs.backfillJob(request, attempt)),
+    };
   }
 
   /** cancelBackfill ends a backfill. Runs that have started continue. */
@@ -316,17 +413,24 @@ export class Jobs {
   }
 
   /** deadLetters returns the runs that ended out of attempts, or were quarantined, and are kept. */
-  async *deadLetters(filter: { queue?: string; idPrefix?: string; labels?: Record<string, string> } = {},
-    options: CallOptions = {}): AsyncGenerator<DeadLetter, void, undefined> {
+  async *deadLetters(
+    filter: { queue?: string; idPrefix?: string; labels?: Record<string, string> } = {},
+    options: CallOptions = {},
+  ): AsyncGenerator<DeadLetter, void, undefined> {
     const parent = this.#calls.parent;
-    yield* pages((pageToken) => this.#calls.call(options, async (attempt) => {
-      const page = await this.#calls.jobs.listDeadLetters({ ...filter, parent, pageToken }, attempt);
-      return { items: page.deadLetters, next: page.nextPageToken };
-    }));
+    yield* pages((pageToken) =>
+      this.#calls.call(options, async (attempt) => {
+        const page = await this.#calls.jobs.listDeadLetters({ ...filter, parent, pageToken }, attempt);
+        return { items: page.deadLetters, next: page.nextPageToken };
+      }),
+    );
   }
 
   /** redrive runs dead letters again, by name. */
-  redrive(names: string[], options: CallOptions & { ignoreExclusions?: boolean } = {}): Promise<RedriveDeadLettersResponse> {
+  redrive(
+    names: string[],
+    options: CallOptions & { ignoreExclusions?: boolean } = {},
+  ): Promise<RedriveDeadLettersResponse> {
     const request = { parent: this.#calls.parent, names, ignoreExclusions: options.ignoreExclusions };
     return this.#calls.call(options, (attempt) => this.#calls.jobs.redriveDeadLetters(request, attempt));
   }
@@ -346,7 +450,9 @@ export class Jobs {
 }
 
 /** pages returns the items of all pages of a list. */
-async function* pages<T>(page: (token: string) => Promise<{ items: T[]; next: string }>): AsyncGenerator<T, void, undefined> {
+async function* pages<T>(
+  page: (token: string) => Promise<{ items: T[]; next: string }>,
+): AsyncGenerator<T, void, undefined> {
   for (let token = ""; ;) {
     const { items, next } = await page(token);
     yield* items;
@@ -367,4 +473,3 @@ function snakeCase(name: string): string {
 export function lastNamePart(name: string): string {
   return name.slice(name.lastIndexOf("/") + 1);
 }
-

@@ -1,9 +1,19 @@
 import {
-  type DescField, type DescMessage, type DescOneof, create, isMessage, type Message, type MessageInitShape,
+  type DescField,
+  type DescMessage,
+  type DescOneof,
+  create,
+  isMessage,
+  type Message,
+  type MessageInitShape,
   type MessageShape,
 } from "@bufbuild/protobuf";
 import {
-  type Duration, DurationSchema, type Timestamp, TimestampSchema, timestampDate,
+  type Duration,
+  DurationSchema,
+  type Timestamp,
+  TimestampSchema,
+  timestampDate,
   timestampFromDate,
 } from "@bufbuild/protobuf/wkt";
 
@@ -14,16 +24,23 @@ export type DurationInput = number | string | Duration;
 export type TimeInput = Date | Timestamp;
 
 /** Input is what a caller writes for a message: a part of its fields, with durations and times as above. */
-export type Input<T> =
-  T extends Duration ? DurationInput
-    : T extends Timestamp ? TimeInput
-      : T extends Uint8Array ? Uint8Array
-        : T extends bigint ? bigint | number
-          : T extends { case: infer C extends string; value: infer V } ? { case: C; value: Input<V> }
-            : T extends { case: undefined } ? T
-              : T extends readonly (infer E)[] ? readonly Input<E>[]
-                : T extends Message ? { [K in keyof T as K extends `$${string}` ? never : K]?: Input<T[K]> | undefined }
-                  : T;
+export type Input<T> = T extends Duration
+  ? DurationInput
+  : T extends Timestamp
+    ? TimeInput
+    : T extends Uint8Array
+      ? Uint8Array
+      : T extends bigint
+        ? bigint | number
+        : T extends { case: infer C extends string; value: infer V }
+          ? { case: C; value: Input<V> }
+          : T extends { case: undefined }
+            ? T
+            : T extends readonly (infer E)[]
+              ? readonly Input<E>[]
+              : T extends Message
+                ? { [K in keyof T as K extends `$${string}` ? never : K]?: Input<T[K]> | undefined }
+                : T;
 
 /** toMessage makes a message of an input. It throws for a field that the message does not have. */
 export function toMessage<D extends DescMessage>(schema: D, input: Input<MessageShape<D>>): MessageShape<D> {
@@ -67,8 +84,11 @@ function fieldInit(field: DescField, value: unknown): unknown {
 
 /** isWrittenAsJson reports whether values of a message are written in another way than by its fields. */
 function isWrittenAsJson(message: DescMessage): boolean {
-  return message.typeName.startsWith("google.protobuf.") && message.typeName !== DurationSchema.typeName &&
-    message.typeName !== TimestampSchema.typeName;
+  return (
+    message.typeName.startsWith("google.protobuf.") &&
+    message.typeName !== DurationSchema.typeName &&
+    message.typeName !== TimestampSchema.typeName
+  );
 }
 
 /** toDuration makes a message of a duration. */
@@ -82,7 +102,7 @@ const maxDurationMs = 315_576_000_000_000;
 
 /** durationOf makes a message of milliseconds and their fraction. */
 export function durationOf(ms: number): Duration {
-  const nanos = Math.round(Math.min(Math.max(ms, -maxDurationMs), maxDurationMs) % 1000 * 1e6);
+  const nanos = Math.round((Math.min(Math.max(ms, -maxDurationMs), maxDurationMs) % 1000) * 1e6);
   const seconds = Math.trunc(Math.min(Math.max(ms, -maxDurationMs), maxDurationMs) / 1000);
   const carry = Math.trunc(nanos / 1e9);
   return create(DurationSchema, { seconds: BigInt(seconds + carry), nanos: nanos - carry * 1e9 });

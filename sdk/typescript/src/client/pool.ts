@@ -29,16 +29,27 @@ export class Pool implements Transport {
     this.#order = shuffle([...new Set(options.addresses)]);
   }
 
-  async unary<I extends DescMessage, O extends DescMessage>(method: DescMethodUnary<I, O>,
-    signal: AbortSignal | undefined, timeoutMs: number | undefined, header: HeadersInit | undefined,
-    input: MessageInitShape<I>, contextValues?: ContextValues): Promise<UnaryResponse<I, O>> {
+  async unary<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    signal: AbortSignal | undefined,
+    timeoutMs: number | undefined,
+    header: HeadersInit | undefined,
+    input: MessageInitShape<I>,
+    contextValues?: ContextValues,
+  ): Promise<UnaryResponse<I, O>> {
     return this.#use(signal, header, (transport, headers) =>
-      transport.unary(method, signal, timeoutMs, headers, input, contextValues));
+      transport.unary(method, signal, timeoutMs, headers, input, contextValues),
+    );
   }
 
-  async stream<I extends DescMessage, O extends DescMessage>(method: DescMethodStreaming<I, O>,
-    signal: AbortSignal | undefined, timeoutMs: number | undefined, header: HeadersInit | undefined,
-    input: AsyncIterable<MessageInitShape<I>>, contextValues?: ContextValues): Promise<StreamResponse<I, O>> {
+  async stream<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodStreaming<I, O>,
+    signal: AbortSignal | undefined,
+    timeoutMs: number | undefined,
+    header: HeadersInit | undefined,
+    input: AsyncIterable<MessageInitShape<I>>,
+    contextValues?: ContextValues,
+  ): Promise<StreamResponse<I, O>> {
     return this.#use(signal, header, async (transport, headers, connection) => {
       const response = await transport.stream(method, signal, timeoutMs, headers, input, contextValues);
       return { ...response, message: this.#watchStream(connection, response.message, signal) };
@@ -68,8 +79,11 @@ export class Pool implements Transport {
     connection?.close();
   }
 
-  async #use<T>(signal: AbortSignal | undefined, header: HeadersInit | undefined,
-    call: (transport: Transport, headers: Headers, connection: Connection) => Promise<T>): Promise<T> {
+  async #use<T>(
+    signal: AbortSignal | undefined,
+    header: HeadersInit | undefined,
+    call: (transport: Transport, headers: Headers, connection: Connection) => Promise<T>,
+  ): Promise<T> {
     const connection = await this.connect(signal);
     const headers = new Headers(header);
     if (this.#options.token !== undefined) {
@@ -94,9 +108,12 @@ export class Pool implements Transport {
   #leaveIfUnavailable(connection: Connection, thrown: unknown, signal?: AbortSignal): Error {
     const error = toFermataError(thrown, signal);
     if (error.code === "UNAVAILABLE") {
-      void this.#current?.then((current) => {
-        if (current === connection) this.#current = undefined;
-      }, () => {});
+      void this.#current?.then(
+        (current) => {
+          if (current === connection) this.#current = undefined;
+        },
+        () => {},
+      );
       this.#order = [...this.#order.filter((a) => a !== connection.address), connection.address];
       connection.close();
     }
@@ -121,15 +138,22 @@ export class Pool implements Transport {
           timer = setTimeout(startNext, dialStagger);
           const dial = Connection.open(address, { tls: this.#options.tls, timeoutMs: connectTimeout, signal });
           dials.push(dial);
-          dial.then((connection) => (clearTimeout(timer), resolve(connection)), (error: unknown) => {
-            failures.push(error);
-            if (failures.length === total) reject(new AggregateError(failures));
-            else startNext();
-          });
+          dial.then(
+            (connection) => (clearTimeout(timer), resolve(connection)),
+            (error: unknown) => {
+              failures.push(error);
+              if (failures.length === total) reject(new AggregateError(failures));
+              else startNext();
+            },
+          );
         };
         startNext();
       }).then((winner) => {
-        for (const dial of dials) dial.then((c) => c !== winner && c.destroy(), () => {});
+        for (const dial of dials)
+          dial.then(
+            (c) => c !== winner && c.destroy(),
+            () => {},
+          );
         return winner;
       });
     } finally {

@@ -30,7 +30,8 @@ export interface RetryLimits {
   signal?: AbortSignal | undefined;
 }
 
-/** callWithRetry calls until a call succeeds, or fails permanently, or the limits are reached. It throws the last error. */
+/** callWithRetry calls until a call succeeds, or fails permanently, or the limits are reached. It throws the last
+ * error. */
 export async function callWithRetry<T>(limits: RetryLimits, call: (attempt: number) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
@@ -38,7 +39,8 @@ export async function callWithRetry<T>(limits: RetryLimits, call: (attempt: numb
     } catch (thrown) {
       const error = toFermataError(thrown, limits.signal);
       const delay = delayAfter(error, attempt);
-      if (delay === undefined || attempt >= limits.attempts || performance.now() + delay >= limits.deadline) throw error;
+      if (delay === undefined || attempt >= limits.attempts || performance.now() + delay >= limits.deadline)
+        throw error;
       await pause(delay, limits.signal);
     }
   }

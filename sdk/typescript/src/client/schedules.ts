@@ -1,7 +1,8 @@
 import { type Schedule, CalendarSchedule_Unit } from "../gen/fermata/v1/job_pb.js";
 import type { DurationInput, Input, TimeInput } from "./messages.js";
 
-/** ScheduleInput is a schedule as callers write it. More fields can be added: `{ ...cron("0 7 * * *"), jitter: "30s" }`. */
+/** ScheduleInput is a schedule as callers write it. More fields can be added: `{ ...cron("0 7 * * *"), jitter: "30s"
+ * }`. */
 export type ScheduleInput = Input<Schedule>;
 
 /** cron is a schedule of one or more cron expressions, with five fields each or @daily and the like, in an IANA time
@@ -32,13 +33,23 @@ export function everyDays(n: number, times: readonly string[], timeZone = ""): S
 }
 
 /** everyWeeks is a schedule at local times on days, such as "MON", of every n-th week. */
-export function everyWeeks(n: number, weekdays: readonly string[], times: readonly string[], timeZone = ""): ScheduleInput {
+export function everyWeeks(
+  n: number,
+  weekdays: readonly string[],
+  times: readonly string[],
+  timeZone = "",
+): ScheduleInput {
   const value = { every: n, unit: CalendarSchedule_Unit.WEEK, weekdays, times, timeZone };
   return { rule: { case: "calendar", value } };
 }
 
 /** everyMonths is a schedule at local times on days of every n-th month: 1 to 31, or -1 (the last day) to -31. */
-export function everyMonths(n: number, days: readonly number[], times: readonly string[], timeZone = ""): ScheduleInput {
+export function everyMonths(
+  n: number,
+  days: readonly number[],
+  times: readonly string[],
+  timeZone = "",
+): ScheduleInput {
   const value = { every: n, unit: CalendarSchedule_Unit.MONTH, monthDays: days, times, timeZone };
   return { rule: { case: "calendar", value } };
 }

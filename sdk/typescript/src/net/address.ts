@@ -31,8 +31,11 @@ const maxAddressLength = 256;
 
 /** isAdvertisable reports whether a node may advertise the text as an address: host:port, and no other form. */
 export function isAdvertisable(text: string): boolean {
-  return text.length <= maxAddressLength && /^(?:[A-Za-z0-9._-]+|\[[A-Za-z0-9._:%-]+\]):[1-9]\d{0,4}$/.test(text) &&
-    splitHostPort(text) !== undefined;
+  return (
+    text.length <= maxAddressLength &&
+    /^(?:[A-Za-z0-9._-]+|\[[A-Za-z0-9._:%-]+\]):[1-9]\d{0,4}$/.test(text) &&
+    splitHostPort(text) !== undefined
+  );
 }
 
 /** isLoopback reports whether an address is on this host, so that a token can be sent there without TLS. */

@@ -6,11 +6,13 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { type Endpoint, parseAddress } from "./address.js";
 
 /** TlsOptions configure TLS: those of node:tls for a client. `true` trusts the authorities that Node.js trusts. */
-export type TlsOptions = true | (tls.SecureContextOptions & {
-  /** servername is the name that certificates have to be for, in place of the host of each address. */
-  servername?: string;
-  rejectUnauthorized?: boolean;
-});
+export type TlsOptions =
+  | true
+  | (tls.SecureContextOptions & {
+      /** servername is the name that certificates have to be for, in place of the host of each address. */
+      servername?: string;
+      rejectUnauthorized?: boolean;
+    });
 
 /** ConnectOptions configure one connection. */
 export interface ConnectOptions {
@@ -45,12 +47,19 @@ export class Connection implements SessionManager {
   #error: Error | undefined;
   #pings: NodeJS.Timeout;
 
-  private constructor(readonly address: string, origin: string, session: http2.ClientHttp2Session) {
+  private constructor(
+    readonly address: string,
+    origin: string,
+    session: http2.ClientHttp2Session,
+  ) {
     this.authority = new URL(origin).origin;
     this.#session = session;
     this.lastContact = performance.now();
     this.transport = createGrpcTransport({
-      baseUrl: this.authority, sessionManager: this, acceptCompression: [], readMaxBytes: maxMessageBytes,
+      baseUrl: this.authority,
+      sessionManager: this,
+      acceptCompression: [],
+      readMaxBytes: maxMessageBytes,
     });
     session.on("error", (error: Error) => (this.#error ??= error));
     session.on("goaway", () => (this.#open = false));
@@ -70,7 +79,8 @@ export class Connection implements SessionManager {
     options.signal?.throwIfAborted();
     const socket = openSocket(endpoint, options);
     const session = http2.connect(origin, {
-      createConnection: () => socket, maxSessionMemory,
+      createConnection: () => socket,
+      maxSessionMemory,
       settings: { enablePush: false, initialWindowSize: windowBytes },
     });
     try {
@@ -96,8 +106,12 @@ export class Connection implements SessionManager {
     return this.#error;
   }
 
-  request(method: string, path: string, headers: http2.OutgoingHttpHeaders,
-    options: Omit<http2.ClientSessionRequestOptions, "signal">): Promise<http2.ClientHttp2Stream> {
+  request(
+    method: string,
+    path: string,
+    headers: http2.OutgoingHttpHeaders,
+    options: Omit<http2.ClientSessionRequestOptions, "signal">,
+  ): Promise<http2.ClientHttp2Stream> {
     if (this.#session.closed || this.#session.destroyed) {
       return Promise.reject(this.#error ?? new Error(`the connection to ${this.address} is closed`));
     }
@@ -148,7 +162,10 @@ function openSocket(endpoint: Endpoint, options: ConnectOptions): net.Socket {
   const settings = options.tls === true ? {} : options.tls;
   const host = settings.servername ?? options.verifyAs ?? ("host" in endpoint ? endpoint.host : "localhost");
   return tls.connect({
-    ...settings, ...endpoint, ALPNProtocols: ["h2"], minVersion: "TLSv1.2",
+    minVersion: "TLSv1.2",
+    ...settings,
+    ...endpoint,
+    ALPNProtocols: ["h2"],
     servername: net.isIP(host) ? "" : host,
     checkServerIdentity: (_, certificate) => tls.checkServerIdentity(host, certificate),
   });

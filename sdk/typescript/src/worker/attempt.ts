@@ -73,9 +73,9 @@ export class Attempt {
     return this.phase === Phase.Ended && !this.hasVoidResult;
   }
 
-  /** holdsOnlySlot reports whether the handler still runs although its lease has certainly ended, so that it only holds a
-   * slot. A node that reads the lease in a Hello answers that it is lost, and counts the slot as free when the handler
-   * has ended. Otherwise it would send leases for slots that are taken. */
+  /** holdsOnlySlot reports whether the handler still runs although its lease has certainly ended, so that it only holds
+   * a slot. A node that reads the lease in a Hello answers that it is lost, and counts the slot as free when the
+   * handler has ended. Otherwise it would send leases for slots that are taken. */
   holdsOnlySlot(now: number, leaseTtl: number): boolean {
     return this.phase === Phase.Running && (this.lostEpoch !== 0 || now - this.lostAt >= leaseTtl);
   }

@@ -1,6 +1,7 @@
 import { AttemptEnded, type EndCause } from "./errors.js";
 
-/** TaskContext decides when an attempt has to end. Many handlers never look, so the signal is made when one first does. */
+/** TaskContext decides when an attempt has to end. Many handlers never look, so the signal is made when one first does.
+ * */
 export class TaskContext {
   #deadline = Infinity;
   #ended: AttemptEnded | undefined;
@@ -23,10 +24,13 @@ export class TaskContext {
   }
 
   #setTimer(): void {
-    this.#timer = setTimeout(() => {
-      if (performance.now() >= this.#deadline) this.end("timeout");
-      else this.#setTimer(); // timers may fire up to a millisecond early
-    }, Math.ceil(this.#deadline - performance.now()));
+    this.#timer = setTimeout(
+      () => {
+        if (performance.now() >= this.#deadline) this.end("timeout");
+        else this.#setTimer(); // timers may fire up to a millisecond early
+      },
+      Math.ceil(this.#deadline - performance.now()),
+    );
   }
 
   /** end makes the handler end. Only the first cause counts. */

@@ -6,8 +6,8 @@ import type { Route, Routes } from "./routes.js";
 const maxDials = 4;
 /** dialStagger is the delay between the starts of two dials. */
 const dialStagger = 250;
-/** firstDialTimeout bounds the time to connect to an address, and again the time until it answers a Hello. It doubles with
- * each failure: the node may be far away. */
+/** firstDialTimeout bounds the time to connect to an address, and again the time until it answers a Hello. It doubles
+ * with each failure: the node may be far away. */
 const firstDialTimeout = 2000;
 const maxDialTimeout = 5000;
 
@@ -38,8 +38,8 @@ export class DialSet {
     this.#tls = tls;
   }
 
-  /** startNext opens a connection to the best route if the next dial is due. It returns when to call it again; Infinity:
-   * not before a dial has ended. */
+  /** startNext opens a connection to the best route if the next dial is due. It returns when to call it again;
+   * Infinity: not before a dial has ended. */
   startNext(now: number, avoid: string | undefined): number {
     if (this.#dialing.size >= maxDials) return Infinity;
     if (now < this.#nextStart) return this.#nextStart;
@@ -56,7 +56,10 @@ export class DialSet {
     const result: DialResult = { route, timeoutMs };
     try {
       result.connection = await Connection.open(route.address, {
-        tls: this.#tls, timeoutMs, signal: this.#abort.signal, verifyAs: this.#verifyAs(route),
+        tls: this.#tls,
+        timeoutMs,
+        signal: this.#abort.signal,
+        verifyAs: this.#verifyAs(route),
       });
     } catch (error) {
       result.error = error;

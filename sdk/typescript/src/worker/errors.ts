@@ -4,8 +4,8 @@ import { type DurationInput, toMilliseconds } from "../client/messages.js";
 export type EndCause = "timeout" | "cancelled" | "lease-lost" | "worker-stops";
 
 const endTexts: Record<EndCause, string> = {
-  "timeout": "the attempt's timeout has passed",
-  "cancelled": "the run was cancelled",
+  timeout: "the attempt's timeout has passed",
+  cancelled: "the run was cancelled",
   "lease-lost": "the lease is lost",
   "worker-stops": "the worker stops",
 };

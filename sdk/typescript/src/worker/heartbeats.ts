@@ -6,8 +6,8 @@ export class Heartbeats {
   acked = 0;
   /** confirmedAt is when the heartbeat was sent whose acknowledgement confirmed all leases of this worker; 0: none. */
   confirmedAt = 0;
-  /** hasUnconfirmedLeases: the session's Hello named leases that are not confirmed yet. They are trusted no longer than the
-   * previous session allowed. */
+  /** hasUnconfirmedLeases: the session's Hello named leases that are not confirmed yet. They are trusted no longer than
+   * the previous session allowed. */
   hasUnconfirmedLeases = false;
   nextAt = 0;
   timerAt = 0;

@@ -94,7 +94,10 @@ export class Link {
   }
 
   /** #tryHello sends a Hello on a ready connection. It returns undefined if that fails. */
-  async #tryHello(stop: Trigger<void>, { route, connection, error, timeoutMs }: DialResult): Promise<Session | undefined> {
+  async #tryHello(
+    stop: Trigger<void>,
+    { route, connection, error, timeoutMs }: DialResult,
+  ): Promise<Session | undefined> {
     if (stop.hasFired) {
       connection?.destroy();
       return undefined;
@@ -145,11 +148,13 @@ export class Link {
     this.#failures = atOnce ? this.#failures + 1 : 1;
     if (!atOnce) this.#withoutSince = now;
     this.#routes.markEnded(session.address, now, atOnce, now - this.#withoutSince);
-    this.#log("warn", "stream ended, reconnecting", session, { error: describeError(session.error ?? "ended by the node") });
+    this.#log("warn", "stream ended, reconnecting", session, {
+      error: describeError(session.error ?? "ended by the node"),
+    });
   }
 
-  /** #preferAddresses makes the next session try the addresses of a Drain first. A node that only renews an old stream or
-   * an expiring credential sends none. */
+  /** #preferAddresses makes the next session try the addresses of a Drain first. A node that only renews an old stream
+   * or an expiring credential sends none. */
   #preferAddresses(session: Session): void {
     const addresses = session.drained.value ?? [];
     this.#withoutSince = performance.now();

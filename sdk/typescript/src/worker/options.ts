@@ -26,10 +26,11 @@ export interface WorkerOptions {
   /** drainTimeout is how long running handlers have after the signal of run was aborted. Default 30 s. */
   drainTimeout?: DurationInput;
   tls?: TlsOptions;
-  /** token is the bearer token of each stream, or a function that returns the current one; see tokenFile. Without TLS it
-   * is sent to loopback addresses only. */
+  /** token is the bearer token of each stream, or a function that returns the current one; see tokenFile. Without TLS
+   * it is sent to loopback addresses only. */
   token?: TokenSource;
-  /** logger receives the worker's log. It has no payloads and no texts of handlers' errors. Default: lines on stderr. */
+  /** logger receives the worker's log. It has no payloads and no texts of handlers' errors. Default: lines on stderr.
+   * */
   logger?: Logger;
   /** catchStrayErrors makes an error that a handler leaves uncaught fail its attempt: a rejected promise that nobody
    * awaits, a callback that throws. Without it Node.js ends the process. Default true. */
@@ -37,7 +38,9 @@ export interface WorkerOptions {
 }
 
 /** ResolvedOptions are options with their defaults. */
-export type ResolvedOptions = Required<Omit<WorkerOptions, "tls" | "token" | "addresses" | "queues" | "drainTimeout">> & {
+export type ResolvedOptions = Required<
+  Omit<WorkerOptions, "tls" | "token" | "addresses" | "queues" | "drainTimeout">
+> & {
   addresses: readonly string[];
   queues: string[];
   drainTimeoutMs: number;
@@ -49,10 +52,18 @@ export type ResolvedOptions = Required<Omit<WorkerOptions, "tls" | "token" | "ad
 export function resolveOptions(o: WorkerOptions): ResolvedOptions {
   const resolved: ResolvedOptions = {
     addresses: typeof o.addresses === "string" ? o.addresses.split(",") : [...o.addresses],
-    namespace: o.namespace ?? "default", queues: [...(o.queues ?? ["default"])], slots: o.slots ?? 16,
-    prefetch: o.prefetch ?? 1000, id: o.id ?? newWorkerId(), version: o.version ?? "", labels: o.labels ?? {},
-    drainTimeoutMs: toMilliseconds(o.drainTimeout ?? "30s"), tls: o.tls, token: o.token,
-    logger: o.logger ?? stderrLogger, catchStrayErrors: o.catchStrayErrors ?? true,
+    namespace: o.namespace ?? "default",
+    queues: [...(o.queues ?? ["default"])],
+    slots: o.slots ?? 16,
+    prefetch: o.prefetch ?? 1000,
+    id: o.id ?? newWorkerId(),
+    version: o.version ?? "",
+    labels: o.labels ?? {},
+    drainTimeoutMs: toMilliseconds(o.drainTimeout ?? "30s"),
+    tls: o.tls,
+    token: o.token,
+    logger: o.logger ?? stderrLogger,
+    catchStrayErrors: o.catchStrayErrors ?? true,
   };
   const faults = [...findFaults(resolved)];
   if (faults.length > 0) throw new TypeError(`worker options: ${faults.join("; ")}`);
@@ -82,6 +93,10 @@ function* faultOf(check: () => void): Generator<string> {
 }
 
 function newWorkerId(): string {
-  const host = hostname().slice(0, 80).replace(/[^A-Za-z0-9.-]/g, "-").replace(/^[.-]+/, "") || "worker";
+  const host =
+    hostname()
+      .slice(0, 80)
+      .replace(/[^A-Za-z0-9.-]/g, "-")
+      .replace(/^[.-]+/, "") || "worker";
   return `${host}-${process.pid}-${randomBytes(6).toString("hex")}`;
 }

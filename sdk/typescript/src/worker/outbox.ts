@@ -22,11 +22,18 @@ export class Outbox {
   results: Attempt[] = [];
 
   get isEmpty(): boolean {
-    return this.heartbeat === 0 && !this.draining && this.returned.length === 0 && this.lost.length === 0 &&
-      this.started.length === 0 && this.results.length === 0;
+    return (
+      this.heartbeat === 0 &&
+      !this.draining &&
+      this.returned.length === 0 &&
+      this.lost.length === 0 &&
+      this.started.length === 0 &&
+      this.results.length === 0
+    );
   }
 
-  /** takeMessages empties the outbox. Starts come before results. A start is left out if the result goes out with it. */
+  /** takeMessages empties the outbox. Starts come before results. A start is left out if the result goes out with it.
+   * */
   takeMessages(): WorkRequest[] {
     const out: WorkRequest[] = [];
     const add = (message: MessageInitShape<typeof WorkRequestSchema>["message"]) =>
@@ -68,7 +75,10 @@ export class Outbox {
 function resultMessage(attempt: Attempt): MessageInitShape<typeof ResultSchema> {
   const r = attempt.result!;
   const message: MessageInitShape<typeof ResultSchema> = {
-    leaseId: attempt.id, outcome: r.outcome, error: r.error, duration: durationOf(r.tookMs),
+    leaseId: attempt.id,
+    outcome: r.outcome,
+    error: r.error,
+    duration: durationOf(r.tookMs),
   };
   if (r.output) message.output = r.output;
   if (r.retryAfterMs > 0) message.retryAfter = durationOf(r.retryAfterMs);

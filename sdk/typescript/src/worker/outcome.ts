@@ -1,7 +1,14 @@
 import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Result_Outcome } from "../gen/fermata/v1/worker_service_pb.js";
-import { type AttemptEnded, isPermanent, Permanent, requestedDelay, RetryAfter, AttemptEnded as Ended } from "./errors.js";
+import {
+  type AttemptEnded,
+  isPermanent,
+  Permanent,
+  requestedDelay,
+  RetryAfter,
+  AttemptEnded as Ended,
+} from "./errors.js";
 import { clipText, maxErrorBytes, outputBytes } from "./output.js";
 import type { Task } from "./task.js";
 
@@ -27,8 +34,10 @@ export interface AttemptResult {
 }
 
 const outcomeNames: Partial<Record<Result_Outcome, string>> = {
-  [Result_Outcome.FAILED]: "failed", [Result_Outcome.FAILED_PERMANENTLY]: "failed permanently",
-  [Result_Outcome.TIMED_OUT]: "timed out", [Result_Outcome.CANCELLED]: "cancelled",
+  [Result_Outcome.FAILED]: "failed",
+  [Result_Outcome.FAILED_PERMANENTLY]: "failed permanently",
+  [Result_Outcome.TIMED_OUT]: "timed out",
+  [Result_Outcome.CANCELLED]: "cancelled",
 };
 
 /** outcomeName returns the name of a failure for the log. */
@@ -48,9 +57,12 @@ function outcomeOf(end: HandlerEnd): Result_Outcome {
   }
   if (isPermanent(end.value)) return Result_Outcome.FAILED_PERMANENTLY;
   switch (end.cause?.kind) {
-    case "timeout": return Result_Outcome.TIMED_OUT;
-    case "cancelled": return Result_Outcome.CANCELLED;
-    default: return Result_Outcome.FAILED;
+    case "timeout":
+      return Result_Outcome.TIMED_OUT;
+    case "cancelled":
+      return Result_Outcome.CANCELLED;
+    default:
+      return Result_Outcome.FAILED;
   }
 }
 
@@ -69,14 +81,16 @@ export function resultOf(task: Task, end: HandlerEnd): AttemptResult {
     }
   }
   return {
-    outcome: outcomeOf(end), output, tookMs: end.tookMs,
+    outcome: outcomeOf(end),
+    output,
+    tookMs: end.tookMs,
     error: failed ? errorText(value) : "",
     retryAfterMs: failed ? (requestedDelay(value) ?? 0) : 0,
   };
 }
 
-/** errorText returns a text that is never empty and fits in a stored error: the message, and for what the handler did not
- * announce the top of the stack. */
+/** errorText returns a text that is never empty and fits in a stored error: the message, and for what the handler did
+ * not announce the top of the stack. */
 export function errorText(error: unknown): string {
   try {
     const message = clipText(messageOf(error), maxErrorBytes);
@@ -91,7 +105,11 @@ export function errorText(error: unknown): string {
 function messageOf(error: unknown): string {
   if (!(error instanceof Error)) return `thrown: ${typeof error === "symbol" ? error.toString() : String(error)}`;
   if (isAnnounced(error) && error.message) return error.message;
-  return error.message ? (error.name === "Error" ? error.message : `${error.name}: ${error.message}`) : error.name || "Error";
+  return error.message
+    ? error.name === "Error"
+      ? error.message
+      : `${error.name}: ${error.message}`
+    : error.name || "Error";
 }
 
 function isAnnounced(error: unknown): boolean {

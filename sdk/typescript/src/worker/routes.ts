@@ -26,7 +26,10 @@ export class Route {
   /** rank is random, so that workers prefer different addresses of the same class. */
   rank = Math.random();
 
-  constructor(readonly address: string, readonly isConfigured: boolean) {}
+  constructor(
+    readonly address: string,
+    readonly isConfigured: boolean,
+  ) {}
 
   /** isUnverified reports whether no node has answered at an advertised address yet. */
   get isUnverified(): boolean {
@@ -73,8 +76,9 @@ export class Routes {
    * session stays. */
   replaceAdvertised(addresses: readonly string[]): void {
     if (addresses.length === 0) return;
-    this.#all = this.#all.filter((r) =>
-      r.isConfigured || r.isDialing || r.address === this.#current || addresses.includes(r.address));
+    this.#all = this.#all.filter(
+      (r) => r.isConfigured || r.isDialing || r.address === this.#current || addresses.includes(r.address),
+    );
     this.#addAdvertised(addresses);
   }
 
@@ -124,8 +128,8 @@ export class Routes {
     this.#shuffleRanks();
   }
 
-  /** markFailed records a failed attempt to connect. The pause until the next one grows with the time without a session:
-   * a worker returns soon after a short outage and backs off in a long one. */
+  /** markFailed records a failed attempt to connect. The pause until the next one grows with the time without a
+   * session: a worker returns soon after a short outage and backs off in a long one. */
   markFailed(route: Route, now: number, without: number): void {
     route.countFailure(now, without);
   }
@@ -152,7 +156,8 @@ export class Routes {
     let best: Route | undefined;
     let at = Infinity;
     for (const r of this.#all) {
-      if (r.isDialing || (r.isUnverified && unverified >= maxUnverifiedDials) || (r.address === avoid && hasOthers)) continue;
+      if (r.isDialing || (r.isUnverified && unverified >= maxUnverifiedDials) || (r.address === avoid && hasOthers))
+        continue;
       if (r.retryAt > now) at = Math.min(at, r.retryAt);
       else if (!best || this.#isBetter(r, best, avoid)) best = r;
     }

@@ -1,7 +1,15 @@
 import { create } from "@bufbuild/protobuf";
 import {
-  type Cancel, Cancel_Reason, HelloSchema, type Hello, type HeartbeatAck, type Lease, type ResultAck, ResultAck_Status,
-  Result_Outcome, type WorkResponse,
+  type Cancel,
+  Cancel_Reason,
+  HelloSchema,
+  type Hello,
+  type HeartbeatAck,
+  type Lease,
+  type ResultAck,
+  ResultAck_Status,
+  Result_Outcome,
+  type WorkResponse,
 } from "../gen/fermata/v1/worker_service_pb.js";
 import { isLoopback } from "../net/address.js";
 import type { Connection } from "../net/connection.js";
@@ -21,10 +29,10 @@ const resendInterval = 1000;
 
 /** Runtime is the state of a running worker: its attempts, its session, and how long leases can be trusted.
  *
- * An attempt enters at the first phase that applies, and leaves when its result is acknowledged, or its lease returned or
- * given up. One time, #trustedUntil, applies to all leases, and acknowledged heartbeats move it on. A process that was
- * suspended does not notice that, so the time is compared with the clock before each handler starts. Once it has passed,
- * only another session moves it on: messages that waited in the socket prove nothing. */
+ * An attempt enters at the first phase that applies, and leaves when its result is acknowledged, or its lease returned
+ * or given up. One time, #trustedUntil, applies to all leases, and acknowledged heartbeats move it on. A process that
+ * was suspended does not notice that, so the time is compared with the clock before each handler starts. Once it has
+ * passed, only another session moves it on: messages that waited in the socket prove nothing. */
 export class Runtime {
   /** onAddresses receives the addresses that nodes advertise. */
   onAddresses: (addresses: string[]) => void = () => {};
@@ -62,7 +70,10 @@ export class Runtime {
   readonly #resendTimer: NodeJS.Timeout;
   readonly #earlyTimers = new Map<Attempt, NodeJS.Timeout>();
 
-  constructor(readonly options: ResolvedOptions, handlers: ReadonlyMap<string, Handler>) {
+  constructor(
+    readonly options: ResolvedOptions,
+    handlers: ReadonlyMap<string, Handler>,
+  ) {
     this.#handlers = handlers;
     this.#resendTimer = setInterval(() => this.#resendUnacknowledged(), resendInterval);
     this.#resendTimer.unref();
@@ -104,11 +115,16 @@ export class Runtime {
   receive(session: Session, response: WorkResponse): void {
     const { message } = response;
     switch (message.case) {
-      case "leases": return this.#acceptLeases(session, message.value.leases);
-      case "resultAcks": return this.#handleAcks(session, message.value.acks);
-      case "cancel": return this.#cancelLeases(session, message.value);
-      case "heartbeatAck": return this.#handleHeartbeatAck(session, message.value);
-      case "addresses": return this.onAddresses(message.value.addresses);
+      case "leases":
+        return this.#acceptLeases(session, message.value.leases);
+      case "resultAcks":
+        return this.#handleAcks(session, message.value.acks);
+      case "cancel":
+        return this.#cancelLeases(session, message.value);
+      case "heartbeatAck":
+        return this.#handleHeartbeatAck(session, message.value);
+      case "addresses":
+        return this.onAddresses(message.value.addresses);
       case "drain":
         this.#leaveNode(session);
         return session.drained.fire(message.value.addresses);
@@ -161,14 +177,21 @@ export class Runtime {
   #holdUntilDue(a: Attempt, now: number): void {
     a.phase = Phase.Early;
     this.#early.add(a);
-    this.#earlyTimers.set(a, setTimeout(() => this.#startIfDue(a), Math.max(1, Math.round(a.startAt - now))));
+    this.#earlyTimers.set(
+      a,
+      setTimeout(() => this.#startIfDue(a), Math.max(1, Math.round(a.startAt - now))),
+    );
   }
 
   #startIfDue(a: Attempt): void {
     if (a.phase !== Phase.Early) return;
     const now = performance.now();
-    if (now < a.startAt) { // timers may fire up to a millisecond early
-      this.#earlyTimers.set(a, setTimeout(() => this.#startIfDue(a), 1));
+    if (now < a.startAt) {
+      // timers may fire up to a millisecond early
+      this.#earlyTimers.set(
+        a,
+        setTimeout(() => this.#startIfDue(a), 1),
+      );
       return;
     }
     this.#early.delete(a);
@@ -214,7 +237,10 @@ export class Runtime {
       return;
     }
     if (isThenable(value)) {
-      value.then((v) => this.#finishAttempt(a, false, v), (error: unknown) => this.#finishAttempt(a, true, error));
+      value.then(
+        (v) => this.#finishAttempt(a, false, v),
+        (error: unknown) => this.#finishAttempt(a, true, error),
+      );
     } else {
       this.#finishAttempt(a, false, value);
     }
@@ -235,7 +261,8 @@ export class Runtime {
     a.result = resultOf(a.task, end);
     a.phase = Phase.Ended;
     this.#slotsTaken--;
-    if (end.failed) this.#logAttempt("info", "attempt failed", a, { outcome: outcomeName(end), error: errorName(end.value) });
+    if (end.failed)
+      this.#logAttempt("info", "attempt failed", a, { outcome: outcomeName(end), error: errorName(end.value) });
     if (a.stopping && --a.stopping.remaining === 0) this.#endStopping(a.stopping);
     this.#settle(a, end.failed ? end.cause : undefined);
     this.#startWaiting(now);
@@ -243,8 +270,8 @@ export class Runtime {
     this.#checkIdle();
   }
 
-  /** #settle delivers a result, unless the handler failed because the lease was lost or the worker stops: that is no failure
-   * of the handler, and the attempt is leased again. */
+  /** #settle delivers a result, unless the handler failed because the lease was lost or the worker stops: that is no
+   * failure of the handler, and the attempt is leased again. */
   #settle(a: Attempt, cause: AttemptEnded | undefined): void {
     if (cause?.kind === "worker-stops") {
       this.cutOffCount++;
@@ -281,7 +308,8 @@ export class Runtime {
 
   // Leases that are given back or given up
 
-  /** #returnWaiting returns waiting attempts that match, on the session if its node knows them, else on the next one. */
+  /** #returnWaiting returns waiting attempts that match, on the session if its node knows them, else on the next one.
+   * */
   #returnWaiting(session: Session | undefined, matches: (a: Attempt) => boolean = () => true): void {
     const kept: Attempt[] = [];
     for (const a of this.#waiting) {
@@ -296,8 +324,8 @@ export class Runtime {
     this.#waiting = kept;
   }
 
-  /** #returnEarly returns attempts that are not due yet. Attempts named in a Hello count as started, and as failed if they
-   * are returned; the caller keeps those, and they start when due. */
+  /** #returnEarly returns attempts that are not due yet. Attempts named in a Hello count as started, and as failed if
+   * they are returned; the caller keeps those, and they start when due. */
   #returnEarly(session: Session | undefined, matches: (a: Attempt) => boolean = () => true): void {
     for (const a of [...this.#early].filter(matches)) {
       this.#releaseUnstarted(a);
@@ -343,8 +371,9 @@ export class Runtime {
     this.#reportLost([a.id]);
   }
 
-  /** #reportLost reports leases that this process has given up, because the network ended them and not the handler. Reports
-   * are repeated on each session until a node acknowledges them. Older nodes do not, so the oldest are dropped. */
+  /** #reportLost reports leases that this process has given up, because the network ended them and not the handler.
+   * Reports are repeated on each session until a node acknowledges them. Older nodes do not, so the oldest are dropped.
+   * */
   #reportLost(ids: string[]): void {
     const fresh = ids.filter((id) => !this.#pendingLosses.has(id));
     for (const id of fresh) this.#pendingLosses.add(id);
@@ -359,8 +388,8 @@ export class Runtime {
 
   // Results
 
-  /** #deliverResult puts the result of an ended attempt into the outbox of the current session. Without a session, or while
-   * another node is asked to take the leases over, the result waits for the next session. */
+  /** #deliverResult puts the result of an ended attempt into the outbox of the current session. Without a session, or
+   * while another node is asked to take the leases over, the result waits for the next session. */
   #deliverResult(a: Attempt): void {
     const session = this.#current;
     if (!session || session.isSuperseded) {
@@ -377,8 +406,8 @@ export class Runtime {
     session.wake();
   }
 
-  /** #discardVoidResult forgets an attempt that failed because its lease was lost. It sends Returned if the node waits for an
-   * answer to free the slot, or has just taken the lease over. */
+  /** #discardVoidResult forgets an attempt that failed because its lease was lost. It sends Returned if the node waits
+   * for an answer to free the slot, or has just taken the lease over. */
   #discardVoidResult(a: Attempt, session: Session): void {
     if (a.lostEpoch === session.epoch || a.knownEpoch === session.epoch) {
       session.out.returned.push(a.id);
@@ -439,8 +468,8 @@ export class Runtime {
     this.#checkIdle();
   }
 
-  /** #loseLease handles a node's report that a lease is lost. A node from which a later Hello took the lease reports that of
-   * a lease that is still valid; such a report is ignored. */
+  /** #loseLease handles a node's report that a lease is lost. A node from which a later Hello took the lease reports
+   * that of a lease that is still valid; such a report is ignored. */
   #loseLease(session: Session, a: Attempt): void {
     if (a.knownEpoch > session.epoch) return;
     a.isLost = true;
@@ -449,8 +478,8 @@ export class Runtime {
     else if (a.phase === Phase.Running) a.context.end("lease-lost");
   }
 
-  /** #cancel cancels a handler. An attempt that has not started is returned, because a result would count as a start; the
-   * run is marked as cancelled and ends with that. */
+  /** #cancel cancels a handler. An attempt that has not started is returned, because a result would count as a start;
+   * the run is marked as cancelled and ends with that. */
   #cancel(session: Session, a: Attempt): void {
     if (this.#removeUnstarted(a)) session.returnLease(a.id);
     else if (a.phase === Phase.Running) a.context.end("cancelled");
@@ -483,12 +512,14 @@ export class Runtime {
     return now < this.#trustedUntil;
   }
 
-  /** #beginTrust starts the trust period of a session that was just welcomed. The node counts from when it read the Hello. */
+  /** #beginTrust starts the trust period of a session that was just welcomed. The node counts from when it read the
+   * Hello. */
   #beginTrust(session: Session): void {
     const until = session.helloAt + session.trustPeriod;
     const beats = session.heartbeats;
     beats.hasUnconfirmedLeases &&= [...this.#attempts.values()].some((a) => a.reliesOnLease);
-    if (!beats.hasUnconfirmedLeases || !session.sendsHeartbeats || until < this.#trustedUntil) this.#trustedUntil = until;
+    if (!beats.hasUnconfirmedLeases || !session.sendsHeartbeats || until < this.#trustedUntil)
+      this.#trustedUntil = until;
     this.#stopMargin = session.stopMargin;
     this.#setTrustTimer();
     const now = performance.now();
@@ -530,8 +561,8 @@ export class Runtime {
     session?.cancel(error);
   }
 
-  /** #loseAllLeases gives up all leases when they are no longer trusted. Attempts that have not started are returned on the
-   * next session, uncounted if their leases are still valid. */
+  /** #loseAllLeases gives up all leases when they are no longer trusted. Attempts that have not started are returned on
+   * the next session, uncounted if their leases are still valid. */
   #loseAllLeases(): void {
     this.#returnWaiting(undefined);
     this.#returnEarly(undefined);
@@ -604,14 +635,17 @@ export class Runtime {
     clearTimeout(this.#heartbeatTimer);
     if (this.#isStopped) return;
     session.heartbeats.timerAt = at;
-    this.#heartbeatTimer = setTimeout(() => {
-      if (this.#current === session) this.#paceHeartbeats(session, performance.now());
-    }, Math.max(1, Math.ceil(at - now)));
+    this.#heartbeatTimer = setTimeout(
+      () => {
+        if (this.#current === session) this.#paceHeartbeats(session, performance.now());
+      },
+      Math.max(1, Math.ceil(at - now)),
+    );
     this.#heartbeatTimer.unref();
   }
 
-  /** #handleHeartbeatAck extends trust from when the acknowledged heartbeat was sent: the node had the session when it read
-   * it. */
+  /** #handleHeartbeatAck extends trust from when the acknowledged heartbeat was sent: the node had the session when it
+   * read it. */
   #handleHeartbeatAck(session: Session, ack: HeartbeatAck): void {
     const beats = session.heartbeats;
     const at = beats.acknowledge(Number(ack.seq), ack.confirmed);
@@ -621,8 +655,8 @@ export class Runtime {
     this.#trustedUntil = at + session.trustPeriod;
   }
 
-  // Sessions: a Hello names the leases that a node is to take over, and the previous session is superseded. Then the new
-  // session is attached, or the Hello is undone and the previous session continues.
+  // Sessions: a Hello names the leases that a node is to take over, and the previous session is superseded. Then the
+  // new session is attached, or the Hello is undone and the previous session continues.
 
   /** openSession sends a Hello with all live leases, and waits for the Welcome. */
   async openSession(connection: Connection, timeoutMs: number, stop: Trigger<void>): Promise<Session> {
@@ -656,8 +690,8 @@ export class Runtime {
     return headers;
   }
 
-  /** #handlersStopped waits for cancelled handlers. A lease that a Hello does not name has ended for the node, which may
-   * lease the job again. */
+  /** #handlersStopped waits for cancelled handlers. A lease that a Hello does not name has ended for the node, which
+   * may lease the job again. */
   async #handlersStopped(stop: Trigger<void>): Promise<void> {
     this.#endTrustIfOver();
     while (this.#stopping && !stop.hasFired) await Promise.race([this.#stopping.done, stop.fired]);
@@ -676,20 +710,29 @@ export class Runtime {
     const live = this.#liveLeases();
     const o = this.options;
     const hello = create(HelloSchema, {
-      workerId: o.id, namespace: o.namespace, queues: o.queues, slots: o.slots, sessionEpoch: this.#epoch,
-      liveLeaseIds: live.map((a) => a.id), version: o.version, labels: o.labels, prefetch: o.prefetch,
-      supportsStartAfter: true, supportsHeartbeats: true,
+      workerId: o.id,
+      namespace: o.namespace,
+      queues: o.queues,
+      slots: o.slots,
+      sessionEpoch: this.#epoch,
+      liveLeaseIds: live.map((a) => a.id),
+      version: o.version,
+      labels: o.labels,
+      prefetch: o.prefetch,
+      supportsStartAfter: true,
+      supportsHeartbeats: true,
     });
     return { hello, hasUnconfirmedLeases: live.some((a) => a.reliesOnLease) };
   }
 
-  /** #liveLeases lists the leases to take over: first those that run, then those that have a slot, then ended ones. A Hello
-   * has room for twice the slots and 1024 more. */
+  /** #liveLeases lists the leases to take over: first those that run, then those that have a slot, then ended ones. A
+   * Hello has room for twice the slots and 1024 more. */
   #liveLeases(): Attempt[] {
     const now = performance.now();
     const all = [...this.#attempts.values()];
-    const live = [Phase.Running, Phase.Ready, Phase.Early, Phase.Ended].flatMap((phase) => all.filter((a) =>
-      a.phase === phase && (!a.isLost || a.resultMayCount || a.holdsOnlySlot(now, this.#leaseTtl))));
+    const live = [Phase.Running, Phase.Ready, Phase.Early, Phase.Ended].flatMap((phase) =>
+      all.filter((a) => a.phase === phase && (!a.isLost || a.resultMayCount || a.holdsOnlySlot(now, this.#leaseTtl))),
+    );
     const named = live.slice(0, 2 * this.options.slots + 1024);
     for (const a of named) {
       a.knownEpoch = this.#epoch;
@@ -806,8 +849,13 @@ export class Runtime {
   #logAttempt(level: "info" | "error", message: string, a: Attempt, more: Record<string, unknown>): void {
     const t = a.task;
     this.options.logger[level](message, {
-      job: `${t.namespace}/${t.job}`, queue: t.queue, run: t.run.slice(t.run.lastIndexOf("/") + 1), attempt: t.attempt,
-      correlation_id: t.correlationId, handler: t.handler, ...more,
+      job: `${t.namespace}/${t.job}`,
+      queue: t.queue,
+      run: t.run.slice(t.run.lastIndexOf("/") + 1),
+      attempt: t.attempt,
+      correlation_id: t.correlationId,
+      handler: t.handler,
+      ...more,
     });
   }
 }

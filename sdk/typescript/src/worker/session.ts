@@ -1,7 +1,12 @@
 import { createClient } from "@connectrpc/connect";
 import { create } from "@bufbuild/protobuf";
 import {
-  type Hello, type Welcome, WorkerService, type WorkRequest, WorkRequestSchema, type WorkResponse,
+  type Hello,
+  type Welcome,
+  WorkerService,
+  type WorkRequest,
+  WorkRequestSchema,
+  type WorkResponse,
 } from "../gen/fermata/v1/worker_service_pb.js";
 import { toFermataError } from "../client/errors.js";
 import { toMilliseconds } from "../client/messages.js";
@@ -54,8 +59,13 @@ export class Session {
   #wakeScheduled = false;
   #closeTimer: NodeJS.Timeout | undefined;
 
-  constructor(stream: OpenStream, readonly welcome: Welcome, readonly epoch: number, readonly helloAt: number,
-    events: SessionEvents) {
+  constructor(
+    stream: OpenStream,
+    readonly welcome: Welcome,
+    readonly epoch: number,
+    readonly helloAt: number,
+    events: SessionEvents,
+  ) {
     this.#stream = stream;
     this.#events = events;
     this.leaseTtl = (welcome.leaseTtl && toMilliseconds(welcome.leaseTtl)) || defaultLeaseTtl;
@@ -165,7 +175,11 @@ export class OpenStream {
   #source: (() => WorkRequest[] | undefined) | undefined;
   #isOver = false;
 
-  constructor(readonly connection: Connection, hello: Hello, headers: Headers) {
+  constructor(
+    readonly connection: Connection,
+    hello: Hello,
+    headers: Headers,
+  ) {
     const client = createClient(WorkerService, connection.transport);
     const responses = client.work(this.#requests(hello), { headers, signal: this.#abort.signal });
     this.#responses = responses[Symbol.asyncIterator]();
@@ -195,8 +209,8 @@ export class OpenStream {
     return { [Symbol.asyncIterator]: () => this.#responses };
   }
 
-  /** send makes a source supply all further messages: it is asked again when everything is written, and returns undefined
-   * to end this side of the stream. */
+  /** send makes a source supply all further messages: it is asked again when everything is written, and returns
+   * undefined to end this side of the stream. */
   send(source: () => WorkRequest[] | undefined): void {
     this.#source = source;
     this.wake();

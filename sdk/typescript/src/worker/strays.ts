@@ -2,8 +2,9 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import type { Attempt } from "./attempt.js";
 import type { Handler } from "./task.js";
 
-// A handler may leave an error uncaught: a promise that nobody awaits is rejected, or a callback of a timer throws. Node.js
-// would end the process, and with it the other handlers. Here the error fails the attempt whose handler began the work.
+// A handler may leave an error uncaught: a promise that nobody awaits is rejected, or a callback of a timer throws.
+// Node.js would end the process, and with it the other handlers. Here the error fails the attempt whose handler began
+// the work.
 
 type FailAttempt = (attempt: Attempt, error: unknown) => void;
 

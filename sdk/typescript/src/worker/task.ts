@@ -19,35 +19,71 @@ export class Task {
 
   /** run is the full name of the run, namespaces/{n}/jobs/{j}/runs/{r}. It is the same for all attempts of a run, so it
    * can serve as an idempotency key. */
-  get run(): string { return this.#lease.run; }
-  get namespace(): string { return this.#namePart(1); }
-  get job(): string { return this.#namePart(3); }
-  get queue(): string { return this.#lease.queue; }
-  get handler(): string { return this.#lease.handler; }
-  get labels(): Record<string, string> { return this.#lease.labels; }
+  get run(): string {
+    return this.#lease.run;
+  }
+  get namespace(): string {
+    return this.#namePart(1);
+  }
+  get job(): string {
+    return this.#namePart(3);
+  }
+  get queue(): string {
+    return this.#lease.queue;
+  }
+  get handler(): string {
+    return this.#lease.handler;
+  }
+  get labels(): Record<string, string> {
+    return this.#lease.labels;
+  }
   /** bytes is the payload. */
-  get bytes(): Uint8Array { return this.#lease.payload; }
+  get bytes(): Uint8Array {
+    return this.#lease.payload;
+  }
   /** attempt is the number of this attempt, from 1. */
-  get attempt(): number { return this.#lease.attempt; }
+  get attempt(): number {
+    return this.#lease.attempt;
+  }
   /** maxAttempts is the greatest number of attempts of the run; 0: no limit. */
-  get maxAttempts(): number { return this.#lease.maxAttempts; }
+  get maxAttempts(): number {
+    return this.#lease.maxAttempts;
+  }
   /** isLastAttempt is true if a failure of this attempt ends the run. */
-  get isLastAttempt(): boolean { return this.maxAttempts > 0 && this.attempt >= this.maxAttempts; }
+  get isLastAttempt(): boolean {
+    return this.maxAttempts > 0 && this.attempt >= this.maxAttempts;
+  }
   /** token is the fencing token. It grows with every lease of the job: a store can refuse smaller ones. */
-  get token(): bigint { return this.#lease.token; }
+  get token(): bigint {
+    return this.#lease.token;
+  }
   /** nominalTime is the scheduled time by the rule of the schedule. */
-  get nominalTime(): Date | undefined { return this.#lease.nominalTime && timestampDate(this.#lease.nominalTime); }
+  get nominalTime(): Date | undefined {
+    return this.#lease.nominalTime && timestampDate(this.#lease.nominalTime);
+  }
   /** dueTime is the scheduled time after jitter and backoff. */
-  get dueTime(): Date | undefined { return this.#lease.dueTime && timestampDate(this.#lease.dueTime); }
+  get dueTime(): Date | undefined {
+    return this.#lease.dueTime && timestampDate(this.#lease.dueTime);
+  }
   /** timeoutMs is how long the handler may run, in milliseconds; 0: no timeout. */
-  get timeoutMs(): number { return this.#lease.timeout ? toMilliseconds(this.#lease.timeout) : 0; }
+  get timeoutMs(): number {
+    return this.#lease.timeout ? toMilliseconds(this.#lease.timeout) : 0;
+  }
   /** correlationId is unique to the run. Workers and nodes log it. */
-  get correlationId(): string { return this.#lease.correlationId; }
+  get correlationId(): string {
+    return this.#lease.correlationId;
+  }
   /** traceparent and tracestate are the W3C trace context of the run; empty: it is not traced. */
-  get traceparent(): string { return this.#lease.traceContext?.traceparent ?? ""; }
-  get tracestate(): string { return this.#lease.traceContext?.tracestate ?? ""; }
+  get traceparent(): string {
+    return this.#lease.traceContext?.traceparent ?? "";
+  }
+  get tracestate(): string {
+    return this.#lease.traceContext?.tracestate ?? "";
+  }
   /** signal is aborted when the attempt has to end. Its reason is an AttemptEnded. */
-  get signal(): AbortSignal { return this.#context.signal; }
+  get signal(): AbortSignal {
+    return this.#context.signal;
+  }
 
   /** json returns the payload, decoded from JSON. A payload that is not JSON ends the run: another attempt would fail
    * as well. The error does not contain the payload. */
@@ -77,7 +113,9 @@ export class Task {
   }
 
   /** output is what setOutput has set. */
-  get output(): Uint8Array | undefined { return this.#output; }
+  get output(): Uint8Array | undefined {
+    return this.#output;
+  }
 
   #namePart(index: number): string {
     const parts = this.run.split("/");
@@ -85,8 +123,8 @@ export class Task {
   }
 }
 
-/** Handler runs one attempt. What it returns is kept as the output of the run: bytes, a text, or a value that is stored as
- * JSON. An error fails the attempt. */
+/** Handler runs one attempt. What it returns is kept as the output of the run: bytes, a text, or a value that is stored
+ * as JSON. An error fails the attempt. */
 export type Handler = (task: Task) => unknown;
 
 /** Middleware runs around every handler. It returns what next returns, or something else. */

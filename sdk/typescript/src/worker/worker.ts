@@ -28,8 +28,8 @@ export class Worker {
     return this.#options.id;
   }
 
-  /** use adds middleware around every handler, the first one outermost. It throws after the first call of handle, so that
-   * no handler is left out by mistake. */
+  /** use adds middleware around every handler, the first one outermost. It throws after the first call of handle, so
+   * that no handler is left out by mistake. */
   use(...middleware: Middleware[]): this {
     if (this.#handlers.size > 0) throw new Error("use after handle");
     this.#middleware.push(...middleware);
@@ -45,10 +45,10 @@ export class Worker {
     return this;
   }
 
-  /** run runs attempts until the signal is aborted or stop is called, then drains: it takes no further attempts, and waits
-   * up to drainTimeout for running handlers and for the acknowledgement of their results. After that, or when abort is
-   * called, it ends the signals of the remaining handlers and gives them 5 s to return. Their attempts are leased again,
-   * and run rejects. It reconnects for as long as necessary. */
+  /** run runs attempts until the signal is aborted or stop is called, then drains: it takes no further attempts, and
+   * waits up to drainTimeout for running handlers and for the acknowledgement of their results. After that, or when
+   * abort is called, it ends the signals of the remaining handlers and gives them 5 s to return. Their attempts are
+   * leased again, and run rejects. It reconnects for as long as necessary. */
   async run(options: { signal?: AbortSignal } = {}): Promise<void> {
     if (this.#handlers.size === 0) throw new Error("no handler is registered");
     if (this.#runtime) throw new Error("run was called before");
@@ -86,7 +86,8 @@ export class Worker {
     this.#aborted.fire();
   }
 
-  /** notReadyReason is undefined while the worker has a stream to a node and takes attempts. Otherwise it is the reason. */
+  /** notReadyReason is undefined while the worker has a stream to a node and takes attempts. Otherwise it is the
+   * reason. */
   get notReadyReason(): string | undefined {
     if (!this.#runtime) return "not running";
     if (this.#runtime.isDraining) return "draining";
@@ -113,8 +114,7 @@ async function firstOf(ms: number, ...promises: Promise<void>[]): Promise<void> 
 }
 
 function wrapHandler(handler: Handler, middleware: readonly Middleware[]): Handler {
-  return middleware.reduceRight<Handler>((inner, around) =>
-    (task) => around(task, async () => inner(task)), handler);
+  return middleware.reduceRight<Handler>((inner, around) => (task) => around(task, async () => inner(task)), handler);
 }
 
 /** shutdownSignal returns a signal that SIGTERM and SIGINT abort, for run. A second SIGINT ends the process at once. */
