@@ -4,7 +4,6 @@ import {
   Cancel_Reason,
   HelloSchema,
   type Hello,
-  type HeartbeatAck,
   type Lease,
   type ResultAck,
   ResultAck_Status,
@@ -22,17 +21,14 @@ import { errorName, type HandlerEnd, outcomeName, resultOf } from "./outcome.js"
 import { OpenStream, Session } from "./session.js";
 import type { Handler } from "./task.js";
 import { Trigger } from "./trigger.js";
+import { Trust } from "./trust.js";
 
 /** maxSlotWait is how long an attempt may wait for a slot before it is returned, in milliseconds. */
 const maxSlotWait = 50;
 const resendInterval = 1000;
 
-/** Runtime is the state of a running worker: its attempts, its session, and how long leases can be trusted.
- *
- * An attempt enters at the first phase that applies, and leaves when its result is acknowledged, or its lease returned
- * or given up. One time, #trustedUntil, applies to all leases, and acknowledged heartbeats move it on. A process that
- * was suspended does not notice that, so the time is compared with the clock before each handler starts. Once it has
- * passed, only another session moves it on: messages that waited in the socket prove nothing. */
+/** Runtime is the state of a running worker: its attempts and its session. An attempt enters at the first phase that
+ * applies, and leaves when its result is acknowledged, or its lease returned or given up. */
 export class Runtime {
   /** onAddresses receives the addresses that nodes advertise. */
   onAddresses: (addresses: string[]) => void = () => {};
@@ -56,17 +52,12 @@ export class Runtime {
   #epoch = 0;
   /** #helloEpoch is that of the Hello that is not answered yet; 0: none. */
   #helloEpoch = 0;
-  #welcomedSessions = 0;
   #leaseTtl = 30_000;
-  #trustedUntil = 0;
-  #stopMargin = 0;
+  readonly #trust = new Trust(() => this.#endTrust());
   #stopping: Stopping | undefined;
   #isDraining = false;
-  #isStopped = false;
 
   #lateTimer: NodeJS.Timeout | undefined;
-  #heartbeatTimer: NodeJS.Timeout | undefined;
-  #trustTimer: NodeJS.Timeout | undefined;
   readonly #resendTimer: NodeJS.Timeout;
   readonly #earlyTimers = new Map<Attempt, NodeJS.Timeout>();
 
@@ -102,11 +93,9 @@ export class Runtime {
 
   /** stop ends all timers. */
   stop(): void {
-    this.#isStopped = true;
     clearInterval(this.#resendTimer);
     clearTimeout(this.#lateTimer);
-    clearTimeout(this.#heartbeatTimer);
-    clearTimeout(this.#trustTimer);
+    this.#trust.stop();
     for (const timer of this.#earlyTimers.values()) clearTimeout(timer);
   }
 
@@ -122,7 +111,7 @@ export class Runtime {
       case "cancel":
         return this.#cancelLeases(session, message.value);
       case "heartbeatAck":
-        return this.#handleHeartbeatAck(session, message.value);
+        return this.#trust.acknowledge(session, message.value);
       case "addresses":
         return this.onAddresses(message.value.addresses);
       case "drain":
@@ -209,10 +198,10 @@ export class Runtime {
       const a = this.#ready[i]!;
       if (a.phase !== Phase.Ready) continue;
       const now = performance.now();
-      if (!this.#trustsLeases(now)) {
+      if (!this.#trust.holds(now)) {
         this.#ready.splice(0, i);
         this.#isStarting = false;
-        return this.#endTrustIfOver();
+        return this.#trust.endIfOver();
       }
       this.#start(a, now);
     }
@@ -508,52 +497,12 @@ export class Runtime {
 
   // Trust
 
-  #trustsLeases(now: number): boolean {
-    return now < this.#trustedUntil;
-  }
-
-  /** #beginTrust starts the trust period of a session that was just welcomed. The node counts from when it read the
-   * Hello. */
-  #beginTrust(session: Session): void {
-    const until = session.helloAt + session.trustPeriod;
-    const beats = session.heartbeats;
-    beats.hasUnconfirmedLeases &&= [...this.#attempts.values()].some((a) => a.reliesOnLease);
-    if (!beats.hasUnconfirmedLeases || !session.sendsHeartbeats || until < this.#trustedUntil)
-      this.#trustedUntil = until;
-    this.#stopMargin = session.stopMargin;
-    this.#setTrustTimer();
-    const now = performance.now();
-    beats.nextAt = now;
-    beats.timerAt = now;
-    this.#paceHeartbeats(session, now);
-    this.#startReady();
-  }
-
-  #setTrustTimer(): void {
-    clearTimeout(this.#trustTimer);
-    if (this.#isStopped) return;
-    const delay = Math.max(0, Math.ceil(this.#trustedUntil - performance.now()));
-    this.#trustTimer = setTimeout(() => this.#checkTrust(), delay);
-    this.#trustTimer.unref();
-  }
-
-  /** #checkTrust is the callback of the timer. Most often the end of trust has moved on by then. */
-  #checkTrust(): void {
-    if (this.#welcomedSessions === 0) return;
-    if (this.#trustsLeases(performance.now())) this.#setTrustTimer();
-    else this.#endTrust();
-  }
-
-  /** #endTrustIfOver does the work of #checkTrust when the timer may be late. */
-  #endTrustIfOver(): void {
-    if (this.#welcomedSessions > 0 && !this.#trustsLeases(performance.now())) this.#endTrust();
-  }
-
   /** #endTrust gives up all leases and ends the session. The next Hello states which leases are left. */
   #endTrust(): void {
     const session = this.#current;
     const error = new Error("the node did not acknowledge a heartbeat in time, or this process was suspended");
     if (session) {
+      this.#trust.leave(session);
       this.#current = undefined;
       this.linkError = error;
     }
@@ -592,67 +541,13 @@ export class Runtime {
     const stopping: Stopping = { remaining: attempts.length, done: done.fired, end: () => done.fire() };
     this.#stopping = stopping;
     for (const a of attempts) a.stopping = stopping;
-    setTimeout(() => this.#endStopping(stopping), this.#stopMargin).unref();
+    setTimeout(() => this.#endStopping(stopping), this.#trust.stopMargin).unref();
   }
 
   #endStopping(stopping: Stopping): void {
     if (this.#stopping !== stopping) return;
     this.#stopping = undefined;
     stopping.end();
-  }
-
-  /** #paceHeartbeats sends a heartbeat if one is due, checks that the last one was acknowledged, and sets the timer. */
-  #paceHeartbeats(session: Session, now: number): void {
-    if (!session.sendsHeartbeats) {
-      // The node takes no heartbeats. This call shows that the process is not suspended.
-      if (this.#trustsLeases(now)) this.#trustedUntil = now + session.trustPeriod;
-      this.#setHeartbeatTimer(session, now, now + session.trustPeriod / 4);
-      return;
-    }
-    const beats = session.heartbeats;
-    if (now >= beats.nextAt) {
-      beats.nextAt = now + session.sessionTtl / 4;
-      session.out.heartbeat = beats.queue(now);
-      session.wake();
-    }
-    const ackTimeout = session.sessionTtl / 3;
-    let next = beats.nextAt;
-    const overdueAt = beats.overdueAt(ackTimeout);
-    if (overdueAt !== Infinity) {
-      // After a suspension of the process the acknowledgement may not be read yet.
-      const isLate = now - beats.timerAt > ackTimeout / 2;
-      if (!isLate && now >= overdueAt) {
-        beats.hasReportedSilence = true;
-        session.unresponsive.fire();
-      } else {
-        next = Math.min(next, Math.max(overdueAt, now + ackTimeout / 4));
-      }
-    }
-    this.#setHeartbeatTimer(session, now, next);
-  }
-
-  #setHeartbeatTimer(session: Session, now: number, at: number): void {
-    clearTimeout(this.#heartbeatTimer);
-    if (this.#isStopped) return;
-    session.heartbeats.timerAt = at;
-    this.#heartbeatTimer = setTimeout(
-      () => {
-        if (this.#current === session) this.#paceHeartbeats(session, performance.now());
-      },
-      Math.max(1, Math.ceil(at - now)),
-    );
-    this.#heartbeatTimer.unref();
-  }
-
-  /** #handleHeartbeatAck extends trust from when the acknowledged heartbeat was sent: the node had the session when it
-   * read it. */
-  #handleHeartbeatAck(session: Session, ack: HeartbeatAck): void {
-    const beats = session.heartbeats;
-    const at = beats.acknowledge(Number(ack.seq), ack.confirmed);
-    if (at === undefined || session !== this.#current || beats.hasUnconfirmedLeases) return;
-    if (!this.#trustsLeases(performance.now())) return;
-    beats.confirmedAt = at;
-    this.#trustedUntil = at + session.trustPeriod;
   }
 
   // Sessions: a Hello names the leases that a node is to take over, and the previous session is superseded. Then the
@@ -693,7 +588,7 @@ export class Runtime {
   /** #handlersStopped waits for cancelled handlers. A lease that a Hello does not name has ended for the node, which
    * may lease the job again. */
   async #handlersStopped(stop: Trigger<void>): Promise<void> {
-    this.#endTrustIfOver();
+    this.#trust.endIfOver();
     while (this.#stopping && !stop.hasFired) await Promise.race([this.#stopping.done, stop.fired]);
   }
 
@@ -743,7 +638,7 @@ export class Runtime {
 
   /** attachSession makes a welcomed session the current one. */
   attachSession(session: Session): void {
-    this.#endTrustIfOver();
+    this.#trust.endIfOver();
     if (this.#current) {
       this.#current.out.started = [];
       this.#current.out.results = [];
@@ -751,13 +646,14 @@ export class Runtime {
     this.#current = session;
     this.#helloEpoch = 0;
     this.#leaseTtl = session.leaseTtl;
-    this.#welcomedSessions++;
     session.out.draining = this.#isDraining;
     this.#sendPendingReturns(session);
     session.out.lost = [...this.#pendingLosses];
     this.#resendResults();
-    this.#beginTrust(session);
+    session.heartbeats.hasUnconfirmedLeases &&= [...this.#attempts.values()].some((a) => a.reliesOnLease);
+    this.#trust.begin(session);
     session.wake();
+    this.#startReady();
   }
 
   #sendPendingReturns(session: Session): void {
@@ -784,11 +680,7 @@ export class Runtime {
   #leaveNode(session: Session): void {
     session.closedToLeases = true;
     session.drainReceived = true;
-    const { confirmedAt } = session.heartbeats;
-    if (session === this.#current && confirmedAt > 0 && this.#trustsLeases(performance.now())) {
-      this.#trustedUntil = confirmedAt + session.trustPeriod;
-      this.#setTrustTimer();
-    }
+    this.#trust.extendForDrain(session);
     this.#returnWaiting(session);
     session.wake();
   }
@@ -806,10 +698,7 @@ export class Runtime {
     this.#current = undefined;
     this.linkError = session.error ?? new Error("the node ended the stream");
     this.#resendResults(); // results that failed because the lease was lost cannot be reported now
-    if (!session.sendsHeartbeats && this.#trustsLeases(performance.now())) {
-      this.#trustedUntil = session.lastContact + session.trustPeriod;
-      this.#setTrustTimer();
-    }
+    this.#trust.endSession(session);
     this.#checkIdle();
   }
 

@@ -937,7 +937,7 @@ export const HeartbeatAckSchema: GenMessage<HeartbeatAck> = /*@__PURE__*/
   messageDesc(file_fermata_v1_worker_service, 19);
 
 /**
- * WorkerService leases runs to workers. docs/workers.md specifies the protocol.
+ * WorkerService leases runs to workers. docs/worker-protocol.md specifies the protocol.
  *
  * @generated from service fermata.v1.WorkerService
  */
