@@ -94,7 +94,9 @@ async function runWorker(kind, address, register) {
   if (mode === "drain") await register(Date.now());
   worker.stdin.write("go\n");
   if (mode === "lag") await register(Date.now() + 8000);
-  return JSON.parse((await lines.next()).value);
+  const result = JSON.parse((await lines.next()).value);
+  if (worker.exitCode === null) await once(worker, "exit");
+  return result;
 }
 
 async function fermata(redisPort) {

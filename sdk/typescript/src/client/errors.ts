@@ -99,9 +99,19 @@ export function toFermataError(error: unknown, signal?: AbortSignal): FermataErr
   });
 }
 
+/** localFailures are errors of this process that no other node would change. */
+const localFailures: readonly (readonly [RegExp, ErrorCode])[] = [
+  [/^serialize /, "INVALID_ARGUMENT"],
+  [/^parse /, "INTERNAL"],
+  [/is larger than configured /, "RESOURCE_EXHAUSTED"],
+];
+
 function codeOf(error: ConnectError, signal?: AbortSignal): ErrorCode {
   if (isStatusOfNode(error)) return codeNames[error.code];
   if (signal?.aborted) return "CANCELLED";
+  for (const [text, code] of localFailures) {
+    if (text.test(error.rawMessage)) return code;
+  }
   return error.code === Code.DeadlineExceeded ? "DEADLINE_EXCEEDED" : "UNAVAILABLE";
 }
 

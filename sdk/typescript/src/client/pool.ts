@@ -1,8 +1,8 @@
 import type { DescMethodStreaming, DescMethodUnary, DescMessage, MessageInitShape } from "@bufbuild/protobuf";
 import type { ContextValues, StreamResponse, Transport, UnaryResponse } from "@connectrpc/connect";
-import { Connection, type TlsOptions } from "../net/connection.js";
+import { Connection, describeError, type TlsOptions } from "../net/connection.js";
 import { readToken, type TokenSource } from "../net/token.js";
-import { toFermataError } from "./errors.js";
+import { FermataError, toFermataError } from "./errors.js";
 
 /** PoolOptions configure a pool. */
 export interface PoolOptions {
@@ -87,7 +87,7 @@ export class Pool implements Transport {
     const connection = await this.connect(signal);
     const headers = new Headers(header);
     if (this.#options.token !== undefined) {
-      headers.set("authorization", `Bearer ${await readToken(this.#options.token)}`);
+      headers.set("authorization", `Bearer ${await currentToken(this.#options.token)}`);
     }
     try {
       return await call(connection.transport, headers, connection);
@@ -159,6 +159,14 @@ export class Pool implements Transport {
     } finally {
       others.abort(new Error("another node answered first"));
     }
+  }
+}
+
+async function currentToken(source: TokenSource): Promise<string> {
+  try {
+    return await readToken(source);
+  } catch (error) {
+    throw new FermataError("UNAUTHENTICATED", `failed to read the token: ${describeError(error)}`, { cause: error });
   }
 }
 
