@@ -146,6 +146,10 @@ console-short: deps # the same without the tests that wait for runs to fail, or 
 	cd console/browsertest && go tool -modfile=../../tools/go.mod staticcheck ./...
 	cd console/browsertest && go test -count=1 -timeout $(TIMEOUT) -skip '$(CONSOLE_LONG)' ./...
 
+.PHONY: sdk-typescript
+sdk-typescript: deps ## check the TypeScript package: generated code, types, tests against a node, conformance of its worker: 40 seconds
+	scripts/typescript.sh --check
+
 .PHONY: observability-test
 observability-test: deps ## test metrics, dashboards, alerts and runbooks with real Prometheus servers: a minute
 	go test -count=1 -timeout $(TIMEOUT) ./internal/test/observability
@@ -302,6 +306,10 @@ reference: proto ## generate docs/reference from the protos and the commands
 console: ## generate the API client of the web console from the OpenAPI document, and build its bundle from console/src
 	scripts/console.sh
 
+.PHONY: typescript
+typescript: ## generate the messages of the TypeScript package from proto/
+	scripts/typescript.sh
+
 .PHONY: dashboards
 dashboards: ## generate deploy/grafana/*.json, and the chart's copies
 	go run ./deploy/grafana/build deploy/grafana
@@ -310,7 +318,7 @@ dashboards: ## generate deploy/grafana/*.json, and the chart's copies
 ##@ Machine
 
 .PHONY: deps
-deps: ## install missing tools of the checks (redis-server, prometheus, chromium, python3-grpcio)
+deps: ## install missing tools of the checks (redis-server, prometheus, chromium, python3-grpcio, node)
 	@scripts/deps.sh
 
 .PHONY: clean

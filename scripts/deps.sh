@@ -2,7 +2,8 @@
 # Installs what the checks need beside Go, where it is missing: make, a C
 # compiler (the race detector links with one), redis-server 7.0 or newer, which
 # also serves as Sentinel, prometheus with promtool, chromium, and, from Debian's packages,
-# gRPC for Python, which the Python worker of examples/python is tested with.
+# gRPC for Python, which the Python worker of examples/python is tested with. The TypeScript package needs Node.js 20 or
+# newer: where the system's packages have an older one, npm brings it.
 set -euo pipefail
 
 as_root() {
@@ -16,6 +17,8 @@ apt() {
 
 redis_version() { redis-server --version | sed -n 's/.* v=\([0-9]*\.[0-9]*\).*/\1/p'; }
 
+node_is_current() { command -v node npm >/dev/null && [ "$(node -p 'process.versions.node.split(".")[0]')" -ge 20 ]; }
+
 missing=()
 need() { # need COMMAND PACKAGE...: the packages that bring the command
   command -v "$1" >/dev/null || missing+=("${@:2}")
@@ -27,10 +30,12 @@ if command -v apt-get >/dev/null; then
   need prometheus prometheus
   need chromium chromium
   /usr/bin/python3 -c 'import grpc, google.protobuf' 2>/dev/null || missing+=(python3-grpcio python3-protobuf)
+  node_is_current || need npm npm
 elif command -v brew >/dev/null; then
   need make make
   need redis-server redis
   need prometheus prometheus
+  node_is_current || missing+=(node)
 else
   need redis-server redis-server
   need prometheus prometheus
@@ -47,6 +52,12 @@ if [ "${#missing[@]}" -gt 0 ]; then
     echo "neither apt-get nor brew is here: install ${missing[*]} by hand" >&2
     exit 1
   fi
+fi
+
+if command -v npm >/dev/null && ! node_is_current; then
+  echo "installing Node.js 22 by npm"
+  as_root npm install --global --no-fund --no-audit --loglevel=error node@22 >/dev/null
+  hash -r
 fi
 
 have=$(redis_version)

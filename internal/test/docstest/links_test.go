@@ -35,8 +35,11 @@ func TestAnchorsOfHeadings(t *testing.T) {
 // documentsOf returns the Markdown files that people read: those of the root, of docs, and beside code.
 func documentsOf(t *testing.T) []string {
 	var found []string
-	for _, dir := range []string{"docs", "deploy", "examples", "bench"} {
-		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
+	for _, dir := range []string{"docs", "deploy", "examples", "bench", "sdk"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.Name() == "node_modules" {
+				return fs.SkipDir
+			}
 			if filepath.Ext(path) == ".md" {
 				found = append(found, path)
 			}

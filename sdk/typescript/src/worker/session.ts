@@ -1,0 +1,248 @@
+import { createClient } from "@connectrpc/connect";
+import { create } from "@bufbuild/protobuf";
+import {
+  type Hello,
+  type Welcome,
+  WorkerService,
+  type WorkRequest,
+  WorkRequestSchema,
+  type WorkResponse,
+} from "../gen/fermata/v1/worker_service_pb.js";
+import { toFermataError } from "../client/errors.js";
+import { toMilliseconds } from "../client/messages.js";
+import type { Connection } from "../net/connection.js";
+import { Heartbeats } from "./heartbeats.js";
+import { Outbox } from "./outbox.js";
+import { Trigger } from "./trigger.js";
+
+/** closeTimeout bounds the wait for a node to end a stream that the worker has closed, in milliseconds. */
+const closeTimeout = 2000;
+/** returnRepeatPeriod is how long a dead stream may go unnoticed: as long as pings take. */
+const returnRepeatPeriod = 15_000;
+/** defaultLeaseTtl is used if a Welcome has no lease_ttl. */
+const defaultLeaseTtl = 30_000;
+
+/** SessionEvents is what a session reports. */
+export interface SessionEvents {
+  receive(session: Session, response: WorkResponse): void;
+  /** flushed: everything that was taken from the outbox is written. */
+  flushed(session: Session): void;
+  ended(session: Session): void;
+}
+
+/** Session is one stream to one node. */
+export class Session {
+  readonly out = new Outbox();
+  readonly heartbeats = new Heartbeats();
+  readonly ended = new Trigger<void>();
+  /** drained has the addresses of a Drain. */
+  readonly drained = new Trigger<string[]>();
+  /** unresponsive: the acknowledgement of a heartbeat is overdue. */
+  readonly unresponsive = new Trigger<void>();
+  readonly leaseTtl: number;
+  readonly sessionTtl: number;
+  readonly node: string;
+  readonly welcomedAt = performance.now();
+  isSending = false;
+  /** isClean: the node ended the stream without an error. */
+  isClean = false;
+  error: unknown;
+  /** drainReceived: the node asked this worker to connect to another one. */
+  drainReceived = false;
+  closedToLeases = false;
+  /** isSuperseded: another node was asked to take the leases over. */
+  isSuperseded = false;
+  readonly #stream: OpenStream;
+  readonly #events: SessionEvents;
+  #recentReturns: { id: string; at: number }[] = [];
+  #isClosing = false;
+  #wakeScheduled = false;
+  #closeTimer: NodeJS.Timeout | undefined;
+
+  constructor(
+    stream: OpenStream,
+    readonly welcome: Welcome,
+    readonly epoch: number,
+    readonly helloAt: number,
+    events: SessionEvents,
+  ) {
+    this.#stream = stream;
+    this.#events = events;
+    this.leaseTtl = (welcome.leaseTtl && toMilliseconds(welcome.leaseTtl)) || defaultLeaseTtl;
+    this.sessionTtl = welcome.sessionTtl ? toMilliseconds(welcome.sessionTtl) : 0;
+    this.node = welcome.node;
+  }
+
+  get address(): string {
+    return this.#stream.connection.address;
+  }
+
+  /** lastContact is when something last arrived from the node. */
+  get lastContact(): number {
+    return this.#stream.connection.lastContact;
+  }
+
+  get sendsHeartbeats(): boolean {
+    return this.sessionTtl > 0;
+  }
+
+  /** stopMargin is how long handlers have to return after trust has ended. */
+  get stopMargin(): number {
+    return stopMarginOf(this.sendsHeartbeats ? this.sessionTtl : this.leaseTtl);
+  }
+
+  /** trustPeriod is how long leases may be trusted after a confirmation. A node that drains keeps leases unchanged when
+   * the stream ends. Nodes renew leases every third of their life, so the last renewal may be that old. */
+  get trustPeriod(): number {
+    if (this.sendsHeartbeats && !this.drainReceived) return this.sessionTtl - this.stopMargin;
+    return this.leaseTtl - this.leaseTtl / 3 - stopMarginOf(this.leaseTtl);
+  }
+
+  /** run receives until the stream ends, and sends meanwhile. */
+  async run(): Promise<void> {
+    this.#stream.send(() => this.#nextMessages());
+    try {
+      for await (const response of this.#stream.responses()) this.#events.receive(this, response);
+      this.isClean = true;
+    } catch (error) {
+      this.error = this.#stream.abortReason ?? toFermataError(error);
+    }
+    clearTimeout(this.#closeTimer);
+    this.#stream.end();
+    this.#events.ended(this);
+    this.ended.fire();
+  }
+
+  /** wake sends what is in the outbox at the end of this turn of the event loop, so that the results of handlers that
+   * return at once go into the same message. */
+  wake(): void {
+    if (this.#wakeScheduled) return;
+    this.#wakeScheduled = true;
+    setImmediate(() => {
+      this.#wakeScheduled = false;
+      this.#stream.wake();
+    });
+  }
+
+  /** returnLease returns a lease whose handler has not started, and remembers it for a while. */
+  returnLease(id: string): void {
+    this.out.returned.push(id);
+    const now = performance.now();
+    this.#recentReturns = this.#recentReturns.filter((r) => now - r.at <= returnRepeatPeriod);
+    this.#recentReturns.push({ id, at: now });
+    this.wake();
+  }
+
+  /** unconfirmedReturns are the leases that an ended session has returned, or should have, without proof that its node
+   * read them. If a worker that stops has closed its side and the node ended the stream without error, it has. */
+  unconfirmedReturns(stopping: boolean): string[] {
+    if (stopping && this.isClean) return [];
+    const now = performance.now();
+    const recent = this.#recentReturns.filter((r) => now - r.at <= returnRepeatPeriod).map((r) => r.id);
+    return [...new Set([...this.out.returned, ...recent])];
+  }
+
+  /** close sends the outbox, and ends the worker's side of the stream. */
+  close(): void {
+    if (this.#isClosing) return;
+    this.#isClosing = true;
+    this.#closeTimer = setTimeout(() => this.cancel(new Error("closed by this worker")), closeTimeout);
+    this.#stream.wake();
+  }
+
+  /** cancel ends the stream and its connection at once. */
+  cancel(reason: Error): void {
+    this.#stream.cancel(reason);
+  }
+
+  #nextMessages(): WorkRequest[] | undefined {
+    const messages = this.out.takeMessages();
+    this.isSending = messages.length > 0;
+    if (messages.length === 0) this.#events.flushed(this);
+    return messages.length === 0 && this.#isClosing ? undefined : messages;
+  }
+}
+
+function stopMarginOf(ttl: number): number {
+  return Math.min(ttl / 6, 2000);
+}
+
+/** OpenStream is a stream on which the Hello has been sent. */
+export class OpenStream {
+  readonly #abort = new AbortController();
+  readonly #responses: AsyncIterator<WorkResponse>;
+  #wakeUp = new Trigger<void>();
+  #source: (() => WorkRequest[] | undefined) | undefined;
+  #isOver = false;
+
+  constructor(
+    readonly connection: Connection,
+    hello: Hello,
+    headers: Headers,
+  ) {
+    const client = createClient(WorkerService, connection.transport);
+    const responses = client.work(this.#requests(hello), { headers, signal: this.#abort.signal });
+    this.#responses = responses[Symbol.asyncIterator]();
+  }
+
+  /** abortReason is why this worker has ended the stream. */
+  get abortReason(): unknown {
+    return this.#abort.signal.aborted ? this.#abort.signal.reason : undefined;
+  }
+
+  /** receiveWelcome waits for the first message. */
+  async receiveWelcome(timeoutMs: number): Promise<Welcome> {
+    const timer = setTimeout(() => this.cancel(new Error("no Welcome in time")), timeoutMs);
+    try {
+      const first = await this.#responses.next();
+      const message = first.done ? undefined : first.value.message;
+      if (message?.case !== "welcome") throw new Error("the first message is not a Welcome");
+      return message.value;
+    } catch (error) {
+      throw this.abortReason ?? error;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  responses(): AsyncIterable<WorkResponse> {
+    return { [Symbol.asyncIterator]: () => this.#responses };
+  }
+
+  /** send makes a source supply all further messages: it is asked again when everything is written, and returns
+   * undefined to end this side of the stream. */
+  send(source: () => WorkRequest[] | undefined): void {
+    this.#source = source;
+    this.wake();
+  }
+
+  wake(): void {
+    this.#wakeUp.fire();
+  }
+
+  cancel(reason: Error): void {
+    this.#abort.abort(reason);
+    this.end();
+  }
+
+  /** end frees the connection. */
+  end(): void {
+    this.#isOver = true;
+    this.#wakeUp.fire();
+    this.connection.destroy();
+  }
+
+  async *#requests(hello: Hello): AsyncGenerator<WorkRequest> {
+    yield create(WorkRequestSchema, { message: { case: "hello", value: hello } });
+    while (!this.#isOver) {
+      const messages = this.#source?.();
+      if (this.#source && messages === undefined) return;
+      if (messages && messages.length > 0) {
+        yield* messages;
+        continue;
+      }
+      await this.#wakeUp.fired;
+      this.#wakeUp = new Trigger();
+    }
+  }
+}
