@@ -287,7 +287,7 @@ fmt: ## format all Go files
 proto: ## generate Go code, docs/reference and the messages of the Python worker from proto/
 	$(TOOL) buf lint
 	scripts/proto-gen.sh
-	go test -count=1 ./examples/python -run TestStubsAreCurrent -update
+	go test -count=1 ./sdk/python -run TestStubsAreCurrent -update
 
 .PHONY: reference
 reference: proto ## generate docs/reference from the protos and the commands

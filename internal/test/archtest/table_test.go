@@ -185,7 +185,7 @@ var table = []row{
 		why:  "it loads into Redis the functions that the store and the locks call, and reads local times as schedules do"},
 
 	{path: "examples/worker", floor: commands},
-	{path: "examples/python", floor: commands},
+	{path: "sdk/python", floor: commands},
 	{path: "deploy/grafana/build", floor: commands},
 
 	{path: keda, floor: beside, foreign: []string{grpc, protobuf}},
