@@ -118,7 +118,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.previewCommand(), a.presetsCommand(), a.applyCommand(), a.diffCommand(), a.exportCommand(), a.importCommand(),
 		a.clusterCommand(), a.eventsCommand(), a.webhooksCommand(), a.auditCommand(), a.payloadsCommand(),
 		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.redisCommand(), a.logLevelCommand(),
-		a.consoleCommand(), a.configCommand(), a.versionCommand(),
+		a.consoleCommand(), a.configCommand(), a.workerCommand(), a.versionCommand(),
 	)
 	addExamples(root)
 	return root

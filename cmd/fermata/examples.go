@@ -52,6 +52,7 @@ var examples = map[string]string{
 	"fermata whoami":               "  fermata whoami\n  fermata --token-file ci.token whoami",
 	"fermata redis":                "  fermata redis acl",
 	"fermata log-level":            "  fermata log-level debug --http-address 127.0.0.1:7072",
+	"fermata worker":               "  fermata worker check -- ./check-program",
 	"fermata version":              "  fermata version -o json",
 }
 

@@ -159,6 +159,8 @@ var table = []row{
 	{path: "internal/cli/redisflags", floor: wiring, foreign: []string{"github.com/spf13"}, also: []string{"internal/cli/config"}},
 	{path: "internal/cli/manifest", floor: wiring, foreign: []string{protobuf, "go.yaml.in/yaml/v3"}, also: []string{api, "client"},
 		why: "files have the names of the API, and payloads of ready-made handlers are the client's"},
+	{path: "internal/cli/workercheck", floor: wiring, foreign: []string{grpc, protobuf}, also: []string{api},
+		not: []string{goredis, "internal/node", "worker"}, why: "it knows the protocol and no implementation of it"},
 	{path: "internal/cli/importer", floor: wiring, foreign: []string{"go.yaml.in/yaml/v3"}},
 	{path: "client", floor: wiring, foreign: []string{grpc, protobuf, status, otel}, also: []string{api},
 		not: []string{goredis, redislock, memberlist, "internal/node", grpcGateway}, why: "users link it: it must not bring a server along"},
@@ -185,6 +187,7 @@ var table = []row{
 		why:  "it loads into Redis the functions that the store and the locks call, and reads local times as schedules do"},
 
 	{path: "examples/worker", floor: commands},
+	{path: "examples/check", floor: commands},
 	{path: "sdk/python", floor: commands},
 	{path: "deploy/grafana/build", floor: commands},
 
