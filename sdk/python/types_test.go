@@ -55,7 +55,7 @@ func (w *typesWriter) enums(all protoreflect.EnumDescriptors, indent string) {
 
 func (w *typesWriter) enumValues(e protoreflect.EnumDescriptor, indent, kind string) {
 	for i := range e.Values().Len() {
-		fmt.Fprintf(&w.out, "%s%s: _ClassVar[%s]\n", indent, e.Values().Get(i).Name(), kind)
+		fmt.Fprintf(&w.out, "%s%s: %s\n", indent, e.Values().Get(i).Name(), kind)
 	}
 }
 

@@ -288,7 +288,7 @@ async def _wait_ready(channel: Any) -> str:
             try:
                 await call.read()
             except grpc.aio.AioRpcError as error:
-                return error.details() or error.code().name
+                return str(error.details() or error.code().name)
             finally:
                 call.cancel()
             return "the connection failed"

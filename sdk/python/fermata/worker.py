@@ -131,7 +131,9 @@ class Worker:
         return handler
 
     def _wrap(self, handler: Handler) -> AsyncHandler:
-        call: AsyncHandler = handler if _is_async(handler) else functools.partial(self._call_in_thread, handler)
+        call: AsyncHandler = handler
+        if not _is_async(handler):
+            call = functools.partial(self._call_in_thread, handler)
         for middleware in reversed(self._middleware):
             call = functools.partial(_call_around, middleware, call)
         return call
@@ -151,8 +153,8 @@ class Worker:
 
     async def run(self, *, signals: Sequence[int] = (signals_module.SIGTERM, signals_module.SIGINT)) -> None:
         """Works until a signal comes or stop is called, then drains: takes no further leases, and waits up to
-        drain_timeout for running handlers and for the acknowledgement of their results. After that, after a second
-        signal, or if it is cancelled itself, it ends the remaining handlers, gives them 5 s, and raises CutOff if any
+        drain_timeout for running handlers and for the acknowledgement of their results. After that, after a
+        second SIGINT, or if it is cancelled itself, it ends the remaining handlers, gives them 5 s, and raises CutOff if any
         were cut off. It reconnects for as long as necessary. It may be called once."""
         if not self._handlers:
             raise RuntimeError("no handler is registered")
@@ -190,14 +192,14 @@ class Worker:
         installed = []
         for number in signals:
             try:
-                asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
+                asyncio.get_running_loop().add_signal_handler(number, self._on_signal, number)
                 installed.append(number)
             except (NotImplementedError, ValueError, RuntimeError):  # Windows, or not the main thread
                 pass
         return installed
 
-    def _on_signal(self) -> None:
-        if self._stopping.is_set():
+    def _on_signal(self, number: int) -> None:
+        if self._stopping.is_set() and number == signals_module.SIGINT:
             self.abort()
         self.stop()
 

@@ -23,16 +23,16 @@ class WhoAmIResponse(_message.Message):
 
     class Authentication(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        AUTHENTICATION_UNSPECIFIED: _ClassVar[WhoAmIResponse.Authentication]
-        AUTHENTICATION_NONE: _ClassVar[WhoAmIResponse.Authentication]
-        AUTHENTICATION_TOKEN: _ClassVar[WhoAmIResponse.Authentication]
-        AUTHENTICATION_CERTIFICATE: _ClassVar[WhoAmIResponse.Authentication]
-        AUTHENTICATION_JWT: _ClassVar[WhoAmIResponse.Authentication]
-    AUTHENTICATION_UNSPECIFIED: _ClassVar[WhoAmIResponse.Authentication]
-    AUTHENTICATION_NONE: _ClassVar[WhoAmIResponse.Authentication]
-    AUTHENTICATION_TOKEN: _ClassVar[WhoAmIResponse.Authentication]
-    AUTHENTICATION_CERTIFICATE: _ClassVar[WhoAmIResponse.Authentication]
-    AUTHENTICATION_JWT: _ClassVar[WhoAmIResponse.Authentication]
+        AUTHENTICATION_UNSPECIFIED: WhoAmIResponse.Authentication
+        AUTHENTICATION_NONE: WhoAmIResponse.Authentication
+        AUTHENTICATION_TOKEN: WhoAmIResponse.Authentication
+        AUTHENTICATION_CERTIFICATE: WhoAmIResponse.Authentication
+        AUTHENTICATION_JWT: WhoAmIResponse.Authentication
+    AUTHENTICATION_UNSPECIFIED: WhoAmIResponse.Authentication
+    AUTHENTICATION_NONE: WhoAmIResponse.Authentication
+    AUTHENTICATION_TOKEN: WhoAmIResponse.Authentication
+    AUTHENTICATION_CERTIFICATE: WhoAmIResponse.Authentication
+    AUTHENTICATION_JWT: WhoAmIResponse.Authentication
     identity: str
     authentication: WhoAmIResponse.Authentication
     @property

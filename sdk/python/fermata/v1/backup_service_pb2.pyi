@@ -41,14 +41,14 @@ class RestoreJobsRequest(_message.Message):
 
     class Existing(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        EXISTING_UNSPECIFIED: _ClassVar[RestoreJobsRequest.Existing]
-        EXISTING_FAIL: _ClassVar[RestoreJobsRequest.Existing]
-        EXISTING_SKIP: _ClassVar[RestoreJobsRequest.Existing]
-        EXISTING_REPLACE: _ClassVar[RestoreJobsRequest.Existing]
-    EXISTING_UNSPECIFIED: _ClassVar[RestoreJobsRequest.Existing]
-    EXISTING_FAIL: _ClassVar[RestoreJobsRequest.Existing]
-    EXISTING_SKIP: _ClassVar[RestoreJobsRequest.Existing]
-    EXISTING_REPLACE: _ClassVar[RestoreJobsRequest.Existing]
+        EXISTING_UNSPECIFIED: RestoreJobsRequest.Existing
+        EXISTING_FAIL: RestoreJobsRequest.Existing
+        EXISTING_SKIP: RestoreJobsRequest.Existing
+        EXISTING_REPLACE: RestoreJobsRequest.Existing
+    EXISTING_UNSPECIFIED: RestoreJobsRequest.Existing
+    EXISTING_FAIL: RestoreJobsRequest.Existing
+    EXISTING_SKIP: RestoreJobsRequest.Existing
+    EXISTING_REPLACE: RestoreJobsRequest.Existing
     parent: str
     @property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[JobBackup]: ...
@@ -63,16 +63,16 @@ class RestoreJobsResponse(_message.Message):
 
         class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
             __slots__ = ()
-            OUTCOME_UNSPECIFIED: _ClassVar[RestoreJobsResponse.Result.Outcome]
-            OUTCOME_CREATED: _ClassVar[RestoreJobsResponse.Result.Outcome]
-            OUTCOME_UNCHANGED: _ClassVar[RestoreJobsResponse.Result.Outcome]
-            OUTCOME_SKIPPED: _ClassVar[RestoreJobsResponse.Result.Outcome]
-            OUTCOME_REPLACED: _ClassVar[RestoreJobsResponse.Result.Outcome]
-        OUTCOME_UNSPECIFIED: _ClassVar[RestoreJobsResponse.Result.Outcome]
-        OUTCOME_CREATED: _ClassVar[RestoreJobsResponse.Result.Outcome]
-        OUTCOME_UNCHANGED: _ClassVar[RestoreJobsResponse.Result.Outcome]
-        OUTCOME_SKIPPED: _ClassVar[RestoreJobsResponse.Result.Outcome]
-        OUTCOME_REPLACED: _ClassVar[RestoreJobsResponse.Result.Outcome]
+            OUTCOME_UNSPECIFIED: RestoreJobsResponse.Result.Outcome
+            OUTCOME_CREATED: RestoreJobsResponse.Result.Outcome
+            OUTCOME_UNCHANGED: RestoreJobsResponse.Result.Outcome
+            OUTCOME_SKIPPED: RestoreJobsResponse.Result.Outcome
+            OUTCOME_REPLACED: RestoreJobsResponse.Result.Outcome
+        OUTCOME_UNSPECIFIED: RestoreJobsResponse.Result.Outcome
+        OUTCOME_CREATED: RestoreJobsResponse.Result.Outcome
+        OUTCOME_UNCHANGED: RestoreJobsResponse.Result.Outcome
+        OUTCOME_SKIPPED: RestoreJobsResponse.Result.Outcome
+        OUTCOME_REPLACED: RestoreJobsResponse.Result.Outcome
         outcome: RestoreJobsResponse.Result.Outcome
         code: int
         message: str

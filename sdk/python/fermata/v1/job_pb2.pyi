@@ -18,84 +18,84 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 class OverlapPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
-    OVERLAP_POLICY_UNSPECIFIED: _ClassVar[OverlapPolicy]
-    OVERLAP_POLICY_SKIP: _ClassVar[OverlapPolicy]
-    OVERLAP_POLICY_BUFFER_ONE: _ClassVar[OverlapPolicy]
-    OVERLAP_POLICY_BUFFER_ALL: _ClassVar[OverlapPolicy]
-    OVERLAP_POLICY_ALLOW_ALL: _ClassVar[OverlapPolicy]
-    OVERLAP_POLICY_CANCEL_OTHER: _ClassVar[OverlapPolicy]
-    OVERLAP_POLICY_TERMINATE_OTHER: _ClassVar[OverlapPolicy]
-OVERLAP_POLICY_UNSPECIFIED: _ClassVar[OverlapPolicy]
-OVERLAP_POLICY_SKIP: _ClassVar[OverlapPolicy]
-OVERLAP_POLICY_BUFFER_ONE: _ClassVar[OverlapPolicy]
-OVERLAP_POLICY_BUFFER_ALL: _ClassVar[OverlapPolicy]
-OVERLAP_POLICY_ALLOW_ALL: _ClassVar[OverlapPolicy]
-OVERLAP_POLICY_CANCEL_OTHER: _ClassVar[OverlapPolicy]
-OVERLAP_POLICY_TERMINATE_OTHER: _ClassVar[OverlapPolicy]
+    OVERLAP_POLICY_UNSPECIFIED: OverlapPolicy
+    OVERLAP_POLICY_SKIP: OverlapPolicy
+    OVERLAP_POLICY_BUFFER_ONE: OverlapPolicy
+    OVERLAP_POLICY_BUFFER_ALL: OverlapPolicy
+    OVERLAP_POLICY_ALLOW_ALL: OverlapPolicy
+    OVERLAP_POLICY_CANCEL_OTHER: OverlapPolicy
+    OVERLAP_POLICY_TERMINATE_OTHER: OverlapPolicy
+OVERLAP_POLICY_UNSPECIFIED: OverlapPolicy
+OVERLAP_POLICY_SKIP: OverlapPolicy
+OVERLAP_POLICY_BUFFER_ONE: OverlapPolicy
+OVERLAP_POLICY_BUFFER_ALL: OverlapPolicy
+OVERLAP_POLICY_ALLOW_ALL: OverlapPolicy
+OVERLAP_POLICY_CANCEL_OTHER: OverlapPolicy
+OVERLAP_POLICY_TERMINATE_OTHER: OverlapPolicy
 
 class DelaySource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
-    DELAY_SOURCE_UNSPECIFIED: _ClassVar[DelaySource]
-    DELAY_SOURCE_SCHEDULE: _ClassVar[DelaySource]
-    DELAY_SOURCE_RETRY: _ClassVar[DelaySource]
-    DELAY_SOURCE_BACKOFF: _ClassVar[DelaySource]
-    DELAY_SOURCE_HINT: _ClassVar[DelaySource]
-    DELAY_SOURCE_MANUAL: _ClassVar[DelaySource]
-    DELAY_SOURCE_CATCH_UP: _ClassVar[DelaySource]
-    DELAY_SOURCE_BACKFILL: _ClassVar[DelaySource]
-    DELAY_SOURCE_REDRIVE: _ClassVar[DelaySource]
-    DELAY_SOURCE_HELD: _ClassVar[DelaySource]
-    DELAY_SOURCE_JITTER: _ClassVar[DelaySource]
-DELAY_SOURCE_UNSPECIFIED: _ClassVar[DelaySource]
-DELAY_SOURCE_SCHEDULE: _ClassVar[DelaySource]
-DELAY_SOURCE_RETRY: _ClassVar[DelaySource]
-DELAY_SOURCE_BACKOFF: _ClassVar[DelaySource]
-DELAY_SOURCE_HINT: _ClassVar[DelaySource]
-DELAY_SOURCE_MANUAL: _ClassVar[DelaySource]
-DELAY_SOURCE_CATCH_UP: _ClassVar[DelaySource]
-DELAY_SOURCE_BACKFILL: _ClassVar[DelaySource]
-DELAY_SOURCE_REDRIVE: _ClassVar[DelaySource]
-DELAY_SOURCE_HELD: _ClassVar[DelaySource]
-DELAY_SOURCE_JITTER: _ClassVar[DelaySource]
+    DELAY_SOURCE_UNSPECIFIED: DelaySource
+    DELAY_SOURCE_SCHEDULE: DelaySource
+    DELAY_SOURCE_RETRY: DelaySource
+    DELAY_SOURCE_BACKOFF: DelaySource
+    DELAY_SOURCE_HINT: DelaySource
+    DELAY_SOURCE_MANUAL: DelaySource
+    DELAY_SOURCE_CATCH_UP: DelaySource
+    DELAY_SOURCE_BACKFILL: DelaySource
+    DELAY_SOURCE_REDRIVE: DelaySource
+    DELAY_SOURCE_HELD: DelaySource
+    DELAY_SOURCE_JITTER: DelaySource
+DELAY_SOURCE_UNSPECIFIED: DelaySource
+DELAY_SOURCE_SCHEDULE: DelaySource
+DELAY_SOURCE_RETRY: DelaySource
+DELAY_SOURCE_BACKOFF: DelaySource
+DELAY_SOURCE_HINT: DelaySource
+DELAY_SOURCE_MANUAL: DelaySource
+DELAY_SOURCE_CATCH_UP: DelaySource
+DELAY_SOURCE_BACKFILL: DelaySource
+DELAY_SOURCE_REDRIVE: DelaySource
+DELAY_SOURCE_HELD: DelaySource
+DELAY_SOURCE_JITTER: DelaySource
 
 class DstGap(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
-    DST_GAP_UNSPECIFIED: _ClassVar[DstGap]
-    DST_GAP_SHIFT: _ClassVar[DstGap]
-    DST_GAP_SKIP: _ClassVar[DstGap]
-DST_GAP_UNSPECIFIED: _ClassVar[DstGap]
-DST_GAP_SHIFT: _ClassVar[DstGap]
-DST_GAP_SKIP: _ClassVar[DstGap]
+    DST_GAP_UNSPECIFIED: DstGap
+    DST_GAP_SHIFT: DstGap
+    DST_GAP_SKIP: DstGap
+DST_GAP_UNSPECIFIED: DstGap
+DST_GAP_SHIFT: DstGap
+DST_GAP_SKIP: DstGap
 
 class DstRepeat(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
-    DST_REPEAT_UNSPECIFIED: _ClassVar[DstRepeat]
-    DST_REPEAT_FIRST: _ClassVar[DstRepeat]
-    DST_REPEAT_LAST: _ClassVar[DstRepeat]
-    DST_REPEAT_BOTH: _ClassVar[DstRepeat]
-DST_REPEAT_UNSPECIFIED: _ClassVar[DstRepeat]
-DST_REPEAT_FIRST: _ClassVar[DstRepeat]
-DST_REPEAT_LAST: _ClassVar[DstRepeat]
-DST_REPEAT_BOTH: _ClassVar[DstRepeat]
+    DST_REPEAT_UNSPECIFIED: DstRepeat
+    DST_REPEAT_FIRST: DstRepeat
+    DST_REPEAT_LAST: DstRepeat
+    DST_REPEAT_BOTH: DstRepeat
+DST_REPEAT_UNSPECIFIED: DstRepeat
+DST_REPEAT_FIRST: DstRepeat
+DST_REPEAT_LAST: DstRepeat
+DST_REPEAT_BOTH: DstRepeat
 
 class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
-    OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
-    OUTCOME_SUCCEEDED: _ClassVar[Outcome]
-    OUTCOME_FAILED: _ClassVar[Outcome]
-    OUTCOME_TIMED_OUT: _ClassVar[Outcome]
-    OUTCOME_LOST: _ClassVar[Outcome]
-    OUTCOME_DEAD: _ClassVar[Outcome]
-    OUTCOME_QUARANTINED: _ClassVar[Outcome]
-    OUTCOME_CANCELLED: _ClassVar[Outcome]
-OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
-OUTCOME_SUCCEEDED: _ClassVar[Outcome]
-OUTCOME_FAILED: _ClassVar[Outcome]
-OUTCOME_TIMED_OUT: _ClassVar[Outcome]
-OUTCOME_LOST: _ClassVar[Outcome]
-OUTCOME_DEAD: _ClassVar[Outcome]
-OUTCOME_QUARANTINED: _ClassVar[Outcome]
-OUTCOME_CANCELLED: _ClassVar[Outcome]
+    OUTCOME_UNSPECIFIED: Outcome
+    OUTCOME_SUCCEEDED: Outcome
+    OUTCOME_FAILED: Outcome
+    OUTCOME_TIMED_OUT: Outcome
+    OUTCOME_LOST: Outcome
+    OUTCOME_DEAD: Outcome
+    OUTCOME_QUARANTINED: Outcome
+    OUTCOME_CANCELLED: Outcome
+OUTCOME_UNSPECIFIED: Outcome
+OUTCOME_SUCCEEDED: Outcome
+OUTCOME_FAILED: Outcome
+OUTCOME_TIMED_OUT: Outcome
+OUTCOME_LOST: Outcome
+OUTCOME_DEAD: Outcome
+OUTCOME_QUARANTINED: Outcome
+OUTCOME_CANCELLED: Outcome
 
 class Job(_message.Message):
     DESCRIPTOR: _ClassVar[_descriptor.Descriptor]
@@ -159,14 +159,14 @@ class MisfirePolicy(_message.Message):
 
     class Policy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        POLICY_UNSPECIFIED: _ClassVar[MisfirePolicy.Policy]
-        POLICY_RUN_ONCE: _ClassVar[MisfirePolicy.Policy]
-        POLICY_SKIP: _ClassVar[MisfirePolicy.Policy]
-        POLICY_RUN_ALL: _ClassVar[MisfirePolicy.Policy]
-    POLICY_UNSPECIFIED: _ClassVar[MisfirePolicy.Policy]
-    POLICY_RUN_ONCE: _ClassVar[MisfirePolicy.Policy]
-    POLICY_SKIP: _ClassVar[MisfirePolicy.Policy]
-    POLICY_RUN_ALL: _ClassVar[MisfirePolicy.Policy]
+        POLICY_UNSPECIFIED: MisfirePolicy.Policy
+        POLICY_RUN_ONCE: MisfirePolicy.Policy
+        POLICY_SKIP: MisfirePolicy.Policy
+        POLICY_RUN_ALL: MisfirePolicy.Policy
+    POLICY_UNSPECIFIED: MisfirePolicy.Policy
+    POLICY_RUN_ONCE: MisfirePolicy.Policy
+    POLICY_SKIP: MisfirePolicy.Policy
+    POLICY_RUN_ALL: MisfirePolicy.Policy
     policy: MisfirePolicy.Policy
     @property
     def catch_up_window(self) -> _duration_pb2.Duration: ...
@@ -184,14 +184,14 @@ class Hint(_message.Message):
 
     class Source(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        SOURCE_UNSPECIFIED: _ClassVar[Hint.Source]
-        SOURCE_WORKER: _ClassVar[Hint.Source]
-        SOURCE_OPERATOR: _ClassVar[Hint.Source]
-        SOURCE_PLANNER: _ClassVar[Hint.Source]
-    SOURCE_UNSPECIFIED: _ClassVar[Hint.Source]
-    SOURCE_WORKER: _ClassVar[Hint.Source]
-    SOURCE_OPERATOR: _ClassVar[Hint.Source]
-    SOURCE_PLANNER: _ClassVar[Hint.Source]
+        SOURCE_UNSPECIFIED: Hint.Source
+        SOURCE_WORKER: Hint.Source
+        SOURCE_OPERATOR: Hint.Source
+        SOURCE_PLANNER: Hint.Source
+    SOURCE_UNSPECIFIED: Hint.Source
+    SOURCE_WORKER: Hint.Source
+    SOURCE_OPERATOR: Hint.Source
+    SOURCE_PLANNER: Hint.Source
     source: Hint.Source
     @property
     def next_run_time(self) -> _timestamp_pb2.Timestamp: ...
@@ -207,20 +207,20 @@ class Hold(_message.Message):
 
     class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        REASON_UNSPECIFIED: _ClassVar[Hold.Reason]
-        REASON_OVERLAP: _ClassVar[Hold.Reason]
-        REASON_LOCK: _ClassVar[Hold.Reason]
-        REASON_TARGET: _ClassVar[Hold.Reason]
-        REASON_PACE: _ClassVar[Hold.Reason]
-        REASON_QUEUE: _ClassVar[Hold.Reason]
-        REASON_PAYLOAD: _ClassVar[Hold.Reason]
-    REASON_UNSPECIFIED: _ClassVar[Hold.Reason]
-    REASON_OVERLAP: _ClassVar[Hold.Reason]
-    REASON_LOCK: _ClassVar[Hold.Reason]
-    REASON_TARGET: _ClassVar[Hold.Reason]
-    REASON_PACE: _ClassVar[Hold.Reason]
-    REASON_QUEUE: _ClassVar[Hold.Reason]
-    REASON_PAYLOAD: _ClassVar[Hold.Reason]
+        REASON_UNSPECIFIED: Hold.Reason
+        REASON_OVERLAP: Hold.Reason
+        REASON_LOCK: Hold.Reason
+        REASON_TARGET: Hold.Reason
+        REASON_PACE: Hold.Reason
+        REASON_QUEUE: Hold.Reason
+        REASON_PAYLOAD: Hold.Reason
+    REASON_UNSPECIFIED: Hold.Reason
+    REASON_OVERLAP: Hold.Reason
+    REASON_LOCK: Hold.Reason
+    REASON_TARGET: Hold.Reason
+    REASON_PACE: Hold.Reason
+    REASON_QUEUE: Hold.Reason
+    REASON_PAYLOAD: Hold.Reason
     reason: Hold.Reason
     key: str
     blocked_by: str
@@ -245,18 +245,18 @@ class JobStatus(_message.Message):
 
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        STATE_UNSPECIFIED: _ClassVar[JobStatus.State]
-        STATE_SCHEDULED: _ClassVar[JobStatus.State]
-        STATE_RUNNING: _ClassVar[JobStatus.State]
-        STATE_PAUSED: _ClassVar[JobStatus.State]
-        STATE_DEAD: _ClassVar[JobStatus.State]
-        STATE_DONE: _ClassVar[JobStatus.State]
-    STATE_UNSPECIFIED: _ClassVar[JobStatus.State]
-    STATE_SCHEDULED: _ClassVar[JobStatus.State]
-    STATE_RUNNING: _ClassVar[JobStatus.State]
-    STATE_PAUSED: _ClassVar[JobStatus.State]
-    STATE_DEAD: _ClassVar[JobStatus.State]
-    STATE_DONE: _ClassVar[JobStatus.State]
+        STATE_UNSPECIFIED: JobStatus.State
+        STATE_SCHEDULED: JobStatus.State
+        STATE_RUNNING: JobStatus.State
+        STATE_PAUSED: JobStatus.State
+        STATE_DEAD: JobStatus.State
+        STATE_DONE: JobStatus.State
+    STATE_UNSPECIFIED: JobStatus.State
+    STATE_SCHEDULED: JobStatus.State
+    STATE_RUNNING: JobStatus.State
+    STATE_PAUSED: JobStatus.State
+    STATE_DEAD: JobStatus.State
+    STATE_DONE: JobStatus.State
     state: JobStatus.State
     @property
     def next_nominal_time(self) -> _timestamp_pb2.Timestamp: ...
@@ -362,23 +362,23 @@ class CalendarSchedule(_message.Message):
 
     class Unit(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        UNIT_UNSPECIFIED: _ClassVar[CalendarSchedule.Unit]
-        UNIT_DAY: _ClassVar[CalendarSchedule.Unit]
-        UNIT_WEEK: _ClassVar[CalendarSchedule.Unit]
-        UNIT_MONTH: _ClassVar[CalendarSchedule.Unit]
-    UNIT_UNSPECIFIED: _ClassVar[CalendarSchedule.Unit]
-    UNIT_DAY: _ClassVar[CalendarSchedule.Unit]
-    UNIT_WEEK: _ClassVar[CalendarSchedule.Unit]
-    UNIT_MONTH: _ClassVar[CalendarSchedule.Unit]
+        UNIT_UNSPECIFIED: CalendarSchedule.Unit
+        UNIT_DAY: CalendarSchedule.Unit
+        UNIT_WEEK: CalendarSchedule.Unit
+        UNIT_MONTH: CalendarSchedule.Unit
+    UNIT_UNSPECIFIED: CalendarSchedule.Unit
+    UNIT_DAY: CalendarSchedule.Unit
+    UNIT_WEEK: CalendarSchedule.Unit
+    UNIT_MONTH: CalendarSchedule.Unit
 
     class ShortMonth(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        SHORT_MONTH_UNSPECIFIED: _ClassVar[CalendarSchedule.ShortMonth]
-        SHORT_MONTH_LAST_DAY: _ClassVar[CalendarSchedule.ShortMonth]
-        SHORT_MONTH_SKIP: _ClassVar[CalendarSchedule.ShortMonth]
-    SHORT_MONTH_UNSPECIFIED: _ClassVar[CalendarSchedule.ShortMonth]
-    SHORT_MONTH_LAST_DAY: _ClassVar[CalendarSchedule.ShortMonth]
-    SHORT_MONTH_SKIP: _ClassVar[CalendarSchedule.ShortMonth]
+        SHORT_MONTH_UNSPECIFIED: CalendarSchedule.ShortMonth
+        SHORT_MONTH_LAST_DAY: CalendarSchedule.ShortMonth
+        SHORT_MONTH_SKIP: CalendarSchedule.ShortMonth
+    SHORT_MONTH_UNSPECIFIED: CalendarSchedule.ShortMonth
+    SHORT_MONTH_LAST_DAY: CalendarSchedule.ShortMonth
+    SHORT_MONTH_SKIP: CalendarSchedule.ShortMonth
     every: int
     unit: CalendarSchedule.Unit
     @property
@@ -398,16 +398,16 @@ class RetryPolicy(_message.Message):
 
     class Strategy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        STRATEGY_UNSPECIFIED: _ClassVar[RetryPolicy.Strategy]
-        STRATEGY_FIXED: _ClassVar[RetryPolicy.Strategy]
-        STRATEGY_LINEAR: _ClassVar[RetryPolicy.Strategy]
-        STRATEGY_EXPONENTIAL: _ClassVar[RetryPolicy.Strategy]
-        STRATEGY_DECORRELATED: _ClassVar[RetryPolicy.Strategy]
-    STRATEGY_UNSPECIFIED: _ClassVar[RetryPolicy.Strategy]
-    STRATEGY_FIXED: _ClassVar[RetryPolicy.Strategy]
-    STRATEGY_LINEAR: _ClassVar[RetryPolicy.Strategy]
-    STRATEGY_EXPONENTIAL: _ClassVar[RetryPolicy.Strategy]
-    STRATEGY_DECORRELATED: _ClassVar[RetryPolicy.Strategy]
+        STRATEGY_UNSPECIFIED: RetryPolicy.Strategy
+        STRATEGY_FIXED: RetryPolicy.Strategy
+        STRATEGY_LINEAR: RetryPolicy.Strategy
+        STRATEGY_EXPONENTIAL: RetryPolicy.Strategy
+        STRATEGY_DECORRELATED: RetryPolicy.Strategy
+    STRATEGY_UNSPECIFIED: RetryPolicy.Strategy
+    STRATEGY_FIXED: RetryPolicy.Strategy
+    STRATEGY_LINEAR: RetryPolicy.Strategy
+    STRATEGY_EXPONENTIAL: RetryPolicy.Strategy
+    STRATEGY_DECORRELATED: RetryPolicy.Strategy
     strategy: RetryPolicy.Strategy
     @property
     def base_delay(self) -> _duration_pb2.Duration: ...
@@ -454,20 +454,20 @@ class Jitter(_message.Message):
 
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        KIND_UNSPECIFIED: _ClassVar[Jitter.Kind]
-        KIND_NONE: _ClassVar[Jitter.Kind]
-        KIND_DOWN: _ClassVar[Jitter.Kind]
-        KIND_PROPORTIONAL: _ClassVar[Jitter.Kind]
-        KIND_SPREAD: _ClassVar[Jitter.Kind]
-        KIND_FULL: _ClassVar[Jitter.Kind]
-        KIND_EQUAL: _ClassVar[Jitter.Kind]
-    KIND_UNSPECIFIED: _ClassVar[Jitter.Kind]
-    KIND_NONE: _ClassVar[Jitter.Kind]
-    KIND_DOWN: _ClassVar[Jitter.Kind]
-    KIND_PROPORTIONAL: _ClassVar[Jitter.Kind]
-    KIND_SPREAD: _ClassVar[Jitter.Kind]
-    KIND_FULL: _ClassVar[Jitter.Kind]
-    KIND_EQUAL: _ClassVar[Jitter.Kind]
+        KIND_UNSPECIFIED: Jitter.Kind
+        KIND_NONE: Jitter.Kind
+        KIND_DOWN: Jitter.Kind
+        KIND_PROPORTIONAL: Jitter.Kind
+        KIND_SPREAD: Jitter.Kind
+        KIND_FULL: Jitter.Kind
+        KIND_EQUAL: Jitter.Kind
+    KIND_UNSPECIFIED: Jitter.Kind
+    KIND_NONE: Jitter.Kind
+    KIND_DOWN: Jitter.Kind
+    KIND_PROPORTIONAL: Jitter.Kind
+    KIND_SPREAD: Jitter.Kind
+    KIND_FULL: Jitter.Kind
+    KIND_EQUAL: Jitter.Kind
     kind: Jitter.Kind
     fraction: float
     def __init__(self, *, kind: Jitter.Kind | str | None = ..., fraction: float | None = ...) -> None: ...
@@ -477,25 +477,25 @@ class Run(_message.Message):
 
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        STATE_UNSPECIFIED: _ClassVar[Run.State]
-        STATE_WAITING: _ClassVar[Run.State]
-        STATE_RUNNING: _ClassVar[Run.State]
-        STATE_FINISHED: _ClassVar[Run.State]
-    STATE_UNSPECIFIED: _ClassVar[Run.State]
-    STATE_WAITING: _ClassVar[Run.State]
-    STATE_RUNNING: _ClassVar[Run.State]
-    STATE_FINISHED: _ClassVar[Run.State]
+        STATE_UNSPECIFIED: Run.State
+        STATE_WAITING: Run.State
+        STATE_RUNNING: Run.State
+        STATE_FINISHED: Run.State
+    STATE_UNSPECIFIED: Run.State
+    STATE_WAITING: Run.State
+    STATE_RUNNING: Run.State
+    STATE_FINISHED: Run.State
 
     class Trigger(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        TRIGGER_UNSPECIFIED: _ClassVar[Run.Trigger]
-        TRIGGER_SCHEDULE: _ClassVar[Run.Trigger]
-        TRIGGER_MANUAL: _ClassVar[Run.Trigger]
-        TRIGGER_BACKFILL: _ClassVar[Run.Trigger]
-    TRIGGER_UNSPECIFIED: _ClassVar[Run.Trigger]
-    TRIGGER_SCHEDULE: _ClassVar[Run.Trigger]
-    TRIGGER_MANUAL: _ClassVar[Run.Trigger]
-    TRIGGER_BACKFILL: _ClassVar[Run.Trigger]
+        TRIGGER_UNSPECIFIED: Run.Trigger
+        TRIGGER_SCHEDULE: Run.Trigger
+        TRIGGER_MANUAL: Run.Trigger
+        TRIGGER_BACKFILL: Run.Trigger
+    TRIGGER_UNSPECIFIED: Run.Trigger
+    TRIGGER_SCHEDULE: Run.Trigger
+    TRIGGER_MANUAL: Run.Trigger
+    TRIGGER_BACKFILL: Run.Trigger
     name: str
     state: Run.State
     trigger: Run.Trigger

@@ -57,12 +57,12 @@ class TopJobsRequest(_message.Message):
 
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        KIND_UNSPECIFIED: _ClassVar[TopJobsRequest.Kind]
-        KIND_LATE: _ClassVar[TopJobsRequest.Kind]
-        KIND_FAILING: _ClassVar[TopJobsRequest.Kind]
-    KIND_UNSPECIFIED: _ClassVar[TopJobsRequest.Kind]
-    KIND_LATE: _ClassVar[TopJobsRequest.Kind]
-    KIND_FAILING: _ClassVar[TopJobsRequest.Kind]
+        KIND_UNSPECIFIED: TopJobsRequest.Kind
+        KIND_LATE: TopJobsRequest.Kind
+        KIND_FAILING: TopJobsRequest.Kind
+    KIND_UNSPECIFIED: TopJobsRequest.Kind
+    KIND_LATE: TopJobsRequest.Kind
+    KIND_FAILING: TopJobsRequest.Kind
     parent: str
     kind: TopJobsRequest.Kind
     limit: int
@@ -105,52 +105,52 @@ class Reason(_message.Message):
 
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        KIND_UNSPECIFIED: _ClassVar[Reason.Kind]
-        KIND_NOT_DUE: _ClassVar[Reason.Kind]
-        KIND_RETRY: _ClassVar[Reason.Kind]
-        KIND_BACKOFF: _ClassVar[Reason.Kind]
-        KIND_HINT: _ClassVar[Reason.Kind]
-        KIND_PAUSED: _ClassVar[Reason.Kind]
-        KIND_RUNNING: _ClassVar[Reason.Kind]
-        KIND_OVERLAP: _ClassVar[Reason.Kind]
-        KIND_LOCK: _ClassVar[Reason.Kind]
-        KIND_TARGET: _ClassVar[Reason.Kind]
-        KIND_PACE: _ClassVar[Reason.Kind]
-        KIND_QUEUE_CONCURRENCY: _ClassVar[Reason.Kind]
-        KIND_QUEUE_RATE: _ClassVar[Reason.Kind]
-        KIND_NO_WORKER: _ClassVar[Reason.Kind]
-        KIND_NO_SLOT: _ClassVar[Reason.Kind]
-        KIND_NO_HOLDER: _ClassVar[Reason.Kind]
-        KIND_DEAD: _ClassVar[Reason.Kind]
-        KIND_DONE: _ClassVar[Reason.Kind]
-        KIND_SCHEDULE: _ClassVar[Reason.Kind]
-        KIND_PAYLOAD: _ClassVar[Reason.Kind]
-        KIND_QUEUE_PAUSED: _ClassVar[Reason.Kind]
-        KIND_EXCLUSION: _ClassVar[Reason.Kind]
-        KIND_OVERSIZED_SHARD: _ClassVar[Reason.Kind]
-    KIND_UNSPECIFIED: _ClassVar[Reason.Kind]
-    KIND_NOT_DUE: _ClassVar[Reason.Kind]
-    KIND_RETRY: _ClassVar[Reason.Kind]
-    KIND_BACKOFF: _ClassVar[Reason.Kind]
-    KIND_HINT: _ClassVar[Reason.Kind]
-    KIND_PAUSED: _ClassVar[Reason.Kind]
-    KIND_RUNNING: _ClassVar[Reason.Kind]
-    KIND_OVERLAP: _ClassVar[Reason.Kind]
-    KIND_LOCK: _ClassVar[Reason.Kind]
-    KIND_TARGET: _ClassVar[Reason.Kind]
-    KIND_PACE: _ClassVar[Reason.Kind]
-    KIND_QUEUE_CONCURRENCY: _ClassVar[Reason.Kind]
-    KIND_QUEUE_RATE: _ClassVar[Reason.Kind]
-    KIND_NO_WORKER: _ClassVar[Reason.Kind]
-    KIND_NO_SLOT: _ClassVar[Reason.Kind]
-    KIND_NO_HOLDER: _ClassVar[Reason.Kind]
-    KIND_DEAD: _ClassVar[Reason.Kind]
-    KIND_DONE: _ClassVar[Reason.Kind]
-    KIND_SCHEDULE: _ClassVar[Reason.Kind]
-    KIND_PAYLOAD: _ClassVar[Reason.Kind]
-    KIND_QUEUE_PAUSED: _ClassVar[Reason.Kind]
-    KIND_EXCLUSION: _ClassVar[Reason.Kind]
-    KIND_OVERSIZED_SHARD: _ClassVar[Reason.Kind]
+        KIND_UNSPECIFIED: Reason.Kind
+        KIND_NOT_DUE: Reason.Kind
+        KIND_RETRY: Reason.Kind
+        KIND_BACKOFF: Reason.Kind
+        KIND_HINT: Reason.Kind
+        KIND_PAUSED: Reason.Kind
+        KIND_RUNNING: Reason.Kind
+        KIND_OVERLAP: Reason.Kind
+        KIND_LOCK: Reason.Kind
+        KIND_TARGET: Reason.Kind
+        KIND_PACE: Reason.Kind
+        KIND_QUEUE_CONCURRENCY: Reason.Kind
+        KIND_QUEUE_RATE: Reason.Kind
+        KIND_NO_WORKER: Reason.Kind
+        KIND_NO_SLOT: Reason.Kind
+        KIND_NO_HOLDER: Reason.Kind
+        KIND_DEAD: Reason.Kind
+        KIND_DONE: Reason.Kind
+        KIND_SCHEDULE: Reason.Kind
+        KIND_PAYLOAD: Reason.Kind
+        KIND_QUEUE_PAUSED: Reason.Kind
+        KIND_EXCLUSION: Reason.Kind
+        KIND_OVERSIZED_SHARD: Reason.Kind
+    KIND_UNSPECIFIED: Reason.Kind
+    KIND_NOT_DUE: Reason.Kind
+    KIND_RETRY: Reason.Kind
+    KIND_BACKOFF: Reason.Kind
+    KIND_HINT: Reason.Kind
+    KIND_PAUSED: Reason.Kind
+    KIND_RUNNING: Reason.Kind
+    KIND_OVERLAP: Reason.Kind
+    KIND_LOCK: Reason.Kind
+    KIND_TARGET: Reason.Kind
+    KIND_PACE: Reason.Kind
+    KIND_QUEUE_CONCURRENCY: Reason.Kind
+    KIND_QUEUE_RATE: Reason.Kind
+    KIND_NO_WORKER: Reason.Kind
+    KIND_NO_SLOT: Reason.Kind
+    KIND_NO_HOLDER: Reason.Kind
+    KIND_DEAD: Reason.Kind
+    KIND_DONE: Reason.Kind
+    KIND_SCHEDULE: Reason.Kind
+    KIND_PAYLOAD: Reason.Kind
+    KIND_QUEUE_PAUSED: Reason.Kind
+    KIND_EXCLUSION: Reason.Kind
+    KIND_OVERSIZED_SHARD: Reason.Kind
     kind: Reason.Kind
     message: str
     @property
@@ -429,14 +429,14 @@ class RunJobRequest(_message.Message):
 
     class Backoff(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        BACKOFF_UNSPECIFIED: _ClassVar[RunJobRequest.Backoff]
-        BACKOFF_RESET: _ClassVar[RunJobRequest.Backoff]
-        BACKOFF_KEEP: _ClassVar[RunJobRequest.Backoff]
-        BACKOFF_RESET_ON_SUCCESS: _ClassVar[RunJobRequest.Backoff]
-    BACKOFF_UNSPECIFIED: _ClassVar[RunJobRequest.Backoff]
-    BACKOFF_RESET: _ClassVar[RunJobRequest.Backoff]
-    BACKOFF_KEEP: _ClassVar[RunJobRequest.Backoff]
-    BACKOFF_RESET_ON_SUCCESS: _ClassVar[RunJobRequest.Backoff]
+        BACKOFF_UNSPECIFIED: RunJobRequest.Backoff
+        BACKOFF_RESET: RunJobRequest.Backoff
+        BACKOFF_KEEP: RunJobRequest.Backoff
+        BACKOFF_RESET_ON_SUCCESS: RunJobRequest.Backoff
+    BACKOFF_UNSPECIFIED: RunJobRequest.Backoff
+    BACKOFF_RESET: RunJobRequest.Backoff
+    BACKOFF_KEEP: RunJobRequest.Backoff
+    BACKOFF_RESET_ON_SUCCESS: RunJobRequest.Backoff
     name: str
     request_id: str
     backoff: RunJobRequest.Backoff
@@ -552,18 +552,18 @@ class JobChange(_message.Message):
 
     class Action(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        ACTION_UNSPECIFIED: _ClassVar[JobChange.Action]
-        ACTION_CREATE: _ClassVar[JobChange.Action]
-        ACTION_UPDATE: _ClassVar[JobChange.Action]
-        ACTION_UNCHANGED: _ClassVar[JobChange.Action]
-        ACTION_DELETE: _ClassVar[JobChange.Action]
-        ACTION_EXPIRED: _ClassVar[JobChange.Action]
-    ACTION_UNSPECIFIED: _ClassVar[JobChange.Action]
-    ACTION_CREATE: _ClassVar[JobChange.Action]
-    ACTION_UPDATE: _ClassVar[JobChange.Action]
-    ACTION_UNCHANGED: _ClassVar[JobChange.Action]
-    ACTION_DELETE: _ClassVar[JobChange.Action]
-    ACTION_EXPIRED: _ClassVar[JobChange.Action]
+        ACTION_UNSPECIFIED: JobChange.Action
+        ACTION_CREATE: JobChange.Action
+        ACTION_UPDATE: JobChange.Action
+        ACTION_UNCHANGED: JobChange.Action
+        ACTION_DELETE: JobChange.Action
+        ACTION_EXPIRED: JobChange.Action
+    ACTION_UNSPECIFIED: JobChange.Action
+    ACTION_CREATE: JobChange.Action
+    ACTION_UPDATE: JobChange.Action
+    ACTION_UNCHANGED: JobChange.Action
+    ACTION_DELETE: JobChange.Action
+    ACTION_EXPIRED: JobChange.Action
     action: JobChange.Action
     @property
     def before(self) -> _job_pb2.Job: ...

@@ -33,16 +33,16 @@ class Target(_message.Message):
 
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        STATE_UNSPECIFIED: _ClassVar[Target.State]
-        STATE_CLOSED: _ClassVar[Target.State]
-        STATE_OPEN: _ClassVar[Target.State]
-        STATE_HALF_OPEN: _ClassVar[Target.State]
-        STATE_PROBING: _ClassVar[Target.State]
-    STATE_UNSPECIFIED: _ClassVar[Target.State]
-    STATE_CLOSED: _ClassVar[Target.State]
-    STATE_OPEN: _ClassVar[Target.State]
-    STATE_HALF_OPEN: _ClassVar[Target.State]
-    STATE_PROBING: _ClassVar[Target.State]
+        STATE_UNSPECIFIED: Target.State
+        STATE_CLOSED: Target.State
+        STATE_OPEN: Target.State
+        STATE_HALF_OPEN: Target.State
+        STATE_PROBING: Target.State
+    STATE_UNSPECIFIED: Target.State
+    STATE_CLOSED: Target.State
+    STATE_OPEN: Target.State
+    STATE_HALF_OPEN: Target.State
+    STATE_PROBING: Target.State
     parent: str
     target: str
     state: Target.State

@@ -134,18 +134,18 @@ class Result(_message.Message):
 
     class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        OUTCOME_UNSPECIFIED: _ClassVar[Result.Outcome]
-        OUTCOME_SUCCEEDED: _ClassVar[Result.Outcome]
-        OUTCOME_FAILED: _ClassVar[Result.Outcome]
-        OUTCOME_FAILED_PERMANENTLY: _ClassVar[Result.Outcome]
-        OUTCOME_TIMED_OUT: _ClassVar[Result.Outcome]
-        OUTCOME_CANCELLED: _ClassVar[Result.Outcome]
-    OUTCOME_UNSPECIFIED: _ClassVar[Result.Outcome]
-    OUTCOME_SUCCEEDED: _ClassVar[Result.Outcome]
-    OUTCOME_FAILED: _ClassVar[Result.Outcome]
-    OUTCOME_FAILED_PERMANENTLY: _ClassVar[Result.Outcome]
-    OUTCOME_TIMED_OUT: _ClassVar[Result.Outcome]
-    OUTCOME_CANCELLED: _ClassVar[Result.Outcome]
+        OUTCOME_UNSPECIFIED: Result.Outcome
+        OUTCOME_SUCCEEDED: Result.Outcome
+        OUTCOME_FAILED: Result.Outcome
+        OUTCOME_FAILED_PERMANENTLY: Result.Outcome
+        OUTCOME_TIMED_OUT: Result.Outcome
+        OUTCOME_CANCELLED: Result.Outcome
+    OUTCOME_UNSPECIFIED: Result.Outcome
+    OUTCOME_SUCCEEDED: Result.Outcome
+    OUTCOME_FAILED: Result.Outcome
+    OUTCOME_FAILED_PERMANENTLY: Result.Outcome
+    OUTCOME_TIMED_OUT: Result.Outcome
+    OUTCOME_CANCELLED: Result.Outcome
     lease_id: str
     outcome: Result.Outcome
     error: str
@@ -167,16 +167,16 @@ class ResultAck(_message.Message):
 
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        STATUS_UNSPECIFIED: _ClassVar[ResultAck.Status]
-        STATUS_ACCEPTED: _ClassVar[ResultAck.Status]
-        STATUS_DUPLICATE: _ClassVar[ResultAck.Status]
-        STATUS_STALE: _ClassVar[ResultAck.Status]
-        STATUS_NOT_FOUND: _ClassVar[ResultAck.Status]
-    STATUS_UNSPECIFIED: _ClassVar[ResultAck.Status]
-    STATUS_ACCEPTED: _ClassVar[ResultAck.Status]
-    STATUS_DUPLICATE: _ClassVar[ResultAck.Status]
-    STATUS_STALE: _ClassVar[ResultAck.Status]
-    STATUS_NOT_FOUND: _ClassVar[ResultAck.Status]
+        STATUS_UNSPECIFIED: ResultAck.Status
+        STATUS_ACCEPTED: ResultAck.Status
+        STATUS_DUPLICATE: ResultAck.Status
+        STATUS_STALE: ResultAck.Status
+        STATUS_NOT_FOUND: ResultAck.Status
+    STATUS_UNSPECIFIED: ResultAck.Status
+    STATUS_ACCEPTED: ResultAck.Status
+    STATUS_DUPLICATE: ResultAck.Status
+    STATUS_STALE: ResultAck.Status
+    STATUS_NOT_FOUND: ResultAck.Status
     lease_id: str
     status: ResultAck.Status
     def __init__(self, *, lease_id: str | None = ..., status: ResultAck.Status | str | None = ...) -> None: ...
@@ -186,14 +186,14 @@ class Cancel(_message.Message):
 
     class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
-        REASON_UNSPECIFIED: _ClassVar[Cancel.Reason]
-        REASON_REQUESTED: _ClassVar[Cancel.Reason]
-        REASON_LEASE_LOST: _ClassVar[Cancel.Reason]
-        REASON_TIMED_OUT: _ClassVar[Cancel.Reason]
-    REASON_UNSPECIFIED: _ClassVar[Cancel.Reason]
-    REASON_REQUESTED: _ClassVar[Cancel.Reason]
-    REASON_LEASE_LOST: _ClassVar[Cancel.Reason]
-    REASON_TIMED_OUT: _ClassVar[Cancel.Reason]
+        REASON_UNSPECIFIED: Cancel.Reason
+        REASON_REQUESTED: Cancel.Reason
+        REASON_LEASE_LOST: Cancel.Reason
+        REASON_TIMED_OUT: Cancel.Reason
+    REASON_UNSPECIFIED: Cancel.Reason
+    REASON_REQUESTED: Cancel.Reason
+    REASON_LEASE_LOST: Cancel.Reason
+    REASON_TIMED_OUT: Cancel.Reason
     @property
     def lease_ids(self) -> _containers.RepeatedScalarFieldContainer[str]: ...
     reason: Cancel.Reason
