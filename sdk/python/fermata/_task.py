@@ -187,7 +187,7 @@ def ending_of(task: Task, value: Any) -> Ending:
     """Returns the ending of a handler that has returned."""
     try:
         return Ending(pb.Result.OUTCOME_SUCCEEDED, output=output_of(value) if value is not None else task._output or b"")
-    except (TypeError, ValueError, RecursionError) as error:  # a value without JSON
+    except BaseException as error:  # a value without JSON, or whose text fails
         return failure_of(task, error)
 
 
@@ -233,7 +233,7 @@ def _is_cancellation(error: BaseException) -> bool:
 def _text_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # of the handler's own class
+    except BaseException:  # of the handler's own class, whatever it is
         return ""
 
 
@@ -262,7 +262,7 @@ def _frames(error: BaseException) -> list[traceback.FrameSummary]:
     """Returns the calls of an exception without those of the worker itself."""
     try:
         return [f for f in traceback.extract_tb(error.__traceback__) if f.filename not in _WORKER_FILES]
-    except Exception:
+    except BaseException:
         return []
 
 
@@ -271,7 +271,7 @@ def _stack_of(error: BaseException) -> str:
         shown = traceback.TracebackException.from_exception(error)
         shown.stack = traceback.StackSummary.from_list(_frames(error))
         return clip("".join(shown.format()), _MAX_STACK)
-    except Exception:
+    except BaseException:
         return ""
 
 
