@@ -29,7 +29,8 @@ def address():
             lines.put(line)
         lines.put("")
 
-    threading.Thread(target=read, daemon=True).start()
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
     try:
         while True:
             line = lines.get(timeout=60)
@@ -41,3 +42,5 @@ def address():
     finally:
         process.terminate()
         process.wait(30)
+        reader.join(30)
+        process.stdout.close()
