@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the checks need beside Go, where it is missing: make, a C
 # compiler (the race detector links with one), redis-server 7.0 or newer, which
-# also serves as Sentinel, prometheus with promtool, chromium, and, from Debian's packages,
-# gRPC for Python, which the Python worker of examples/python is tested with.
+# also serves as Sentinel, prometheus with promtool, chromium, and, from Debian's packages, what sdk/python is
+# checked with (gRPC for Python, pytest, build, mypy), and gRPC for Ruby for the worker of examples/ruby.
 set -euo pipefail
 
 as_root() {
@@ -26,7 +26,10 @@ if command -v apt-get >/dev/null; then
   need redis-server redis-server
   need prometheus prometheus
   need chromium chromium
-  /usr/bin/python3 -c 'import grpc, google.protobuf' 2>/dev/null || missing+=(python3-grpcio python3-protobuf)
+  /usr/bin/python3 -c 'import grpc, google.protobuf, pytest, build, setuptools, wheel' 2>/dev/null ||
+    missing+=(python3-grpcio python3-protobuf python3-pytest python3-build python3-setuptools python3-wheel)
+  need mypy mypy
+  /usr/bin/ruby -e 'require "grpc"' 2>/dev/null || missing+=(ruby ruby-grpc)
 elif command -v brew >/dev/null; then
   need make make
   need redis-server redis

@@ -188,6 +188,7 @@ var table = []row{
 
 	{path: "examples/worker", floor: commands},
 	{path: "examples/check", floor: commands},
+	{path: "examples/ruby", floor: commands},
 	{path: "sdk/python", floor: commands},
 	{path: "deploy/grafana/build", floor: commands},
 
