@@ -16,10 +16,10 @@ FERMATA_ADDRESS=$address ruby examples/ruby/worker.rb >"$out/worker.log" 2>&1 </
 worker=$!
 call() { "$fermata" --address "$address" jobs "$@"; }
 call create digest --queue mail --handler send-digest --payload ann@example.com >/dev/null
-call run digest --wait --timeout 60s | grep -q 'sent to ann@example.com'
+call run digest --wait --wait-timeout 60s | grep -q 'sent to ann@example.com'
 call create empty --queue mail --handler send-digest >/dev/null
 # A dead run is the exit code 1.
-! call run empty --wait --timeout 60s >"$out/empty" 2>&1
+! call run empty --wait --wait-timeout 60s >"$out/empty" 2>&1
 grep -q 'no such account' "$out/empty"
 kill -TERM "$worker"
 wait "$worker"
