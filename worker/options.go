@@ -31,7 +31,7 @@ const (
 // Options configures a [Worker]. Addresses is required; all other fields have defaults.
 type Options struct {
 	// Addresses are host:port of scheduler nodes, or gRPC targets such as "dns:///fermata:7070". One reachable
-	// node is enough: the worker learns the others from it (docs/workers.md#finding-a-node). Required.
+	// node is enough: the worker learns the others from it (docs/worker-protocol.md#finding-a-node). Required.
 	Addresses []string
 	// Namespace is the namespace whose jobs this worker runs. Default "default".
 	Namespace string

@@ -99,6 +99,7 @@ type checkReport struct {
 	Passed   int           `json:"passed"`
 	Failed   int           `json:"failed"`
 	LeftOut  int           `json:"left_out"`
+	NotRun   int           `json:"not_run"`
 	Seconds  float64       `json:"seconds"`
 	Badge    string        `json:"badge"`
 	Cases    []checkedCase `json:"cases"`
@@ -207,7 +208,7 @@ func (a *app) printCheckSummary(s workercheck.Summary, o workercheck.Options) er
 	if a.output != "table" {
 		report := checkReport{
 			Protocol: workercheck.ProtocolVersion, Profile: o.Profile, Passed: s.Passed, Failed: s.Failed, LeftOut: s.LeftOut,
-			Seconds: s.Took.Round(time.Millisecond).Seconds(), Badge: s.Badge, Cases: []checkedCase{},
+			NotRun: s.NotRun, Seconds: s.Took.Round(time.Millisecond).Seconds(), Badge: s.Badge, Cases: []checkedCase{},
 		}
 		for _, r := range s.Results {
 			report.Cases = append(report.Cases, describeResult(r))
@@ -216,6 +217,9 @@ func (a *app) printCheckSummary(s workercheck.Summary, o workercheck.Options) er
 	}
 	line := fmt.Sprintf("%d passed, %d failed, %d left out in %.1fs, %s profile, protocol %s", s.Passed, s.Failed, s.LeftOut,
 		s.Took.Seconds(), o.Profile, workercheck.ProtocolVersion)
+	if s.NotRun > 0 {
+		line += fmt.Sprintf("\n%s not run, because the command did not connect", countText(s.NotRun, "case", "cases"))
+	}
 	if s.Badge != "" {
 		line += "\n" + s.Badge
 	}

@@ -111,7 +111,8 @@ func checkSilentNodeLeft(t *trial) {
 	if late := next.at.Sub(s.ackedAt); late > ttl {
 		t.fail(ruleSilentNode, "Hello came to the other node %v after the last acknowledged heartbeat", late)
 	}
-	t.check(ruleLive, "live_lease_ids lacks a lease whose handler runs", func() bool { return next.names(r) })
+	t.check(ruleSilentNode, "the lease of a running handler was given up before another node was asked",
+		func() bool { return next.names(r) })
 	t.pause(time.Until(s.ackedAt.Add(ttl + ttl/4)))
 	t.check(ruleSilentNode, "the handler was stopped although another node had taken its lease over", r.isRunning)
 }

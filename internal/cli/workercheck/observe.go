@@ -137,6 +137,8 @@ func (t *trial) observeStart(token int64, now time.Time) {
 	}
 	r.starts = append(r.starts, now)
 	t.running++
+	t.begun++
+	r.place = t.begun
 	switch {
 	case len(r.starts) > 1:
 		t.addFault(ruleStartOnce, "a handler was started twice for one lease")

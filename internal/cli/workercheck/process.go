@@ -108,7 +108,7 @@ func (t *trial) startWorker(addresses ...string) {
 // withoutSettings leaves out what the shell has set for workers.
 func withoutSettings(environment []string) []string {
 	return slices.DeleteFunc(environment, func(v string) bool {
-		return strings.HasPrefix(v, "FERMATA_") && !strings.HasPrefix(v, "FERMATA_FAULT")
+		return strings.HasPrefix(v, "FERMATA_")
 	})
 }
 

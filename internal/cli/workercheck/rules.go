@@ -78,3 +78,17 @@ var (
 	ruleTLS   = Rule{"A1", "tls-and-tokens"}
 	ruleToken = Rule{"A2", "tls-and-tokens"}
 )
+
+// Rules returns all rules, by section of the document.
+func Rules() []Rule {
+	return []Rule{
+		ruleProgram, ruleJournal, ruleHandlers, ruleHelloFirst, ruleWorkerID, ruleHelloSettings, ruleEpoch,
+		ruleOneHello, ruleRefused, ruleAnnounce, ruleStartOnce, ruleHeldOnly, ruleStarted, rulePayload, ruleSlots,
+		ruleUnknown, ruleTimeout, ruleOutcome, ruleRetryAfter, rulePanic, ruleKeepResult, ruleSameResult,
+		ruleAckFinal, ruleStaleLost, ruleCancel, ruleCancelLost, ruleCancelOther, ruleHeartbeats, ruleTrustEnds,
+		ruleTrustClose, ruleLateAck, ruleSuspended, ruleUnconfirmed, ruleSilentNode, ruleTwoThirds, ruleReportLost,
+		ruleReconnect, ruleLive, ruleConfigured, ruleAdvertised, ruleKeepalive, ruleReturnedAgain, ruleDrain,
+		ruleDraining, ruleFinish, ruleCleanEnd, ruleStopCut, ruleDrainTimeout, rulePrefetch, ruleLateReturn,
+		ruleStartAfter, ruleTLS, ruleToken,
+	}
+}

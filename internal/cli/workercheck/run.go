@@ -27,6 +27,8 @@ type Options struct {
 	Parallel int
 	// Scale multiplies all times, for slow machines or programs. Above 0.
 	Scale float64
+	// NeverRepeat reports failed cases also if this machine was busy.
+	NeverRepeat bool
 }
 
 // Status of a case.
@@ -52,6 +54,8 @@ type Result struct {
 	Took   time.Duration
 	// Repeated: the machine was too busy at first, and the case was run again with longer times.
 	Repeated bool
+	// neverConnected: the command did not even send a Hello.
+	neverConnected bool
 }
 
 // Summary is the outcome of a run.
@@ -59,6 +63,8 @@ type Summary struct {
 	Results                 []Result
 	Passed, Failed, LeftOut int
 	Took                    time.Duration
+	// NotRun are the cases that were not run, because the command did not even connect.
+	NotRun int
 	// Badge is a text that a conformant worker may show; "" if it is none, or not all cases were run.
 	Badge string
 }
@@ -84,7 +90,24 @@ func Run(ctx context.Context, o Options, report func(Result)) (Summary, error) {
 	watch := watchStalls()
 	defer watch.end()
 	results := make([]Result, len(chosen))
-	var again []int
+	results[0] = runCase(ctx, o, chosen[0], o.Scale)
+	if results[0].neverConnected {
+		// No other case would tell more.
+		report(results[0])
+		return summarize(results[:1], len(chosen)-1, o, time.Since(began)), ctx.Err()
+	}
+	again := runConcurrently(ctx, o, chosen, results, report, watch)
+	for _, i := range again {
+		results[i] = runCase(ctx, o, chosen[i], o.Scale*repeatScale)
+		results[i].Repeated = true
+		report(results[i])
+	}
+	return summarize(results, 0, o, time.Since(began)), ctx.Err()
+}
+
+// runConcurrently runs all cases but the first, whose result is there. It returns the cases to repeat.
+func runConcurrently(ctx context.Context, o Options, chosen []Case, results []Result, report func(Result),
+	watch *stallWatch) (again []int) {
 	var mu sync.Mutex
 	var running sync.WaitGroup
 	places := make(chan struct{}, max(1, o.Parallel))
@@ -92,11 +115,14 @@ func Run(ctx context.Context, o Options, report func(Result)) (Summary, error) {
 		places <- struct{}{}
 		running.Go(func() {
 			defer func() { <-places }()
-			from := time.Now()
-			r := runCase(ctx, o, c, o.Scale)
+			from, r := watch.began, results[i]
+			if i > 0 {
+				from, r = time.Now(), runCase(ctx, o, c, o.Scale)
+			}
 			mu.Lock()
 			defer mu.Unlock()
-			if results[i] = r; r.Status == Failed && watch.longestSince(from) >= stalled && ctx.Err() == nil {
+			results[i] = r
+			if r.Status == Failed && !o.NeverRepeat && watch.longestSince(from) >= stalled && ctx.Err() == nil {
 				again = append(again, i)
 				return
 			}
@@ -104,12 +130,7 @@ func Run(ctx context.Context, o Options, report func(Result)) (Summary, error) {
 		})
 	}
 	running.Wait()
-	for _, i := range again {
-		results[i] = runCase(ctx, o, chosen[i], o.Scale*repeatScale)
-		results[i].Repeated = true
-		report(results[i])
-	}
-	return summarize(results, o, time.Since(began)), ctx.Err()
+	return again
 }
 
 func chooseCases(o Options) (chosen []Case, err error) {
@@ -149,6 +170,7 @@ func runCase(ctx context.Context, o Options, c Case, scale float64) (r Result) {
 	switch {
 	case len(t.faults) > 0:
 		r.Status, r.Faults, r.Output = Failed, t.faults, t.process.outputLines(shownLines)
+		r.neverConnected = len(t.sessions) == 0 && t.faults[0].Rule == ruleProgram
 	case t.leftOut != "":
 		r.Status, r.Why = LeftOut, t.leftOut
 	case ctx.Err() != nil:
@@ -169,8 +191,8 @@ func (t *trial) runGuarded(c Case) {
 	c.run(t)
 }
 
-func summarize(results []Result, o Options, took time.Duration) Summary {
-	s := Summary{Results: results, Took: took}
+func summarize(results []Result, notRun int, o Options, took time.Duration) Summary {
+	s := Summary{Results: results, NotRun: notRun, Took: took}
 	for _, r := range results {
 		switch r.Status {
 		case Passed:
@@ -189,6 +211,7 @@ func summarize(results []Result, o Options, took time.Duration) Summary {
 
 // stallWatch measures how late this process runs.
 type stallWatch struct {
+	began time.Time
 	mu    sync.Mutex
 	late  []stall
 	stop  chan struct{}
@@ -204,7 +227,7 @@ type stall struct {
 const stallBeat = 10 * time.Millisecond
 
 func watchStalls() *stallWatch {
-	w := &stallWatch{stop: make(chan struct{}), ended: make(chan struct{})}
+	w := &stallWatch{began: time.Now(), stop: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(w.ended)
 		ticker := time.NewTicker(stallBeat)

@@ -40,6 +40,7 @@ type trial struct {
 	process  *process
 	slots    int
 	running  int // handlers, by the journal
+	begun    int // handlers that have started
 	journal  *journalReader
 	settings map[string]string // environment of the worker
 	// mayExit: the end of the process is no fault.
@@ -55,6 +56,7 @@ type leaseRecord struct {
 	lease   *fermatav1.Lease
 	sentAt  time.Time
 	starts  []time.Time // by the journal
+	place   int         // of its latest start among all starts
 	ends    []time.Time
 	results []receivedResult
 	started []*session // that received Started

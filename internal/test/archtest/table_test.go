@@ -220,6 +220,8 @@ var table = []row{
 	{path: "internal/test/observability", floor: support, foreign: []string{"*"}},
 	{path: "internal/test/simnet", floor: support, foreign: []string{memberlist}},
 	{path: "internal/test/sim", floor: support, foreign: []string{"*"}},
+	{path: "internal/test/faultyworker", floor: support, foreign: []string{grpc, protobuf}, also: []string{api},
+		why: "a worker on the generated stub"},
 	{path: "internal/test/historycheck", floor: support},
 	{path: "deploy/kubelab/witness", floor: support, foreign: []string{protobuf},
 		why: "a pod of the trial of the chart on a real cluster: it judges by internal/test/historycheck"},

@@ -26,7 +26,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// WorkerService leases runs to workers. docs/workers.md specifies the protocol.
+// WorkerService leases runs to workers. docs/worker-protocol.md specifies the protocol.
 type WorkerServiceClient interface {
 	// Work is the session of one worker. The worker sends Hello, receives Welcome, and then receives
 	// Leases whenever it has free slots. For each lease it sends Started when the handler begins and
@@ -65,7 +65,7 @@ type WorkerService_WorkClient = grpc.BidiStreamingClient[WorkRequest, WorkRespon
 // All implementations must embed UnimplementedWorkerServiceServer
 // for forward compatibility.
 //
-// WorkerService leases runs to workers. docs/workers.md specifies the protocol.
+// WorkerService leases runs to workers. docs/worker-protocol.md specifies the protocol.
 type WorkerServiceServer interface {
 	// Work is the session of one worker. The worker sends Hello, receives Welcome, and then receives
 	// Leases whenever it has free slots. For each lease it sends Started when the handler begins and
