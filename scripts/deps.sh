@@ -29,6 +29,7 @@ if command -v apt-get >/dev/null; then
   /usr/bin/python3 -c 'import grpc, google.protobuf, pytest, build, setuptools, wheel' 2>/dev/null ||
     missing+=(python3-grpcio python3-protobuf python3-pytest python3-build python3-setuptools python3-wheel)
   need mypy mypy
+  need openssl openssl
   /usr/bin/ruby -e 'require "grpc"' 2>/dev/null || missing+=(ruby ruby-grpc)
 elif command -v brew >/dev/null; then
   need make make

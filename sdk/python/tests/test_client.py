@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import subprocess
 import uuid
 
 import grpc
@@ -188,6 +189,42 @@ def test_events_resume_by_token(tmp_path):
                 break
             assert store.load() == "3" and calls.requests[-1].resume_token == "3"
         await server.stop(0)
+
+    asyncio.run(run())
+
+
+def certificate(directory, name):
+    """Makes a certificate that signs itself, for a host."""
+    kind = "IP" if name[0].isdigit() else "DNS"
+    files = [str(directory / f"{name}.{end}") for end in ("pem", "key")]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=" + name, "-addext", f"subjectAltName={kind}:{name}", "-out", files[0], "-keyout", files[1]],
+        check=True, capture_output=True, stdin=subprocess.DEVNULL)
+    return files
+
+
+def test_tls(tmp_path):
+    async def run():
+        for name, server_name in (("127.0.0.1", None), ("node.example", "node.example")):
+            pem, key = certificate(tmp_path, name)
+            other, _ = certificate(tmp_path, "other.example")
+            calls = Calls(GetJob=answer_job)
+            server = grpc.aio.server()
+            server.add_generic_rpc_handlers((calls,))
+            with open(key, "rb") as k, open(pem, "rb") as c:
+                pair = (k.read(), c.read())
+            port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
+            await server.start()
+            address = f"127.0.0.1:{port}"
+            async with Fermata.connect(address, tls=fermata.TLS(ca=pem, server_name=server_name), token="secret") as f:
+                await f.jobs.get("x")
+            assert calls.metadata[0]["authorization"] == "Bearer secret"
+            for wrong in (fermata.TLS(ca=other, server_name=server_name), fermata.TLS(ca=pem, server_name="wrong.example"), True):
+                async with Fermata.connect(address, tls=wrong, attempts=1) as f:
+                    with pytest.raises(errors.Unavailable):
+                        await f.jobs.get("x")
+            await server.stop(0)
 
     asyncio.run(run())
 
