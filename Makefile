@@ -150,6 +150,10 @@ console-short: deps # the same without the tests that wait for runs to fail, or 
 sdk-typescript: deps ## check the TypeScript package: generated code, types, tests against a node, conformance of its worker: 40 seconds
 	scripts/typescript.sh --check
 
+.PHONY: sdk-python
+sdk-python: deps ## check the Python package (types, tests, examples, archives) and the Ruby worker, both also by `fermata worker check`
+	scripts/sdk-python.sh
+
 .PHONY: observability-test
 observability-test: deps ## test metrics, dashboards, alerts and runbooks with real Prometheus servers: a minute
 	go test -count=1 -timeout $(TIMEOUT) ./internal/test/observability
@@ -293,10 +297,10 @@ fmt: ## format all Go files
 	gofmt -s -w .
 
 .PHONY: proto
-proto: ## generate Go code, docs/reference and the messages of the Python worker from proto/
+proto: ## generate Go code, docs/reference and the messages for Python and Ruby from proto/
 	$(TOOL) buf lint
 	scripts/proto-gen.sh
-	go test -count=1 ./examples/python -run TestStubsAreCurrent -update
+	go test -count=1 ./sdk/python ./examples/ruby -run TestStubsAreCurrent -update
 
 .PHONY: reference
 reference: proto ## generate docs/reference from the protos and the commands
@@ -318,7 +322,7 @@ dashboards: ## generate deploy/grafana/*.json, and the chart's copies
 ##@ Machine
 
 .PHONY: deps
-deps: ## install missing tools of the checks (redis-server, prometheus, chromium, python3-grpcio, node)
+deps: ## install missing tools of the checks (redis-server, prometheus, chromium, gRPC for Python and Ruby, Node.js)
 	@scripts/deps.sh
 
 .PHONY: clean

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what the checks need beside Go, where it is missing: make, a C
 # compiler (the race detector links with one), redis-server 7.0 or newer, which
-# also serves as Sentinel, prometheus with promtool, chromium, and, from Debian's packages,
-# gRPC for Python, which the Python worker of examples/python is tested with. The TypeScript package needs Node.js 20 or
-# newer: where the system's packages have an older one, npm brings it.
+# also serves as Sentinel, prometheus with promtool, chromium, and, from Debian's packages, what sdk/python is
+# checked with (gRPC for Python, pytest, build, mypy), and gRPC for Ruby for the worker of examples/ruby. The TypeScript
+# package needs Node.js 20 or newer: where the system's packages have an older one, npm brings it.
 set -euo pipefail
 
 as_root() {
@@ -29,7 +29,11 @@ if command -v apt-get >/dev/null; then
   need redis-server redis-server
   need prometheus prometheus
   need chromium chromium
-  /usr/bin/python3 -c 'import grpc, google.protobuf' 2>/dev/null || missing+=(python3-grpcio python3-protobuf)
+  /usr/bin/python3 -c 'import grpc, google.protobuf, pytest, build, setuptools, wheel' 2>/dev/null ||
+    missing+=(python3-grpcio python3-protobuf python3-pytest python3-build python3-setuptools python3-wheel)
+  need mypy mypy
+  need openssl openssl
+  /usr/bin/ruby -e 'require "grpc"' 2>/dev/null || missing+=(ruby ruby-grpc)
   node_is_current || need npm npm
 elif command -v brew >/dev/null; then
   need make make

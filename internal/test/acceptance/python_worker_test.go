@@ -15,7 +15,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
-const pythonExample = "../../../examples/python"
+const pythonSDK = "../../../sdk/python"
 
 // pythonWorker is a Python process whose handlers wait for files.
 type pythonWorker struct {
@@ -24,10 +24,10 @@ type pythonWorker struct {
 	dir string
 }
 
-// startPython starts a script beside the worker module of examples/python.
+// startPython starts a script that uses the package of sdk/python.
 func startPython(t *testing.T, script, address string) *pythonWorker {
 	t.Helper()
-	modules, err := filepath.Abs(pythonExample)
+	modules, err := filepath.Abs(pythonSDK)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestPythonExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer calls.Close()
-	w := startPython(t, filepath.Join(pythonExample, "worker.py"), a.grpc)
+	w := startPython(t, filepath.Join(pythonSDK, "examples/worker.py"), a.grpc)
 	digest := func(id, account string) *client.Run {
 		t.Helper()
 		_, err := calls.CreateJob(callContext(t), id, &client.Job{Queue: "mail", Handler: "send-digest", Payload: []byte(account)})

@@ -188,7 +188,8 @@ var table = []row{
 
 	{path: "examples/worker", floor: commands},
 	{path: "examples/check", floor: commands},
-	{path: "examples/python", floor: commands},
+	{path: "examples/ruby", floor: commands},
+	{path: "sdk/python", floor: commands},
 	{path: "deploy/grafana/build", floor: commands},
 
 	{path: keda, floor: beside, foreign: []string{grpc, protobuf}},

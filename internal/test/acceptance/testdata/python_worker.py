@@ -4,10 +4,8 @@ ID.release."""
 import asyncio
 import logging
 import os
-import signal
-import sys
 
-from fermata_worker import Ended, RetryAfter, Worker
+from fermata import Ended, RetryAfter, Worker
 
 directory = os.environ["PYTHON_WORKER_DIR"]
 
@@ -35,16 +33,10 @@ def fail_once(task):
     return f"attempt {task.attempt}, token {task.token}"
 
 
-async def main():
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    worker = Worker(
-        os.environ["FERMATA_ADDRESS"].split(","), queues=["python"], slots=8,
-        handlers={"hold": hold, "fail-once": fail_once},
-    )
-    return await worker.run(stop)
-
+worker = Worker(os.environ["FERMATA_ADDRESS"], queues=["python"], slots=8)
+worker.handle("hold", hold)
+worker.handle("fail-once", fail_once)
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    sys.exit(0 if asyncio.run(main()) else 1)
+    asyncio.run(worker.run())
