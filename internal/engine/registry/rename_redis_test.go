@@ -551,3 +551,62 @@ func TestNamesOfLostRenamesAreFreed(t *testing.T) {
 		}
 	}
 }
+
+// TestTokensGrowAcrossARename: the shard of the old name has given greater tokens than the clock of the other one shows.
+func TestTokensGrowAcrossARename(t *testing.T) {
+	t.Parallel()
+	r := newRenameRig(t)
+	from, to := "old", "new"
+	for i := 0; r.store.ShardOf(keyOf(from)) == r.store.ShardOf(keyOf(to)); i++ {
+		to = fmt.Sprint("new-", i)
+	}
+	if _, err := r.Create(t.Context(), jobOf(from), ""); err != nil {
+		t.Fatal(err)
+	}
+	lock := r.store.LockKey(r.store.ShardOf(keyOf(from)))
+	meta := lock[:len(lock)-len("lock")] + "meta"
+	clock := r.admin.HGet(t.Context(), meta, "c").Val()
+	ahead := fmt.Sprintf("%016d", (r.clock.Load()+10*time.Hour.Milliseconds())*1000)
+	r.admin.HSet(t.Context(), meta, "c", clock[:48]+ahead+clock[64:])
+	r.advance(2 * time.Minute)
+	r.finish(keyOf(from), job.OutcomeSucceeded)
+	before, err := r.Get(t.Context(), keyOf(from))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Rename(t.Context(), job.RenameRequest{Key: keyOf(from), NewID: to}); err != nil {
+		t.Fatal(err)
+	}
+	r.advance(2 * time.Minute)
+	if leased := r.lease(t, keyOf(to)); leased.Known.State.Token <= before.State.Token || before.State.Token == 0 {
+		t.Errorf("token %d, after %d under the old name", leased.Known.State.Token, before.State.Token)
+	}
+}
+
+// TestSealedPayloadsAreRenamed: payloads are sealed under the new name, also those of revisions; without the key the job
+// stays as it is.
+func TestSealedPayloadsAreRenamed(t *testing.T) {
+	s := newSealing(t)
+	r := withRevisions(t, s.plain, 3, func(o *registry.Options) { o.Sealer = s.ring })
+	key := put(t, r, "sealed", "first")
+	r.edit(t, key, "", func(d *job.Definition) { d.Payload, d.PayloadKey = []byte("second"), "" })
+	without := withRevisions(t, s.plain, 3)
+	q := job.RenameRequest{Key: key, NewID: "renamed"}
+	var unfit *job.PreconditionError
+	if _, err := without.Rename(t.Context(), q); !errors.As(err, &unfit) || unfit.Reason != job.ReasonPayloadUnreadable {
+		t.Fatalf("without keys: %v", err)
+	}
+	got, err := r.Rename(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	revisions, err := r.Revisions(t.Context(), got.Definition.Key)
+	if err != nil || len(revisions) != 3 {
+		t.Fatalf("%d revisions: %v", len(revisions), err)
+	}
+	for i, want := range []string{"second", "second", "first"} {
+		if payload, err := s.ring.Decrypt(revisions[i].Definition); err != nil || string(payload) != want {
+			t.Errorf("payload %d is %q, %v; want %q", i, payload, err, want)
+		}
+	}
+}
