@@ -74,6 +74,12 @@ func (n *node) RunJob(_ context.Context, q *fermatav1.RunJobRequest) (*fermatav1
 	return &fermatav1.RunJobResponse{Coalesced: true}, n.next(q.GetRequestId())
 }
 
+func (n *node) RunJobWithPayload(_ context.Context, q *fermatav1.RunJobWithPayloadRequest) (*fermatav1.Run, error) {
+	run := &fermatav1.Run{Name: q.GetName() + "/runs/m-" + q.GetRequestId()}
+	run.OwnPayload = &fermatav1.RunPayload{Payload: q.GetPayload()}
+	return run, n.next(q.GetRequestId())
+}
+
 func (n *node) UpdateJob(_ context.Context, q *fermatav1.UpdateJobRequest) (*fermatav1.Job, error) {
 	return q.GetJob(), n.next(q.GetRequestId())
 }
@@ -205,6 +211,20 @@ func TestRetryableCallsAreRetried(t *testing.T) {
 				t.Errorf("request ids %q: each repetition must carry that of the first", n.requests)
 			}
 		})
+	}
+}
+
+// TestRunJobWithPayloadIsRepeatedWithOneID, like every call that starts something.
+func TestRunJobWithPayloadIsRepeatedWithOneID(t *testing.T) {
+	n := start(t)
+	n.fail = []error{status.Error(codes.Unavailable, "gone")}
+	c := dial(t, client.Options{}, n.address)
+	run, err := c.RunJobWithPayload(t.Context(), "ping", []byte("once"), client.RunOptions{})
+	if err != nil || string(run.GetOwnPayload().GetPayload()) != "once" {
+		t.Errorf("%v, %v", run, err)
+	}
+	if ids := slices.Compact(slices.Clone(n.requests)); n.calls != 2 || len(ids) != 1 || ids[0] == "" {
+		t.Errorf("%d calls with request ids %q", n.calls, n.requests)
 	}
 }
 

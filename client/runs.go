@@ -47,6 +47,18 @@ func (c *Client) RunJob(ctx context.Context, job string, o RunOptions) (run *Run
 	return r.GetRun(), r.GetCoalesced(), err
 }
 
+// RunJobWithPayload requests a manual run with another payload than that of the job. All attempts of this run have the
+// payload; the job stays as it is. The run joins no other, and its outcome does not count for the backoff of the job:
+// o.Backoff has no effect. Nodes of a version without this method fail with codes.Unimplemented.
+func (c *Client) RunJobWithPayload(ctx context.Context, job string, payload []byte, o RunOptions) (*Run, error) {
+	if o.RequestID == "" {
+		o.RequestID = cmp.Or(requestIDOf(ctx), NewRequestID())
+	}
+	return callWithRetry(ctx, c, c.jobs.RunJobWithPayload, &fermatav1.RunJobWithPayloadRequest{
+		Name: c.JobName(job), RequestId: o.RequestID, Payload: payload, IgnoreExclusions: o.IgnoreExclusions,
+	})
+}
+
 // Runs returns the current run first, then finished ones, newest first, then dead letters.
 func (c *Client) Runs(ctx context.Context, job string) ([]*Run, error) {
 	r, err := callWithRetry(ctx, c, c.jobs.ListRuns, &fermatav1.ListRunsRequest{Parent: c.JobName(job)})

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) runCommand() *cobra.Command {
-	var backoff string
+	var backoff, payload, payloadFile string
 	var wait, ignore bool
 	var patience time.Duration
 	cmd := &cobra.Command{
@@ -27,6 +27,10 @@ func (a *app) runCommand() *cobra.Command {
 			"reset-on-success clears them if the run succeeds. At a time that the schedule of a job excludes, the " +
 			"run is\n" +
 			"refused. With --ignore-exclusions it starts anyway, with its retries.\n\n" +
+			"With --payload or --payload-file the run, with its retries, has this payload in place of that of the job, " +
+			"which stays as\n" +
+			"it is. Such a run joins no other and waits for its turn; its outcome does not count for the failures in a " +
+			"row.\n\n" +
 			"With --wait the command shows each run with its output when it has ended, retries included, and exits " +
 			"with 1 unless\n" +
 			"all have succeeded. The job must keep a history for that. If the command is interrupted, the runs " +
@@ -36,11 +40,13 @@ func (a *app) runCommand() *cobra.Command {
 			"that is text is output_text there, beside the base64 of output; in scripts:\n" +
 			"jq -r 'if type == \"array\" then .[] else . end | .output_text'. With -o yaml it is output_text alone.",
 		Example: "  fermata jobs run report --wait --wait-timeout 10m\n  fermata jobs run report --wait -o json | " +
-			"jq -r .output_text",
+			"jq -r .output_text\n  fermata jobs run digest --payload '{\"date\":\"2026-11-01\"}' --wait",
 		Args: atLeastOneArg,
 	}
 	cmd.Flags().StringVar(&backoff, "backoff", "", "reset, keep or reset-on-success (default reset)")
 	cmd.Flags().BoolVar(&ignore, "ignore-exclusions", false, "run although the schedule excludes this time")
+	cmd.Flags().StringVar(&payload, "payload", "", "payload of this run alone, as text")
+	cmd.Flags().StringVar(&payloadFile, "payload-file", "", "file with the payload of this run alone; - is standard input")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the runs have ended")
 	config.DurationVar(cmd.Flags(), &patience, "wait-timeout", 0, "longest wait (default: no limit)")
 	cmd.RunE = func(cmd *cobra.Command, jobs []string) error {
@@ -51,12 +57,16 @@ func (a *app) runCommand() *cobra.Command {
 		case patience < 0 || patience > 0 && !wait:
 			return usageErrorf("--wait-timeout %v: want a positive duration, and --wait", patience)
 		}
+		own, err := readRunPayload(cmd, payload, payloadFile)
+		if err != nil {
+			return err
+		}
 		started := make([]*client.Run, len(jobs))
 		err = a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 			ctx = a.withRequestID(ctx)
 			return a.forEachName(jobs, func(i int) (err error) {
 				how := client.RunOptions{Backoff: fermatav1.RunJobRequest_Backoff(mode), IgnoreExclusions: ignore}
-				started[i], err = a.runJob(ctx, c, jobs[i], how, !wait)
+				started[i], err = a.runJob(ctx, c, jobs[i], own, how, !wait)
 				return err
 			})
 		})
@@ -83,10 +93,39 @@ func (a *app) runCommand() *cobra.Command {
 	return cmd
 }
 
+// runPayload is the payload of a run, if it has one of its own.
+type runPayload struct {
+	isSet bool
+	bytes []byte
+}
+
+// readRunPayload reads the payload that the flags give to a run.
+func readRunPayload(cmd *cobra.Command, text, file string) (p runPayload, err error) {
+	changed := cmd.Flags().Changed
+	switch {
+	case !changed("payload") && !changed("payload-file"):
+		return p, nil
+	case changed("payload") && changed("payload-file"):
+		return p, usageErrorf("--payload and --payload-file exclude each other")
+	case changed("backoff"):
+		return p, usageErrorf("a run with another payload leaves the failures in a row unchanged: leave out --backoff")
+	case changed("payload"):
+		return runPayload{true, []byte(text)}, nil
+	}
+	p.isSet = true
+	p.bytes, err = readInput(file, cmd.InOrStdin())
+	return p, err
+}
+
 // runJob asks for a run of one job.
-func (a *app) runJob(ctx context.Context, c *client.Client, job string, how client.RunOptions,
-	tell bool) (*client.Run, error) {
-	run, joined, err := c.RunJob(ctx, job, how)
+func (a *app) runJob(ctx context.Context, c *client.Client, job string, own runPayload, how client.RunOptions,
+	tell bool) (run *client.Run, err error) {
+	joined := false
+	if own.isSet {
+		run, err = c.RunJobWithPayload(ctx, job, own.bytes, how)
+	} else {
+		run, joined, err = c.RunJob(ctx, job, how)
+	}
 	if err != nil || !tell {
 		return run, err
 	}

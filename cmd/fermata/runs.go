@@ -55,10 +55,34 @@ func (a *app) runTable(runs []*client.Run) outputTable {
 		if r.GetState() == fermatav1.Run_STATE_WAITING {
 			due = a.untilText(r.GetDueTime())
 		}
-		t.addRow(nameText(client.RunID(r)), enumName(r.GetState()), enumName(r.GetTrigger()), due, runDuration(r),
+		t.addRow(nameText(client.RunID(r)), enumName(r.GetState()), triggerText(r), due, runDuration(r),
 			fmt.Sprint(r.GetAttempts()), outcome, nameText(r.GetWorker()), fullText(r.GetError()))
 	}
 	return t
+}
+
+// triggerText is what triggered a run. A run with a payload of its own is marked.
+func triggerText(r *client.Run) string {
+	if r.GetOwnPayload() == nil {
+		return enumName(r.GetTrigger())
+	}
+	return enumName(r.GetTrigger()) + " (own payload)"
+}
+
+// ownPayloadText describes the payload that a run has in place of its job's, and shows it if it is known.
+func ownPayloadText(r *client.Run) string {
+	p := r.GetOwnPayload()
+	if p == nil {
+		return noValue
+	}
+	text := fmt.Sprintf("its own, %s, SHA-256 %x", countText(int(p.GetSize()), "byte", "bytes"), p.GetSha256())
+	if p.GetSealed() {
+		text = fmt.Sprintf("its own, %s, sealed, SHA-256 %x", countText(int(p.GetSize()), "byte", "bytes"), p.GetSha256())
+	}
+	if len(p.GetPayload()) > 0 {
+		text += "\n" + fullText(string(p.GetPayload()))
+	}
+	return text
 }
 
 // runDuration is the time from the start to the end of a run's last attempt.
@@ -83,6 +107,7 @@ func (a *app) describeRun(r *client.Run) error {
 	line("Name", r.GetName())
 	line("State", enumName(r.GetState()))
 	line("Trigger", enumName(r.GetTrigger()))
+	line("Payload", ownPayloadText(r))
 	line("Nominally", formatTime(r.GetNominalTime()))
 	line("Due", formatTime(r.GetDueTime()))
 	line("Started", formatTime(r.GetStartTime()))

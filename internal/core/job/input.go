@@ -181,6 +181,8 @@ const (
 	NotDead
 	// Excluded: the schedule excludes this instant.
 	Excluded
+	// OneTime: the job has one run and no others beside it.
+	OneTime
 )
 
 // Decision is the result of Decide: what to write and to report.

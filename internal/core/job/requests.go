@@ -115,6 +115,7 @@ const (
 	ReasonNoInterval       = "NO_INTERVAL"
 	ReasonJobRuns          = "JOB_RUNS"
 	ReasonNodesTooOld      = "NODES_TOO_OLD"
+	ReasonOneTimeJob       = "ONE_TIME_JOB"
 )
 
 // PreconditionError means that the request is valid but does not fit the state of the job.

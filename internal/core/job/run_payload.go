@@ -3,12 +3,16 @@ package job
 import (
 	"crypto/sha256"
 	"fmt"
+
+	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
 // A manual run may have a payload of its own, in place of the job's. Such a run is always a record of its own
 // (child.go): it joins no other request, and the definition and the plan of the job stay as they are. All of its
 // attempts have the payload, and so do its dead letter and the run that a redrive makes of it. The state has only a
 // description; the payload is stored beside the state, and is deleted with the record.
+//
+// A one-time job has no such runs: when its own run is dead, its record is the dead letter, with what its last run left.
 //
 // The outcome of such a run says nothing about the job's own payload, so it does not count for the backoff of the
 // schedule (ManualKeep).
@@ -28,6 +32,9 @@ type RunPayload struct {
 	Key string
 }
 
+// String describes the payload; it does not show it.
+func (p *RunPayload) String() string { return describe(p).String() }
+
 // PayloadInfo describes a RunPayload. States share it: it is read-only.
 type PayloadInfo struct {
 	Size   int // in bytes, before it was sealed
@@ -41,6 +48,14 @@ type PayloadInfo struct {
 func (p *RunPayload) Describe() *PayloadInfo {
 	d := Definition{Payload: p.Payload, PayloadKey: p.Key}
 	return &PayloadInfo{Size: d.PayloadSize(), Sealed: p.Key != "", Digest: sha256.Sum256(p.Payload)}
+}
+
+// String shows the description; of an absent one that the run has the payload of its job.
+func (i *PayloadInfo) String() string {
+	if i == nil {
+		return "that of the job"
+	}
+	return fmt.Sprintf("%d bytes, sealed %v, sha256 %x", i.Size, i.Sealed, i.Digest)
 }
 
 // size is what a run's own payload adds to State.OwnBytes.
@@ -83,6 +98,9 @@ func (t *transition) requestRunWithPayload(ev RequestManualRun, before State) An
 	}
 	if t.editedSince(ev.Base) {
 		return t.answerUnchanged(Stale, before)
+	}
+	if t.c.Schedule.Kind == schedule.KindOnce {
+		return t.answerUnchanged(OneTime, before)
 	}
 	own := ev.Payload.Describe()
 	if t.findFreeSlot() < 0 || t.OwnBytes+own.size() > MaxRunPayloads {

@@ -123,24 +123,24 @@ func TestEveryAttemptHasTheRunsPayload(t *testing.T) {
 	}
 }
 
-// TestARunWithPayloadOfAOneTimeJob leaves the job its own run, before and after that.
-func TestARunWithPayloadOfAOneTimeJob(t *testing.T) {
+// TestAOneTimeJobHasNoRunWithPayload: not before its run, and not when it is dead or done.
+func TestAOneTimeJobHasNoRunWithPayload(t *testing.T) {
 	d := def()
 	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: (t0 + 60_000).Time()}
+	for _, outcome := range []Outcome{OutcomeNone, OutcomeFailed, OutcomeSucceeded} {
+		f := newFamily(t, d)
+		if outcome != OutcomeNone {
+			f.lease()
+			f.on(FinishAttempt{Token: f.token, Outcome: outcome, StartedMS: f.now})
+		}
+		if d := f.requestPayload("own1", "own1"); d.Answer != OneTime || d.Changed {
+			t.Errorf("after %v: %v", outcome, d.Answer)
+		}
+	}
+	d.Schedule = schedule.Spec{}
 	f := newFamily(t, d)
-	f.requestPayload("own1", "own1")
-	if f.parent.Trigger != TriggerSchedule || f.parent.Due != t0+60_000 || len(f.children) != 1 {
-		t.Errorf("before its run: %+v", f.parent)
-	}
-	f.leaseChild(0)
-	f.onChild(0, FinishAttempt{Token: f.token, Outcome: OutcomeFailed, StartedMS: f.now})
-	if len(f.letters) != 1 || f.parent.Region != RegionDue {
-		t.Errorf("after a dead run with a payload: %+v", f.parent)
-	}
-	f.lease()
-	f.on(FinishAttempt{Token: f.token, Outcome: OutcomeSucceeded, StartedMS: f.now})
-	if d := f.requestPayload("own2", "own2"); d.Answer != Applied || d.IndexMS != NeverMS {
-		t.Errorf("of a job that is done: %v, deleted at %d", d.Answer, d.IndexMS)
+	if d := f.requestPayload("own1", "own1"); d.Answer != Applied || d.IndexMS != NeverMS {
+		t.Errorf("of a job without a schedule: %v, deleted at %d", d.Answer, d.IndexMS)
 	}
 }
 

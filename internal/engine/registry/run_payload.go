@@ -73,6 +73,9 @@ func (r *Registry) requestRunWithPayload(ctx context.Context, record job.Record,
 		return job.RunView{}, false, &job.PreconditionError{Key: d.Key, Reason: job.ReasonTooManyRuns,
 			Text: fmt.Sprintf("it has no room for another run beside those it has: at most %d, with payloads of their own of "+
 				"%d bytes together; ask again when some have ended", job.MaxConcurrentRuns, job.MaxRunPayloads)}
+	case job.OneTime:
+		return job.RunView{}, false, &job.PreconditionError{Key: d.Key, Reason: job.ReasonOneTimeJob,
+			Text: "it is a one-time job, which has one run: create another one with this payload"}
 	case job.Excluded:
 		return job.RunView{}, false, r.excludedTimeError(ctx, result.Record, request)
 	case job.Duplicate:

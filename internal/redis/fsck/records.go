@@ -52,6 +52,9 @@ func (a *check) checkStates() error {
 		if err := a.checkMissingDefinitions(seen); err != nil {
 			return err
 		}
+		if err := a.checkRunPayloads(seen, states); err != nil {
+			return err
+		}
 		if err := a.checkIndexEntries(seen, states); err != nil {
 			return err
 		}

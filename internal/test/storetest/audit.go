@@ -68,7 +68,7 @@ func (w *World) auditShard(shard int) {
 		if len(places[record]) != 1 || byte(region) != text[16]-'0' {
 			w.T.Errorf("audit: record %s in lanes %v, region %v, state %s", record, places[record], region, text)
 		}
-		if isRun(job.RecordID(record)) == (defs[record] != "") {
+		if hasOwnDefinition(job.RecordID(record), text) != (defs[record] != "") {
 			w.T.Errorf("audit: record %s, definition %q", record, defs[record])
 		}
 		delete(places, record)

@@ -45,7 +45,9 @@ func (w *World) Spawn(d job.Definition, n int) []job.Leased {
 func (w *World) Family(record job.RecordID, ev job.Input) []job.Write {
 	w.T.Helper()
 	found := w.Records(record.Job(), record)
-	return w.DecideChild(record, found[0].Definition, found[0].State, found[1].State, ev)
+	writes := w.DecideChild(record, found[0].Definition, found[0].State, found[1].State, ev)
+	writes[0].Current = found[1].Definition // a dead letter has its own
+	return writes
 }
 
 func (w *World) recordScore(record job.RecordID, lane job.Lane) int64 {

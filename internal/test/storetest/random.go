@@ -141,6 +141,9 @@ func (h *history) leaseDue() {
 		if fmt.Sprintf("%+v", l.Known.Definition) != fmt.Sprintf("%+v", parent.Definition) {
 			h.T.Fatalf("leased %s with\n%+v, want\n%+v", l.Record, l.Known.Definition, parent.Definition)
 		}
+		if own := known.State.OwnPayload; (own != nil) != (l.Own != nil) || own != nil && string(l.Own.Payload) != ownPayloadOf(known.State.ManualID) {
+			h.T.Fatalf("leased %s with its own payload %+v, want %v", l.Record, l.Own, own)
+		}
 		known.State = known.State.Leased(l.Known.State.Token)
 		h.live[l.Record] = l
 	}
@@ -160,7 +163,11 @@ func (h *history) planWrites(record job.RecordID, ev job.Input) []job.Write {
 	if parent == known {
 		return changedWrites(h.Decide(record, known.Definition, known.State, ev))
 	}
-	return changedWrites(h.DecideChild(record, parent.Definition, parent.State, known.State, ev)...)
+	writes := h.DecideChild(record, parent.Definition, parent.State, known.State, ev)
+	if known.Definition != nil {
+		writes[0].Current = known.Definition // a dead letter has its own
+	}
+	return changedWrites(writes...)
 }
 
 // applyEvent applies a decision, or a stale copy of it, and follows it if it has to

@@ -42,6 +42,7 @@ func (h *history) operateJob(record job.RecordID) {
 		events = append(events,
 			job.Pause{Note: id}, job.Resume{}, job.Update{New: h.compileDefinition(&edited)}, job.Delete{},
 			job.RequestManualRun{RequestID: id}, job.RequestManualRun{RequestID: id, Mode: job.ManualKeep},
+			requestWithPayload(id),
 			job.StartBackfill{Backfill: job.Backfill{ID: id, NextMS: unixtime.Milli(now - 400_000), ToMS: unixtime.Milli(now), Concurrency: uint8(1 + h.rng.IntN(2))}},
 			job.StartBackfill{Backfill: job.Backfill{ID: id, NextMS: unixtime.Milli(now - 400_000), ToMS: unixtime.Milli(now), Concurrency: 1}},
 		)

@@ -53,6 +53,8 @@ func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient, adjust ...
 		{"dead letters are listed", testListLetters},
 		{"a dead letter leaves the lane before", testLetterMoves},
 		{"a deleted job stays for its runs", testDeleteWithRuns},
+		{"a run has a payload of its own", testRunPayloads},
+		{"a run without its own payload does not run", testWrongRunPayload},
 		{"renew", testRenew},
 		{"expired leases are listed", testExpired},
 		{"reaping goes on past what cannot be read", testReapPastUnreadable},

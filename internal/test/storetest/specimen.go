@@ -19,7 +19,7 @@ func Specimen(w *World) []string {
 	for _, step := range []func(){
 		s.addDueJob, s.backingOff, s.addRetryingJob, s.addRunningJob, s.addPausedJob, s.addDeadJob, s.addDeadLetters, s.addDoneJob, s.addManualRuns, s.addHeldJob, s.addChildren, s.addBackfill,
 		s.addHintedJob, s.addDeletingJob, s.addFullJob, s.addLimits, s.addPlainJob, s.addSealedJob, s.addTracedJob, s.addLateJob, s.addSourcedJob, s.addRevisedJob,
-		s.addRenames,
+		s.addRunsWithPayloads, s.addRenames,
 	} {
 		step()
 		w.Advance(time.Second)
@@ -190,6 +190,34 @@ func (s *specimen) addRenames() {
 			s.T.Fatalf("take: %v, %v", taken, err)
 		}
 	}
+}
+
+// addRunsWithPayloads has runs with payloads of their own: one that waits, and a dead letter.
+func (s *specimen) addRunsWithPayloads() {
+	d := Definition("own-payloads")
+	d.Retry.MaxAttempts = 1
+	d = s.addJob(d)
+	for _, own := range []*job.RunPayload{{Payload: []byte("dead \xff")}, {Payload: []byte("\x02 sealed: longer than what sealing adds"), Key: "key-1"}} {
+		s.applyEvent(d, job.RequestManualRun{RequestID: "of-" + own.Key + "-payload", Payload: own})
+		if own.Key == "" {
+			s.failChild(d, 0)
+		}
+	}
+}
+
+// failChild leases the run in a slot of the job, whose attempt fails.
+func (s *specimen) failChild(d job.Definition, slot int) {
+	s.T.Helper()
+	s.batch++
+	shard := s.Store.ShardOf(d.Key)
+	parent := s.Get(d.ID)
+	reply := s.Store.Lease(s.T.Context(), []job.LeaseRequest{LeaseRequest(shard, 1, fmt.Sprint("batch-", s.batch), parent.State.Lane)})[0]
+	if reply.Err != nil || len(reply.Leased) != 1 || reply.Leased[0].Record != d.Record().Run(slot) {
+		s.T.Fatalf("lease of %s: %+v", d.ID, reply)
+	}
+	run := reply.Leased[0]
+	failed := job.FinishAttempt{Token: run.Known.State.Token, Outcome: job.OutcomeFailed, Error: "no route to host", StartedMS: unixtime.Milli(s.Clock.Load())}
+	s.MustWrite(shard, s.DecideChild(run.Record, parent.Definition, parent.State, run.Known.State, failed)...)
 }
 
 func (s *specimen) addDueJob() { s.addJob(Definition("due")) }

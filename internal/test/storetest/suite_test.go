@@ -75,3 +75,10 @@ func TestEveryInterleaving(t *testing.T) {
 	states, steps := storetest.Explore(storetest.NewWorld(t, server.Client(), asOptions(t, server.URL())), depth)
 	t.Logf("depth %d: %d states, %d steps", depth, states, steps)
 }
+
+// TestEveryOrderKeepsTheRunsPayload: whatever two nodes do, in whatever order, a run with a payload of its own has it.
+func TestEveryOrderKeepsTheRunsPayload(t *testing.T) {
+	server := redistest.Start(t)
+	states, steps := storetest.ExplorePayloads(storetest.NewWorld(t, server.Client(), asOptions(t, server.URL())), 4)
+	t.Logf("%d states, %d steps", states, steps)
+}

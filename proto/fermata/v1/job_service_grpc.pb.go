@@ -126,7 +126,8 @@ type JobServiceClient interface {
 	// needs the permission to edit jobs.
 	//
 	// Reasons: TOO_MANY_RUNS (the job already has 64 runs, or their own payloads would exceed 2 MiB), EXCLUDED_TIME (see
-	// ignore_exclusions), NODES_TOO_OLD (a node of an earlier version, which cannot run it, is in the cluster).
+	// ignore_exclusions), ONE_TIME_JOB (a one-time job has one run), NODES_TOO_OLD (a node of an earlier version, which
+	// cannot run it, is in the cluster).
 	RunJobWithPayload(ctx context.Context, in *RunJobWithPayloadRequest, opts ...grpc.CallOption) (*Run, error)
 	// Lists the runs of a job: the current run, then finished runs, newest first, then dead letters.
 	// With `-` in place of the job, lists the runs of all jobs that ended without success, newest
@@ -770,7 +771,8 @@ type JobServiceServer interface {
 	// needs the permission to edit jobs.
 	//
 	// Reasons: TOO_MANY_RUNS (the job already has 64 runs, or their own payloads would exceed 2 MiB), EXCLUDED_TIME (see
-	// ignore_exclusions), NODES_TOO_OLD (a node of an earlier version, which cannot run it, is in the cluster).
+	// ignore_exclusions), ONE_TIME_JOB (a one-time job has one run), NODES_TOO_OLD (a node of an earlier version, which
+	// cannot run it, is in the cluster).
 	RunJobWithPayload(context.Context, *RunJobWithPayloadRequest) (*Run, error)
 	// Lists the runs of a job: the current run, then finished runs, newest first, then dead letters.
 	// With `-` in place of the job, lists the runs of all jobs that ended without success, newest
