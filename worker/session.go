@@ -53,6 +53,7 @@ type session struct {
 
 	// Guarded by the worker's mutex.
 	out            outbox
+	resultRate     eventRate
 	heartbeats     heartbeatState
 	sending        bool
 	drainReceived  bool // the node asked this worker to connect to another one
