@@ -28,31 +28,8 @@ const (
 // that has just ended; nil: none has.
 func (w *Worker) mayGather(s *session, ended *attempt) bool {
 	t := &w.table
-	return s.resultRate.perSecond >= gatherRate &&
+	return s.resultRate.PerSecond() >= gatherRate &&
 		(ended == nil || ended.result.outcome == fermatav1.Result_OUTCOME_SUCCEEDED) &&
 		2*(t.slotsTaken+len(s.out.results)) <= w.options.Slots && t.waiting.isEmpty() &&
 		!t.draining && !s.closedToLeases
-}
-
-// rateWindow is the time over which a rate is measured.
-const rateWindow = 100 * time.Millisecond
-
-// eventRate measures how many events a second there are.
-type eventRate struct {
-	perSecond float64 // of the last window that is complete
-	events    int     // since the start of the window
-	start     time.Time
-}
-
-// count counts an event. A window ends with the first event after rateWindow, so that a pause lowers the rate.
-func (r *eventRate) count(now time.Time) {
-	if r.start.IsZero() {
-		r.start = now
-	}
-	r.events++
-	span := now.Sub(r.start)
-	if span >= rateWindow {
-		r.perSecond = float64(r.events) / span.Seconds()
-		r.start, r.events = now, 0
-	}
 }

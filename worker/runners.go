@@ -82,7 +82,7 @@ func (w *Worker) scheduleFlush(now time.Time, ended *attempt) {
 		t.pendingSince = now
 	}
 	if ended != nil {
-		s.resultRate.count(now)
+		s.resultRate.Count(1, now)
 	}
 	gathers := w.mayGather(s, ended)
 	longest := maxFlushDelay

@@ -292,16 +292,3 @@ func (r *sessionReservation) nextSession(d *Dispatcher) *Session {
 	}
 	return nil
 }
-
-// sendAssignments sends leases to their worker. If the stream does not accept them they were never sent.
-func (d *Dispatcher) sendAssignments(s *Session, batch job.Assignments, fx *pendingEffects) {
-	if s.sendMessage(batch) {
-		d.metrics.delivered.Add(float64(len(batch)))
-		return
-	}
-	for _, l := range batch {
-		if a := d.mu.attempts[l.LeaseID]; a != nil {
-			d.returnLease(a, "unsent", fx)
-		}
-	}
-}

@@ -32,6 +32,11 @@ func TestLeasesInAdvance(t *testing.T) {
 		after(100 * time.Millisecond)
 		b.wantServed(5)
 		b.wantCalls(3)
+		b.slots.set(func() {
+			if b.slots.unheld > 0 {
+				t.Errorf("%d leases were not delivered with the others of their pipeline", b.slots.unheld)
+			}
+		})
 		for id, r := range b.store.records {
 			if r.lag < 0 || id != "ns/j0" && r.lag > 2*time.Millisecond {
 				t.Errorf("%s started %v after it was due", id, r.lag)

@@ -66,6 +66,7 @@ var table = []row{
 	{path: "internal/lib/spelling", floor: arithmetic},
 	{path: "internal/lib/roundrobin", floor: arithmetic},
 	{path: "internal/lib/ticks", floor: arithmetic},
+	{path: "internal/lib/eventrate", floor: arithmetic},
 	{path: "internal/lib/fairshare", floor: arithmetic},
 	{path: "internal/redis/redisfunc", floor: arithmetic},
 	{path: "internal/lib/visible", floor: arithmetic},
