@@ -23,6 +23,9 @@ func TestHeldAssignmentsAreOneMessage(t *testing.T) {
 		b.d.HoldAssignments()
 		b.deliver("a", "b")
 		b.deliver("c", "d")
+		if n := b.d.FreeSlots("ns", "q"); n != 12 || b.d.FreeSlots("ns", "other") != 0 {
+			t.Errorf("%d slots are free", n)
+		}
 		if messagesOf(out)+messagesOf(other) > 0 {
 			t.Error("sent before the release")
 		}

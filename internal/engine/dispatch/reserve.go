@@ -120,6 +120,17 @@ func (d *Dispatcher) MayAdvance(namespace, queue string) bool {
 	return c != nil && !d.mu.draining && len(c.bySlots) > 0 && c.bySlots.Top().s.hasRoomAhead()
 }
 
+// FreeSlots is the number of free slots of the workers that serve the queue.
+func (d *Dispatcher) FreeSlots(namespace, queue string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.sessionsOf(queueKey{namespace, queue})
+	if c == nil {
+		return 0
+	}
+	return c.freeSlots
+}
+
 // partOfSession returns the session's part of the reservation; a new one has the session's current room.
 func (r *sessionReservation) partOfSession(t *heapEntry, room func(*Session) int) *sessionPart {
 	if t.partIndex >= len(r.parts) || r.parts[t.partIndex].session != t.s {

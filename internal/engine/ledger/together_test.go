@@ -20,7 +20,9 @@ type manyShards struct {
 	together     [][]int
 }
 
-func (s *manyShards) NowIsKnown(shard int) bool { return s.unknownClock == 0 || shard != s.unknownClock }
+func (s *manyShards) NowIsKnown(shard int) bool {
+	return s.unknownClock == 0 || shard != s.unknownClock
+}
 
 func (s *manyShards) Apply(ctx context.Context, shard int, writes []job.Write) job.ApplyReply {
 	return s.fakeStore.Apply(ctx, shard, writes)

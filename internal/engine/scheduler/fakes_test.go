@@ -493,6 +493,12 @@ func (f *fakeSlots) Queues() []job.QueueKey {
 	return f.queues
 }
 
+func (f *fakeSlots) FreeSlots(namespace, name string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.free[f.pool(queueKey{namespace, name})]
+}
+
 // HoldAssignments: leases that are held are delivered all the same; the test counts that each hold is released.
 func (f *fakeSlots) HoldAssignments()    { f.set(func() { f.holds++ }) }
 func (f *fakeSlots) ReleaseAssignments() { f.set(func() { f.holds-- }) }

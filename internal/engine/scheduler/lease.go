@@ -126,6 +126,7 @@ func (s *Scheduler) finishCall(c *call, r job.LeaseReply, got []int, arrived tim
 		return
 	}
 	sh.noteClock(r.NowUS, arrived, len(r.Leased) == 0)
+	s.leaseRate.Count(len(r.Leased), arrived)
 	// A lane that is missing in the answer is left to the next rescan.
 	heads := make(map[job.Lane]unixtime.Milli, len(r.Heads))
 	for _, h := range r.Heads {
