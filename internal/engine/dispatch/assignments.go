@@ -2,16 +2,17 @@ package dispatch
 
 import "github.com/fermata-io/fermata/internal/core/job"
 
-// HoldAssignments makes the next calls of Deliver hold their messages, so that a worker gets one message with the leases
-// of all of them. [Dispatcher.ReleaseAssignments] sends it. It has to follow at once: nothing between the two may wait.
+// HoldAssignments makes the next calls of Deliver hold their messages, so that a worker gets one message with the
+// leases of all of them. [Dispatcher.ReleaseAssignments] sends it. It has to follow at once: nothing between the two
+// may wait.
 func (d *Dispatcher) HoldAssignments() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.mu.assignmentHolds++
 }
 
-// ReleaseAssignments ends a HoldAssignments and sends all messages that are held. Other holds that are still open do not
-// delay them.
+// ReleaseAssignments ends a HoldAssignments and sends all messages that are held. Other holds that are still open do
+// not delay them.
 func (d *Dispatcher) ReleaseAssignments() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -43,8 +44,8 @@ func (d *Dispatcher) sendAssignments(s *Session, batch job.Assignments, fx *pend
 	}
 }
 
-// sendHeldAssignments sends the assignments that are held. If the stream does not accept them it ends, and Close returns
-// them as unsent.
+// sendHeldAssignments sends the assignments that are held. If the stream does not accept them it ends, and Close
+// returns them as unsent.
 func (s *Session) sendHeldAssignments() {
 	if len(s.heldAssignments) > 0 && s.queueMessage(s.heldAssignments) {
 		s.d.metrics.delivered.Add(float64(len(s.heldAssignments)))

@@ -178,7 +178,8 @@ func TestAMissingAnswerHoldsUpNoOtherShard(t *testing.T) {
 	})
 }
 
-// A change that needs another round when its slow batch returns is committed, although the ledger was stopped meanwhile.
+// A change that needs another round when its slow batch returns is committed, although the ledger was stopped
+// meanwhile.
 func TestStopCommitsWhatSlowBatchesLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store, _ := setup(t, Options{}, "a")

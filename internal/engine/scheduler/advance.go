@@ -56,11 +56,12 @@ func (s *Scheduler) leadTimesAfter(calls []*call) leadTimes {
 	return shortLead
 }
 
-// hasRoomFor reports whether leases are frequent, and those of the given time would take less than a quarter of the
-// slots that are free for each queue of the calls.
+// hasRoomFor reports whether leases are frequent, and those of the given time would not make calls for manyShards and
+// take less than a quarter of the slots that are free for each queue of the calls.
 func (s *Scheduler) hasRoomFor(calls []*call, lead time.Duration) bool {
 	rate := s.leaseRate.PerSecond()
-	if rate < frequentLeases {
+	leases := rate * lead.Seconds()
+	if rate < frequentLeases || leases >= manyShards {
 		return false
 	}
 	var known queueKey
@@ -71,7 +72,7 @@ func (s *Scheduler) hasRoomFor(calls []*call, lead time.Duration) bool {
 				continue
 			}
 			known = q
-			if 4*rate*lead.Seconds() >= float64(s.o.Slots.FreeSlots(q.namespace, q.name)) {
+			if 4*leases >= float64(s.o.Slots.FreeSlots(q.namespace, q.name)) {
 				return false
 			}
 		}

@@ -45,17 +45,18 @@ func TestLeasesInAdvance(t *testing.T) {
 	})
 }
 
-// At a high rate and with many free slots what falls due within 20 ms is leased together; with fewer slots, or at a lower
-// rate, what falls due within 8 ms. Nothing starts early or late.
+// At a high rate and with many free slots what falls due within 20 ms is leased together; with fewer slots, or at a
+// lower rate, what falls due within 8 ms. Nothing starts early or late.
 func TestLeadGrowsWithTheFreeSlots(t *testing.T) {
 	for name, row := range map[string]struct {
 		slots        int
 		interval     time.Duration
 		fewest, most int // pipelines
 	}{
-		"many slots":   {400, 2 * time.Millisecond, 20, 36},
-		"few slots":    {40, 2 * time.Millisecond, 42, 120},
-		"a lower rate": {400, 10 * time.Millisecond, 42, 110},
+		"many slots":    {400, 2 * time.Millisecond, 20, 36},
+		"a higher rate": {4000, 500 * time.Microsecond, 42, 120},
+		"few slots":     {40, 2 * time.Millisecond, 42, 120},
+		"a lower rate":  {400, 10 * time.Millisecond, 42, 110},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(b *bed) {

@@ -36,7 +36,8 @@ func TestRequestsOfSeveralShards(t *testing.T) {
 	for shard := range 4 {
 		id := w.InShard(shard, 1)[0]
 		w.Add(storetest.Once(id, 0))
-		settle = append(settle, job.ShardWrites{Shard: shard, Writes: []job.Write{w.Settle(w.Lease(shard, 1)[0], job.OutcomeFailed)}})
+		write := w.Settle(w.Lease(shard, 1)[0], job.OutcomeFailed)
+		settle = append(settle, job.ShardWrites{Shard: shard, Writes: []job.Write{write}})
 	}
 	settle[1].Writes[0].Token--            // a conflict
 	settle[2].Writes[0].Record = "ns/gone" // not found

@@ -1,7 +1,6 @@
 package storetest_test
 
 import (
-	"fmt"
 	"regexp"
 	"strconv"
 	"testing"
@@ -53,8 +52,9 @@ func TestScriptsOfOneRecordMakeFewCalls(t *testing.T) {
 			before := countCommands(t, server)
 			w.MustWrite(0, write)
 			after := countCommands(t, server)
-			if got := fmt.Sprint(after["zmscore"]-before["zmscore"], after["zrange"]-before["zrange"]); got != fmt.Sprint(looks, looks) {
-				t.Errorf("a settlement with %d looks at the index: zmscore and zrange %s", looks, got)
+			scores, ranges := after["zmscore"]-before["zmscore"], after["zrange"]-before["zrange"]
+			if scores != looks || ranges != looks {
+				t.Errorf("%d calls of zmscore and %d of zrange by a settlement, want %d", scores, ranges, looks)
 			}
 		}
 	}

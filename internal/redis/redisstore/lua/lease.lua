@@ -105,7 +105,8 @@ end
 for k = HEAD, #KEYS do
 	-- No score is below 0. One that somebody wrote would keep its lane due for ever.
 	local quota = tonumber(ARGV[k + 5])
-	local ids = quota <= SMALL and first_due(k, quota) or call('zrange', KEYS[k], '-inf', latest_due, 'byscore', 'limit', '0', ARGV[k + 5])
+	local ids = quota <= SMALL and first_due(k, quota)
+		or call('zrange', KEYS[k], '-inf', latest_due, 'byscore', 'limit', '0', ARGV[k + 5])
 	if #ids > 0 then
 		local moves, texts = {}, call('hmget', KEYS[2], unpack(ids))
 		for j = 1, #ids do
