@@ -154,19 +154,19 @@ func (l *committer) firstOfEachJob(batch []*changeEntry) (round, rest []*changeE
 }
 
 // decide decides the changes of the round. What is to be stored are the writes.
-func (l *shardRound) decide(ctx context.Context) {
-	l.makeRoom(0)
-	round := l.readRecords(ctx, l.shard, l.round)
+func (r *shardRound) decide(ctx context.Context) {
+	r.makeRoom(0)
+	round := r.readRecords(ctx, r.shard, r.round)
 	if len(round) == 0 {
 		return
 	}
-	now, err := l.o.Store.Now(ctx, l.shard)
+	now, err := r.o.Store.Now(ctx, r.shard)
 	if err != nil {
 		failAll(round, err)
 		return
 	}
-	clock := job.Reading{NowMS: now, Latest: l.o.Store.Latest(l.shard)}
-	all, items, writes := l.makeRoom(len(round))
+	clock := job.Reading{NowMS: now, Latest: r.o.Store.Latest(r.shard)}
+	all, items, writes := r.makeRoom(len(round))
 	var unchanged []*decidedChange
 	for i, e := range round {
 		it := &all[i]
@@ -177,46 +177,46 @@ func (l *shardRound) decide(ctx context.Context) {
 				continue
 			}
 			e.forgetKnown()
-			l.again = append(l.again, e)
+			r.again = append(r.again, e)
 			continue
 		}
-		l.decideChange(it, clock)
+		r.decideChange(it, clock)
 		switch {
 		case it.ownDecision.Changed && !e.MayBegin():
 			e.answerWith(job.ChangeResult{Err: context.Canceled})
 		case it.ownDecision.Changed:
-			writes = l.appendWrites(writes, it)
+			writes = r.appendWrites(writes, it)
 			items = append(items, it)
 		case it.corruptErr != nil:
 			e.answerWith(job.ChangeResult{Err: it.corruptErr})
 		case !e.knownFresh:
 			// A caller's known record does not prove that there is nothing to do.
 			e.forgetKnown()
-			l.again = append(l.again, e)
+			r.again = append(r.again, e)
 		default:
 			unchanged = append(unchanged, it)
 		}
 	}
-	l.items, l.writes = items, writes
-	l.confirmUnchanged(ctx, l.shard, unchanged)
+	r.items, r.writes = items, writes
+	r.confirmUnchanged(ctx, r.shard, unchanged)
 }
 
 // complete answers the changes that were written; sent is when.
-func (l *shardRound) complete(reply job.ApplyReply, sent time.Time) {
-	l.metrics.commit.Observe(time.Since(sent).Seconds())
+func (r *shardRound) complete(reply job.ApplyReply, sent time.Time) {
+	r.metrics.commit.Observe(time.Since(sent).Seconds())
 	if reply.Err != nil && !errors.Is(reply.Err, job.ErrDurability) {
-		l.again = append(l.again, answerRefused(l.items, reply.Err)...)
+		r.again = append(r.again, answerRefused(r.items, reply.Err)...)
 		return
 	}
 	// The holder is notified first: a run that is due now should not wait for the callers' goroutines.
 	if len(reply.Earlier) > 0 {
-		l.o.Nudger.Nudge(l.shard, reply.Earlier, reply.Holder)
+		r.o.Nudger.Nudge(r.shard, reply.Earlier, reply.Holder)
 	}
 	results := reply.Results
-	for _, it := range l.items {
+	for _, it := range r.items {
 		n := it.writeCount()
-		if l.answerChange(it, combineResults(results[:n]), reply.Err) {
-			l.again = append(l.again, it.changeEntry)
+		if r.answerChange(it, combineResults(results[:n]), reply.Err) {
+			r.again = append(r.again, it.changeEntry)
 		}
 		results = results[n:]
 	}
@@ -224,23 +224,23 @@ func (l *shardRound) complete(reply job.ApplyReply, sent time.Time) {
 
 // makeRoom returns memory for the decisions of a round and their writes. Writes point to decisions, so these
 // must not move.
-func (l *shardRound) makeRoom(n int) ([]decidedChange, []*decidedChange, []job.Write) {
-	if n > cap(l.all) {
-		l.all, l.items, l.writes = make([]decidedChange, n), make([]*decidedChange, 0, n), make([]job.Write, 0, n)
+func (r *shardRound) makeRoom(n int) ([]decidedChange, []*decidedChange, []job.Write) {
+	if n > cap(r.all) {
+		r.all, r.items, r.writes = make([]decidedChange, n), make([]*decidedChange, 0, n), make([]job.Write, 0, n)
 	}
-	l.all, l.items, l.writes = l.all[:n], l.items[:0], l.writes[:0]
-	return l.all, l.items, l.writes
+	r.all, r.items, r.writes = r.all[:n], r.items[:0], r.writes[:0]
+	return r.all, r.items, r.writes
 }
 
 // clearMemory drops all references of the round, but keeps the memory of notices.
-func (l *shardRound) clearMemory() {
-	for i := range l.all {
-		notices := l.all[i].ownDecision.Notices
+func (r *shardRound) clearMemory() {
+	for i := range r.all {
+		notices := r.all[i].ownDecision.Notices
 		clear(notices)
-		l.all[i] = decidedChange{ownDecision: job.Decision{Notices: notices[:0]}}
+		r.all[i] = decidedChange{ownDecision: job.Decision{Notices: notices[:0]}}
 	}
-	clear(l.items)
-	clear(l.writes)
+	clear(r.items)
+	clear(r.writes)
 }
 
 // confirmUnchanged answers changes that had nothing to do. What they found may have been stored by an earlier

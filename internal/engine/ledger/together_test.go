@@ -44,8 +44,8 @@ func newManyShards() *manyShards {
 }
 
 // knownChange pauses a job whose record the caller knows, as it does of a run that has ended.
-func (s *fakeStore) knownChange(id string) job.Change {
-	s.records[job.RecordID("ns/"+id)] = record(id)
+func (f *fakeStore) knownChange(id string) job.Change {
+	f.records[job.RecordID("ns/"+id)] = record(id)
 	return job.Change{Record: job.RecordID("ns/" + id), Known: record(id), Input: job.Pause{Note: id}}
 }
 
