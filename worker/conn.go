@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/fermata-io/fermata/internal/auth/bearer"
+	"github.com/fermata-io/fermata/internal/lib/rawio"
 )
 
 const (
@@ -88,7 +89,7 @@ func (o Options) newConnection(address, standsFor string, c *contactTime) (*grpc
 		if err != nil {
 			return nil, err
 		}
-		return watchedConn{conn, c}, nil
+		return watchedConn{rawio.Wrap(conn), c}, nil
 	}))
 	return grpc.NewClient(target, options...)
 }

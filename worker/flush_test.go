@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -55,6 +56,10 @@ func (b *told) want(what ...string) {
 			case *resultFrame:
 				got = append(got, fmt.Sprint("results ", len(m.attempts)))
 			case *fermatav1.WorkRequest:
+				if m.GetDraining() != nil {
+					got = append(got, "draining")
+					continue
+				}
 				got = append(got, fmt.Sprint("starts ", len(m.GetStarted().GetLeaseIds())))
 			}
 		}
@@ -102,4 +107,113 @@ func TestResultsAreCoalesced(t *testing.T) {
 		b.stopRunners()
 		b.runners.Wait()
 	})
+}
+
+// runQuick runs that many attempts, one each interval.
+func (b *told) runQuick(n int, interval time.Duration) {
+	for range n {
+		b.lease("quick")
+		b.wait(interval)
+	}
+}
+
+// drainOutbox takes whatever waits to be sent.
+func (b *told) drainOutbox() {
+	select {
+	case <-b.s.wake:
+	default:
+	}
+	b.takeMessages(b.s)
+}
+
+// gathering runs test at a rate at which results are gathered.
+func gathering(t *testing.T, test func(b *told)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTold(t)
+		b.Handle("fails", func(context.Context, *Task) error { return errors.New("broken") })
+		b.runQuick(200, time.Millisecond)
+		b.drainOutbox()
+		test(b)
+		b.stopRunners()
+		close(b.release)
+		b.runners.Wait()
+		b.flushTimer.Stop()
+	})
+}
+
+func TestFrequentResultsAreGathered(t *testing.T) {
+	gathering(t, func(b *told) {
+		b.lease("quick")
+		b.want()
+		b.wait(time.Millisecond)
+		b.lease("quick", "quick")
+		b.want()
+		b.wait(gatherTime - time.Millisecond)
+		b.want("results 3")
+		// Starts wait as long.
+		b.lease("slow")
+		b.wait(gatherTime - time.Millisecond)
+		b.want()
+		b.wait(time.Millisecond)
+		b.want("starts 1")
+	})
+}
+
+func TestRareResultsAreSentAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTold(t)
+		for range 50 {
+			b.lease("quick")
+			b.want("results 1")
+			b.wait(5 * time.Millisecond) // 200 a second
+		}
+		// After a pause the rate of the time before does not count.
+		b.runQuick(200, time.Millisecond)
+		b.wait(time.Second)
+		b.drainOutbox()
+		b.lease("quick")
+		b.want("results 1")
+		b.stopRunners()
+		b.runners.Wait()
+	})
+}
+
+// Nobody waits for a result that is gathered.
+func TestResultsThatMatterAreSentAtOnce(t *testing.T) {
+	for name, test := range map[string]func(b *told){
+		"failure": func(b *told) {
+			b.lease("quick")
+			b.lease("fails")
+			b.want("results 2")
+		},
+		"half of the slots taken": func(b *told) {
+			b.lease(slices.Repeat([]string{"slow"}, b.options.Slots/2)...)
+			b.wait(time.Second)
+			b.drainOutbox()
+			b.runQuick(200, time.Millisecond)
+			b.drainOutbox()
+			b.lease("quick")
+			b.want("results 1")
+		},
+		"attempt waits for a slot": func(b *told) {
+			b.lease("quick")
+			b.want()
+			b.lease(slices.Repeat([]string{"slow"}, b.options.Slots+1)...)
+			b.want("starts 100", "results 1")
+		},
+		"worker drains": func(b *told) {
+			b.lease("quick", "slow")
+			b.want()
+			b.beginDrain()
+			b.want("draining", "starts 1", "results 1")
+		},
+		"node drains": func(b *told) {
+			b.lease("quick")
+			b.want()
+			b.leaveNode(b.s)
+			b.want("results 1")
+		},
+	} {
+		t.Run(name, func(t *testing.T) { gathering(t, test) })
+	}
 }

@@ -70,7 +70,8 @@ func (w *Worker) awaitAttempt(now time.Time) (*attempt, time.Time) {
 // scheduleFlush schedules sending starts and results. Those that come in a row are coalesced into one message,
 // so that attempts leased together are settled together. A result is sent at once if no other is expected: no
 // attempt is ready, and the other handlers have run for a while. A start can wait, because it is most often sent
-// with its result. ended is the attempt that has a result, or nil if there is only a start.
+// with its result. ended is the attempt that has a result, or nil if there is only a start. While results are
+// frequent all of this waits longer: see gather.go.
 func (w *Worker) scheduleFlush(now time.Time, ended *attempt) {
 	t := &w.table
 	s := t.current
@@ -80,13 +81,32 @@ func (w *Worker) scheduleFlush(now time.Time, ended *attempt) {
 	if t.pendingSince.IsZero() {
 		t.pendingSince = now
 	}
+	if ended != nil {
+		s.resultRate.Count(1, now)
+	}
+	gathers := w.mayGather(s, ended)
+	longest := maxFlushDelay
+	if gathers {
+		longest = gatherTime
+	}
 	switch {
-	case len(s.out.results) >= fullFlushResults || now.Sub(t.pendingSince) >= maxFlushDelay || ended != nil &&
-		t.ready.isEmpty() && t.noResultExpected(ended, now):
+	case len(s.out.results) >= fullFlushResults || now.Sub(t.pendingSince) >= longest:
 		s.wakeUp()
-	case t.ready.isEmpty() && !t.flushScheduled:
-		t.flushScheduled = true
-		w.flushTimer.Reset(flushDelay)
+	case gathers:
+		w.flushAt(t.pendingSince.Add(gatherTime), now)
+	case ended != nil && t.ready.isEmpty() && t.noResultExpected(ended, now):
+		s.wakeUp()
+	case t.ready.isEmpty():
+		w.flushAt(now.Add(flushDelay), now)
+	}
+}
+
+// flushAt sets flushTimer, unless it expires earlier.
+func (w *Worker) flushAt(at, now time.Time) {
+	t := &w.table
+	if t.flushDue.IsZero() || at.Before(t.flushDue) {
+		t.flushDue = at
+		w.flushTimer.Reset(at.Sub(now))
 	}
 }
 
@@ -103,7 +123,7 @@ func (t *table) noResultExpected(ended *attempt, now time.Time) bool {
 func (w *Worker) flushNow() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.table.flushScheduled = false
+	w.table.flushDue = time.Time{}
 	if w.table.current != nil {
 		w.table.current.wakeUp()
 	}
@@ -113,8 +133,8 @@ func (w *Worker) flushNow() {
 func (w *Worker) clearPendingFlush() {
 	t := &w.table
 	t.pendingSince = time.Time{}
-	if t.flushScheduled {
-		t.flushScheduled = false
+	if !t.flushDue.IsZero() {
+		t.flushDue = time.Time{}
 		w.flushTimer.Stop()
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/fermata-io/fermata/internal/lib/eventrate"
 	"github.com/fermata-io/fermata/internal/lib/grpccodec"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -55,6 +56,7 @@ type session struct {
 
 	// Guarded by the worker's mutex.
 	out            outbox
+	resultRate     eventrate.Meter
 	heartbeats     heartbeatState
 	sending        bool
 	drainReceived  bool // the node asked this worker to connect to another one

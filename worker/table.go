@@ -64,8 +64,8 @@ type table struct {
 	pendingSince               time.Time // of the oldest start or result not sent; zero: none; see scheduleFlush
 	latestStarted              *attempt  // the attempt that started last; times of the last two starts
 	latestStart, previousStart time.Time
-	flushScheduled             bool // flushTimer runs
-	slotsTaken                 int  // attempts that have a slot
+	flushDue                   time.Time // when flushTimer expires; zero: it does not run
+	slotsTaken                 int       // attempts that have a slot
 
 	ready          attemptQueue // have a slot and no runner yet
 	idleRunners    int          // runners that have nothing to do
@@ -93,17 +93,20 @@ type table struct {
 func (w *Worker) acceptLeases(s *session, leases []*attempt) {
 	now := time.Now()
 	w.mu.Lock()
+	urgent := false // what is in the outbox is to be sent now
 	for _, a := range leases {
 		id := a.id
 		if have := w.table.attempts[id]; have != nil {
 			// The node has sent the lease again, so the worker sends the result again.
 			if have.phase == phaseEnded {
 				w.deliverResult(have)
+				urgent = true
 			}
 			continue
 		}
 		if w.table.draining || s.closedToLeases || s != w.table.current {
 			s.returnLease(id)
+			urgent = true
 			continue
 		}
 		a.receivedAt, a.startAt, a.knownEpoch = now, now.Add(a.startAfter), s.epoch
@@ -116,12 +119,13 @@ func (w *Worker) acceptLeases(s *session, leases []*attempt) {
 		if w.table.slotsTaken >= w.options.Slots {
 			w.table.waiting.push(a)
 			w.setLateTimer(w.maxSlotWait)
+			urgent = true // the results that are gathered have slots, for the node
 			continue
 		}
 		w.takeSlot(a)
 	}
 	w.ensureRunner()
-	if !s.out.isEmpty() {
+	if urgent && !s.out.isEmpty() {
 		s.wakeUp()
 	}
 	w.mu.Unlock()

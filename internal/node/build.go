@@ -42,7 +42,7 @@ func (n *Node) buildPeers(context.Context) (err error) {
 	c := n.cfg
 	n.peers, err = peer.New(peer.Options{
 		Self: c.Name, Version: c.Version, Keyspace: n.store.Identity, ClientAddr: n.grpcAddr, Handler: n,
-		Forecast: n.forecastShards, Dial: c.Network.Dial, DialOptions: n.security.dialPeers(),
+		Forecast: n.forecastShards, Dial: c.Network.Dial, Credentials: n.security.peers,
 		Logger: c.Logger, Registerer: c.Registerer,
 	})
 	return err

@@ -50,6 +50,14 @@ func (g gates) MayAdvance(namespace, queue string) bool {
 	return g.admission.MayAdvance(namespace, queue)
 }
 
+func (g gates) FreeSlots(namespace, queue string) int {
+	return g.dispatcher.FreeSlots(namespace, queue)
+}
+
+func (g gates) HoldAssignments() { g.dispatcher.HoldAssignments() }
+
+func (g gates) ReleaseAssignments() { g.dispatcher.ReleaseAssignments() }
+
 func (g gates) Queues() []job.QueueKey { return g.dispatcher.Queues() }
 
 func (g gates) Limited(namespace, queue string) bool { return g.admission.Limited(namespace, queue) }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/fermata-io/fermata/internal/auth/payloadkeys"
@@ -158,14 +157,6 @@ func (s *security) auditKey() func() *job.ChainKey {
 		return nil
 	}
 	return s.audit.SigningKeyID
-}
-
-// dialPeers are the options of connections to other nodes.
-func (s *security) dialPeers() []grpc.DialOption {
-	if s.peers == nil {
-		return nil
-	}
-	return []grpc.DialOption{grpc.WithTransportCredentials(s.peers)}
 }
 
 // checkFiles reloads changed files also while no connection is opened.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/lib/rawio"
 )
 
 // connection is what is known of one connection while it lives. It travels as the
@@ -149,13 +150,18 @@ func (w countingCredentials) ServerHandshake(raw net.Conn) (net.Conn, credential
 	if err := w.unauthenticated.admit(c, raw); err != nil {
 		return nil, nil, err
 	}
-	conn, info, err := w.TransportCredentials.ServerHandshake(raw)
+	plain := rawio.Wrap(raw)
+	conn, info, err := w.TransportCredentials.ServerHandshake(plain)
 	if err != nil {
 		w.unauthenticated.release(c)
 		return nil, nil, err
 	}
 	c.AuthInfo = info
-	return readWhenReady(&countingConn{Conn: conn, connection: c}), c, nil
+	counted := &countingConn{Conn: conn, connection: c}
+	if conn != plain {
+		return counted, c, nil // what TLS reads is its own affair
+	}
+	return readWhenReady(counted, raw), c, nil
 }
 
 func (w countingCredentials) Clone() credentials.TransportCredentials {

@@ -5,4 +5,4 @@ package guard
 import "net"
 
 // readWhenReady returns w unchanged: this system cannot wait for input without a buffer.
-func readWhenReady(w *countingConn) net.Conn { return w }
+func readWhenReady(w *countingConn, _ net.Conn) net.Conn { return w }

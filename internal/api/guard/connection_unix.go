@@ -8,9 +8,11 @@ import (
 	"syscall"
 
 	"google.golang.org/grpc/mem"
+
+	"github.com/fermata-io/fermata/internal/lib/rawio"
 )
 
-// readyConn is a watchedConn that takes a buffer only when there is something to read.
+// readyConn is a countingConn that takes a buffer only when there is something to read.
 // gRPC asks connections whether they can do that, and keeps 32 KiB for each that cannot:
 // as much as all else that a worker takes which has nothing to do.
 type readyConn struct {
@@ -26,9 +28,9 @@ type readyConn struct {
 	err  error
 }
 
-// readWhenReady makes one of a connection of the system's. What TLS reads is its own affair.
-func readWhenReady(w *countingConn) net.Conn {
-	system, ok := w.Conn.(*net.TCPConn)
+// readWhenReady makes a readyConn that reads the socket itself, if it is one of the system. w writes to it.
+func readWhenReady(w *countingConn, socket net.Conn) net.Conn {
+	system, ok := socket.(*net.TCPConn)
 	if !ok {
 		return w
 	}
@@ -44,12 +46,7 @@ func readWhenReady(w *countingConn) net.Conn {
 // tryRead reads what is there; false if that is nothing yet.
 func (c *readyConn) tryRead(fd uintptr) bool {
 	c.buf = c.pool.Get(c.size)
-	for {
-		c.n, c.err = syscall.Read(int(fd), *c.buf)
-		if c.err != syscall.EINTR {
-			break
-		}
-	}
+	c.n, c.err = rawio.Read(fd, *c.buf)
 	if c.err != nil || c.n == 0 {
 		c.pool.Put(c.buf)
 		c.buf, c.n = nil, 0

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/eventrate"
 )
 
 // Bounds of one message to a worker. Several small messages are cheaper than a large
@@ -17,9 +18,13 @@ const (
 	maxMessageBytes = 31 << 10
 )
 
-// maxAckDelay is how long acknowledgements wait for a message to share. Nothing depends on
-// them: the result itself frees the slot.
-const maxAckDelay = 5 * time.Millisecond
+// How long acknowledgements wait for a message to share: longer where there are frequentAcks a second or more. Nothing
+// depends on them: the result itself frees the slot.
+const (
+	maxAckDelay         = 5 * time.Millisecond
+	maxFrequentAckDelay = 10 * time.Millisecond
+	frequentAcks        = 250
+)
 
 var (
 	errOutboxFull   = errors.New("the stream's queue is full")
@@ -39,6 +44,7 @@ type outbox struct {
 	// rings, which is set.
 	heldAcks     job.ResultAcks
 	acksDue      bool
+	ackRate      eventrate.Meter
 	ackTimer     *time.Timer
 	timerSet     bool
 	itemCount    int
@@ -111,17 +117,26 @@ func (o *outbox) holdAcks(acks job.ResultAcks) {
 	} else {
 		o.heldAcks = append(o.heldAcks, acks...)
 	}
+	o.ackRate.Count(len(acks), time.Now())
 	switch {
 	case o.acksDue:
 	case len(o.heldAcks) >= maxMessageItems:
 		o.acksDue = true
 		o.wakeWriter()
 	case o.ackTimer == nil:
-		o.ackTimer, o.timerSet = time.AfterFunc(maxAckDelay, o.releaseAcks), true
+		o.ackTimer, o.timerSet = time.AfterFunc(o.ackDelay(), o.releaseAcks), true
 	case !o.timerSet:
-		o.ackTimer.Reset(maxAckDelay)
+		o.ackTimer.Reset(o.ackDelay())
 		o.timerSet = true
 	}
+}
+
+// ackDelay is how long acknowledgements wait now.
+func (o *outbox) ackDelay() time.Duration {
+	if o.ackRate.PerSecond() >= frequentAcks {
+		return maxFrequentAckDelay
+	}
+	return maxAckDelay
 }
 
 // releaseAcks is the call of the timer.

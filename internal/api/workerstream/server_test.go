@@ -573,6 +573,26 @@ func TestAcknowledgementsWaitForCompany(t *testing.T) {
 		}
 		put(job.ResultAcks{{}}, lease())
 		took("Assignments:1", "ResultAcks:1")
+		// Where they are frequent they wait longer.
+		for range frequentAcks {
+			put(job.ResultAcks{{}}, lease())
+			time.Sleep(time.Millisecond)
+			for o.dequeue() != nil {
+			}
+		}
+		woken()
+		put(job.ResultAcks{{}})
+		time.Sleep(maxFrequentAckDelay - time.Microsecond)
+		synctest.Wait()
+		if took(); woken() {
+			t.Error("woken for frequent acknowledgements too early")
+		}
+		time.Sleep(time.Microsecond)
+		synctest.Wait()
+		if !woken() {
+			t.Error("not woken after the longer pause")
+		}
+		took("ResultAcks:1")
 		put(lease(), job.Redirect{}, job.ResultAcks{{}}, job.ResultAcks{{}})
 		took("Assignments:1", "ResultAcks:2", "Redirect:1")
 		woken()

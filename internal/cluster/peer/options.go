@@ -10,11 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/fermata-io/fermata/internal/core/forecast"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/rawio"
 )
 
 // Handler handles the messages of peers. Its methods are called from the goroutines of links and must not block.
@@ -57,9 +59,8 @@ type Options struct {
 	// ClientAddr is the address at which clients and workers reach this node, host:port. It is sent to nodes
 	// that dial this one. Default: none is sent.
 	ClientAddr string
-	// DialOptions are for the connections to other nodes, credentials first of
-	// all. Default: plain text.
-	DialOptions []grpc.DialOption
+	// Credentials are for the connections to other nodes. Default: plain text.
+	Credentials credentials.TransportCredentials
 	// Dial opens connections to other nodes. Default: TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Forecast returns the forecast of the shards that this node holds. Default: peers get none.
@@ -73,8 +74,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Self == "" || o.Handler == nil {
 		return o, errors.New("peer: Self and Handler are required")
 	}
-	if len(o.DialOptions) == 0 {
-		o.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	if o.Credentials == nil {
+		o.Credentials = insecure.NewCredentials()
 	}
 	if o.Dial == nil {
 		o.Dial = func(ctx context.Context, address string) (net.Conn, error) {
@@ -106,12 +107,28 @@ const (
 
 // connectionOptions keep dialling a node that is away, reconnect soon after it is back, and detect dead
 // connections.
-func connectionOptions() []grpc.DialOption {
+func connectionOptions(c credentials.TransportCredentials) []grpc.DialOption {
 	return []grpc.DialOption{
+		grpc.WithTransportCredentials(rawCredentials{c}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: retryMin, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryMax},
 			MinConnectTimeout: retryMax,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 	}
+}
+
+// rawCredentials make connections of package rawio. The dialer does not: gRPC sets the timeout of unacknowledged
+// data on connections of package net only, between dialling and the handshake.
+type rawCredentials struct {
+	credentials.TransportCredentials
+}
+
+func (c rawCredentials) ClientHandshake(ctx context.Context, authority string, plain net.Conn) (net.Conn,
+	credentials.AuthInfo, error) {
+	return c.TransportCredentials.ClientHandshake(ctx, authority, rawio.Wrap(plain))
+}
+
+func (c rawCredentials) Clone() credentials.TransportCredentials {
+	return rawCredentials{c.TransportCredentials.Clone()}
 }

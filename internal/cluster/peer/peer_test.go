@@ -105,7 +105,7 @@ func start(t *testing.T, name, addr string, r prometheus.Registerer) *node {
 func startSecured(t *testing.T, name, addr string, r prometheus.Registerer, c credentials.TransportCredentials, change ...func(*Options)) *node {
 	t.Helper()
 	n := &node{t: t, name: name, news: make(chan struct{}, 1)}
-	o := Options{Self: name, Handler: n, Registerer: r, DialOptions: []grpc.DialOption{grpc.WithTransportCredentials(c)}}
+	o := Options{Self: name, Handler: n, Registerer: r, Credentials: c}
 	for _, f := range change {
 		f(&o)
 	}

@@ -211,6 +211,12 @@ type WriteResult struct {
 	Current *State // for Conflict
 }
 
+// ShardWrites are the writes of one shard.
+type ShardWrites struct {
+	Shard  int
+	Writes []Write
+}
+
 // ApplyReply answers a batch of writes. Earlier lists lanes whose first due time became earlier, and Holder the
 // lock value of the node to notify.
 type ApplyReply struct {

@@ -20,6 +20,10 @@ func (s *Session) Close(reason string, unsent []job.WorkerMessage) {
 	}
 	held := len(s.attempts)
 	d.detachSession(s, &fx)
+	if len(s.heldAssignments) > 0 {
+		unsent = append(unsent, s.heldAssignments)
+		s.heldAssignments = nil
+	}
 	d.returnUnsent(s, unsent, &fx)
 	for _, a := range slices.Clone(s.attempts) { // the loop body removes some of them
 		if s.drained && !a.started && !a.over && a.pendingEvent == nil {

@@ -41,6 +41,8 @@ type Dispatcher struct {
 		// announced if they come back unused.
 		lastShortGrant   uint64
 		openReservations int // reservations with slots that are not delivered
+		assignmentHolds  int // calls of HoldAssignments that are not released yet
+		holdingSessions  []*Session
 		draining         bool
 		storeFailing     bool // the last call to the store failed
 		reports          []attemptReport

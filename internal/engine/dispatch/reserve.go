@@ -120,6 +120,17 @@ func (d *Dispatcher) MayAdvance(namespace, queue string) bool {
 	return c != nil && !d.mu.draining && len(c.bySlots) > 0 && c.bySlots.Top().s.hasRoomAhead()
 }
 
+// FreeSlots is the number of free slots of the workers that serve the queue.
+func (d *Dispatcher) FreeSlots(namespace, queue string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.sessionsOf(queueKey{namespace, queue})
+	if c == nil {
+		return 0
+	}
+	return c.freeSlots
+}
+
 // partOfSession returns the session's part of the reservation; a new one has the session's current room.
 func (r *sessionReservation) partOfSession(t *heapEntry, room func(*Session) int) *sessionPart {
 	if t.partIndex >= len(r.parts) || r.parts[t.partIndex].session != t.s {
@@ -291,17 +302,4 @@ func (r *sessionReservation) nextSession(d *Dispatcher) *Session {
 		return c.bySlots.Top().s
 	}
 	return nil
-}
-
-// sendAssignments sends leases to their worker. If the stream does not accept them they were never sent.
-func (d *Dispatcher) sendAssignments(s *Session, batch job.Assignments, fx *pendingEffects) {
-	if s.sendMessage(batch) {
-		d.metrics.delivered.Add(float64(len(batch)))
-		return
-	}
-	for _, l := range batch {
-		if a := d.mu.attempts[l.LeaseID]; a != nil {
-			d.returnLease(a, "unsent", fx)
-		}
-	}
 }

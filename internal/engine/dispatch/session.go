@@ -22,14 +22,15 @@ type Session struct {
 
 	// Guarded by the dispatcher's mutex.
 	attempts        []*attempt
-	queueEntries    []*queueEntry // in the sessions of its queues
-	upToDateEntries []*queueEntry // those of them that are up to date
-	lastGrant       uint64        // grant counter when it was last given a slot
-	busySlots       int           // slots taken by attempts
-	reservedSlots   int           // slots taken by reservations
-	reservedPlaces  int           // places to wait for a slot that are reserved; no slot is kept for them
-	pendingResults  int           // results on their way to the ledger
-	returnedForeign int           // leases of other nodes that were returned here
+	queueEntries    []*queueEntry   // in the sessions of its queues
+	upToDateEntries []*queueEntry   // those of them that are up to date
+	heldAssignments job.Assignments // see HoldAssignments
+	lastGrant       uint64          // grant counter when it was last given a slot
+	busySlots       int             // slots taken by attempts
+	reservedSlots   int             // slots taken by reservations
+	reservedPlaces  int             // places to wait for a slot that are reserved; no slot is kept for them
+	pendingResults  int             // results on their way to the ledger
+	returnedForeign int             // leases of other nodes that were returned here
 	resultPace      resultPace
 	returns         returnBudget
 	ofIdentity      *identityReturns // of all sessions of its identity
@@ -150,8 +151,15 @@ const pendingSlack = 1024
 
 func (s *Session) maxPending() int { return s.hello.MaxLive() + s.hello.Slots + pendingSlack }
 
-// sendMessage queues a message; a stream that does not accept it ends.
+// sendMessage queues a message; a stream that does not accept it ends. Assignments that are held go first, because a
+// message may be about them.
 func (s *Session) sendMessage(m job.WorkerMessage) bool {
+	s.sendHeldAssignments()
+	return s.queueMessage(m)
+}
+
+// queueMessage queues a message that is not about attempts that are held.
+func (s *Session) queueMessage(m job.WorkerMessage) bool {
 	if s.closed {
 		return false
 	}

@@ -196,7 +196,7 @@ func (d *Dispatcher) addAck(s *Session, id string, status job.AckStatus, fx *pen
 func (d *Dispatcher) sendAcks(fx *pendingEffects) {
 	acks := fx.acks
 	fx.acks = nil
-	if len(acks) == 0 || !fx.ackSession.sendMessage(acks) {
+	if len(acks) == 0 || !fx.ackSession.queueMessage(acks) {
 		return
 	}
 	for _, a := range acks {

@@ -17,32 +17,91 @@ const (
 	maxTries = 20
 )
 
-// committer commits one batch at a time.
+// committer commits one batch at a time, or those of several shards together.
 type committer struct {
 	*Ledger
+	rounds []*shardRound             // memory to be reused
+	seen   map[job.RecordID]struct{} // jobs
+}
+
+// shardRound takes a batch of a shard through a round of read, decide and apply.
+type shardRound struct {
+	*Ledger
+	shard       int
+	round, rest []*changeEntry // changes of this round, and of the next one
+	again       []*changeEntry // those of this round that met a conflict
 	// Memory of the last round, which the next one reuses: decisions are large.
 	all    []decidedChange
 	items  []*decidedChange
 	writes []job.Write
-	seen   map[job.RecordID]struct{} // jobs
 }
 
-// commitRound takes a batch through a round of read, decide and apply. It returns the changes that need another
-// round. They go first in the shard's next batch, so that changes that arrived meanwhile do not wait for all of
-// their rounds, which take long where the store answers late.
-func (l *committer) commitRound(shard int, batch []*changeEntry) (left []*changeEntry) {
-	for _, e := range batch {
+// beginRound begins a round for a batch, in the memory with that number.
+func (l *committer) beginRound(number int, batch shardBatch, now time.Time) *shardRound {
+	if number == len(l.rounds) {
+		l.rounds = append(l.rounds, &shardRound{Ledger: l.Ledger})
+	}
+	for _, e := range batch.entries {
 		if e.deadline.IsZero() {
-			e.deadline = time.Now().Add(l.o.Timeout)
+			e.deadline = now.Add(l.o.Timeout)
 		}
 	}
-	l.metrics.batch.Observe(float64(len(batch)))
-	round, rest := l.firstOfEachJob(batch)
-	ctx, cancel := context.WithDeadline(context.Background(), latestDeadline(round))
+	l.metrics.batch.Observe(float64(len(batch.entries)))
+	r := l.rounds[number]
+	r.shard, r.again = batch.shard, nil
+	r.round, r.rest = l.firstOfEachJob(batch.entries)
+	return r
+}
+
+// commitRound takes a batch through a round. It returns the changes that need another round. They go first in the
+// shard's next batch, so that changes that arrived meanwhile do not wait for all of their rounds, which take long
+// where the store answers late.
+func (l *committer) commitRound(batch shardBatch) (left []*changeEntry) {
+	r := l.beginRound(0, batch, time.Now())
+	ctx, cancel := context.WithDeadline(context.Background(), latestDeadline(r.round))
 	defer cancel()
-	again := l.tryRound(ctx, shard, round)
-	deliverAnswers(round)
-	return answerExpired(append(again, rest...))
+	r.decide(ctx)
+	if len(r.writes) > 0 {
+		started := time.Now()
+		r.complete(l.o.Store.Apply(ctx, r.shard, r.writes), started)
+	}
+	return r.end()
+}
+
+// commitTogether takes small batches of several shards through a round each, with one call of the store. Each shard is
+// released as soon as its writes are answered.
+func (l *committer) commitTogether(batches []shardBatch) {
+	started := time.Now()
+	ctx, cancel := context.WithDeadline(context.Background(), started.Add(l.o.Timeout))
+	defer cancel()
+	requests, rounds := make([]job.ShardWrites, 0, len(batches)), make([]*shardRound, 0, len(batches))
+	for i, batch := range batches {
+		r := l.beginRound(i, batch, started)
+		r.decide(ctx)
+		if len(r.writes) == 0 {
+			l.releaseShard(r.shard, r.end())
+			continue
+		}
+		requests, rounds = append(requests, job.ShardWrites{Shard: r.shard, Writes: r.writes}), append(rounds, r)
+	}
+	if len(requests) == 0 {
+		return
+	}
+	sent := time.Now()
+	l.o.Store.ApplyMany(ctx, requests, func(i int, reply job.ApplyReply) {
+		r := rounds[i]
+		r.complete(reply, sent)
+		l.releaseShard(r.shard, r.end())
+	})
+}
+
+// end delivers the answers of the round, and returns the changes that need another one.
+func (r *shardRound) end() (left []*changeEntry) {
+	r.clearMemory()
+	deliverAnswers(r.round)
+	left = answerExpired(append(r.again, r.rest...))
+	r.round, r.rest, r.again = nil, nil, nil
+	return left
 }
 
 // latestDeadline is when the last change of a round expires.
@@ -94,20 +153,20 @@ func (l *committer) firstOfEachJob(batch []*changeEntry) (round, rest []*changeE
 	return round, rest
 }
 
-// tryRound decides and applies; it returns the changes that met a conflict.
-func (l *committer) tryRound(ctx context.Context, shard int, round []*changeEntry) (again []*changeEntry) {
-	round = l.readRecords(ctx, shard, round)
+// decide decides the changes of the round. What is to be stored are the writes.
+func (r *shardRound) decide(ctx context.Context) {
+	r.makeRoom(0)
+	round := r.readRecords(ctx, r.shard, r.round)
 	if len(round) == 0 {
-		return nil
+		return
 	}
-	now, err := l.o.Store.Now(ctx, shard)
+	now, err := r.o.Store.Now(ctx, r.shard)
 	if err != nil {
 		failAll(round, err)
-		return nil
+		return
 	}
-	clock := job.Reading{NowMS: now, Latest: l.o.Store.Latest(shard)}
-	all, items, writes := l.makeRoom(len(round))
-	defer l.clearRound()
+	clock := job.Reading{NowMS: now, Latest: r.o.Store.Latest(r.shard)}
+	all, items, writes := r.makeRoom(len(round))
 	var unchanged []*decidedChange
 	for i, e := range round {
 		it := &all[i]
@@ -118,71 +177,70 @@ func (l *committer) tryRound(ctx context.Context, shard int, round []*changeEntr
 				continue
 			}
 			e.forgetKnown()
-			again = append(again, e)
+			r.again = append(r.again, e)
 			continue
 		}
-		l.decideChange(it, clock)
+		r.decideChange(it, clock)
 		switch {
 		case it.ownDecision.Changed && !e.MayBegin():
 			e.answerWith(job.ChangeResult{Err: context.Canceled})
 		case it.ownDecision.Changed:
-			writes = l.appendWrites(writes, it)
+			writes = r.appendWrites(writes, it)
 			items = append(items, it)
 		case it.corruptErr != nil:
 			e.answerWith(job.ChangeResult{Err: it.corruptErr})
 		case !e.knownFresh:
 			// A caller's known record does not prove that there is nothing to do.
 			e.forgetKnown()
-			again = append(again, e)
+			r.again = append(r.again, e)
 		default:
 			unchanged = append(unchanged, it)
 		}
 	}
-	l.items, l.writes = items, writes
-	l.confirmUnchanged(ctx, shard, unchanged)
-	if len(writes) == 0 {
-		return again
-	}
-	started := time.Now()
-	reply := l.o.Store.Apply(ctx, shard, writes)
-	l.metrics.commit.Observe(time.Since(started).Seconds())
+	r.items, r.writes = items, writes
+	r.confirmUnchanged(ctx, r.shard, unchanged)
+}
+
+// complete answers the changes that were written; sent is when.
+func (r *shardRound) complete(reply job.ApplyReply, sent time.Time) {
+	r.metrics.commit.Observe(time.Since(sent).Seconds())
 	if reply.Err != nil && !errors.Is(reply.Err, job.ErrDurability) {
-		return append(again, answerRefused(items, reply.Err)...)
+		r.again = append(r.again, answerRefused(r.items, reply.Err)...)
+		return
 	}
 	// The holder is notified first: a run that is due now should not wait for the callers' goroutines.
 	if len(reply.Earlier) > 0 {
-		l.o.Nudger.Nudge(shard, reply.Earlier, reply.Holder)
+		r.o.Nudger.Nudge(r.shard, reply.Earlier, reply.Holder)
 	}
 	results := reply.Results
-	for _, it := range items {
+	for _, it := range r.items {
 		n := it.writeCount()
-		if l.answerChange(it, combineResults(results[:n]), reply.Err) {
-			again = append(again, it.changeEntry)
+		if r.answerChange(it, combineResults(results[:n]), reply.Err) {
+			r.again = append(r.again, it.changeEntry)
 		}
 		results = results[n:]
 	}
-	return again
 }
 
 // makeRoom returns memory for the decisions of a round and their writes. Writes point to decisions, so these
 // must not move.
-func (l *committer) makeRoom(n int) ([]decidedChange, []*decidedChange, []job.Write) {
-	if n > cap(l.all) {
-		l.all, l.items, l.writes = make([]decidedChange, n), make([]*decidedChange, 0, n), make([]job.Write, 0, n)
+func (r *shardRound) makeRoom(n int) ([]decidedChange, []*decidedChange, []job.Write) {
+	if n > cap(r.all) {
+		r.all, r.items, r.writes = make([]decidedChange, n), make([]*decidedChange, 0, n), make([]job.Write, 0, n)
 	}
-	l.all = l.all[:n]
-	return l.all, l.items[:0], l.writes[:0]
+	r.all, r.items, r.writes = r.all[:n], r.items[:0], r.writes[:0]
+	return r.all, r.items, r.writes
 }
 
-// clearRound drops all references of the round, but keeps the memory of notices.
-func (l *committer) clearRound() {
-	for i := range l.all {
-		notices := l.all[i].ownDecision.Notices
+// clearMemory drops all references of the round, but keeps the memory of notices.
+func (r *shardRound) clearMemory() {
+	for i := range r.all {
+		notices := r.all[i].ownDecision.Notices
 		clear(notices)
-		l.all[i] = decidedChange{ownDecision: job.Decision{Notices: notices[:0]}}
+		r.all[i] = decidedChange{ownDecision: job.Decision{Notices: notices[:0]}}
 	}
-	clear(l.items)
-	clear(l.writes)
+	clear(r.items)
+	clear(r.writes)
 }
 
 // confirmUnchanged answers changes that had nothing to do. What they found may have been stored by an earlier

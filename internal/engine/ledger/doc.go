@@ -7,7 +7,10 @@
 //
 // Changes are committed in groups: while one batch of a shard is in flight, changes that
 // arrive wait and form the next batch. So a quiet shard answers at once, and a busy one pays
-// one round trip for many changes. There is no timer.
+// one round trip for many changes. There is no timer. Small batches of several shards are
+// committed by one goroutine in one call of the store: at a thousand results a second each
+// shard has a change now and then, and to wake a goroutine for it takes longer than to decide
+// it. Large batches, and changes for which something has to be read first, go their own way.
 //
 // Invariants:
 //
@@ -24,5 +27,6 @@
 //  6. A change that is limited to queues is stored only if the job is in one of them at
 //     that instant: the definition is guarded by token and revision like the state.
 //  7. A change that the store cannot accept delays no other for longer than its own round
-//     trip, and neither does a server that is down.
+//     trip, and neither does a server that is down. Of shards that are committed together,
+//     each is released as soon as its own writes are answered.
 package ledger

@@ -88,6 +88,10 @@ func (s *twoServers) Apply(ctx context.Context, shard int, writes []job.Write) j
 	return s.fakeStore.Apply(ctx, shard, writes)
 }
 
+func (s *twoServers) ApplyMany(ctx context.Context, requests []job.ShardWrites, done func(int, job.ApplyReply)) {
+	applyEach(ctx, s.Apply, requests, done)
+}
+
 func TestAServerThatIsAwayDoesNotHoldUpOtherShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &twoServers{fakeStore{records: map[job.RecordID]*job.Record{}}}

@@ -20,11 +20,16 @@ type Store interface {
 	Shards() int
 	ShardOf(job.Key) int
 	Now(ctx context.Context, shard int) (unixtime.Milli, error)
+	// NowIsKnown reports whether Now answers without asking Redis.
+	NowIsKnown(shard int) bool
 	// Latest is an upper bound of a shard's clock, for which Now was called.
 	Latest(shard int) lease.ClockBound
 	GetRecords(ctx context.Context, shard int, records []job.RecordID) ([]*job.Record, error)
 	// Apply keeps nothing of the writes: their memory is used again.
 	Apply(ctx context.Context, shard int, writes []job.Write) job.ApplyReply
+	// ApplyMany is Apply for several shards together. It calls done once for each request, with its index, as soon as
+	// its reply is known, on any goroutines, and then returns.
+	ApplyMany(ctx context.Context, requests []job.ShardWrites, done func(int, job.ApplyReply))
 	// Confirm returns nil when everything that the shard holds by now is as durable as the current class
 	// demands.
 	Confirm(ctx context.Context, shard int) error
@@ -82,7 +87,11 @@ type Ledger struct {
 		sync.Mutex
 		queues []shardQueue
 		ready  []int // shards with pending changes and no batch in flight
-		closed bool
+		// waking: a committer was woken, and none has taken a batch since. The one that does wakes the next one if
+		// it leaves something.
+		waking   bool
+		inFlight int // batches
+		closed   bool
 	}
 	wake *sync.Cond
 	wg   sync.WaitGroup
@@ -162,6 +171,14 @@ func (l *Ledger) enqueue(shard int, e *changeEntry) {
 	q.pending = append(q.pending, e)
 	if !q.busy && len(q.pending) == 1 {
 		l.mu.ready = append(l.mu.ready, shard)
+		l.wakeCommitter()
+	}
+}
+
+// wakeCommitter wakes a committer if any shard is ready. The caller holds the mutex.
+func (l *Ledger) wakeCommitter() {
+	if len(l.mu.ready) > 0 && !l.mu.waking {
+		l.mu.waking = true
 		l.wake.Signal()
 	}
 }
@@ -210,7 +227,13 @@ func (l *Ledger) Stop() {
 // slowBatch is the time after which a committer no longer counts as available.
 const slowBatch = 100 * time.Millisecond
 
-// commitLoop commits one shard's batch after the other until the ledger is closed and empty.
+// shardBatch are the changes of a shard that are committed together.
+type shardBatch struct {
+	shard   int
+	entries []*changeEntry
+}
+
+// commitLoop commits one batch of a shard, or of several, after the other until the ledger is closed and empty.
 //
 // A Redis server that is down may block a committer for Timeout. After slowBatch another one
 // takes its place, so that the shards of other servers need not wait; it retires when it is
@@ -219,8 +242,8 @@ const slowBatch = 100 * time.Millisecond
 func (l *Ledger) commitLoop() {
 	c := committer{Ledger: l, seen: make(map[job.RecordID]struct{}, l.o.MaxBatch)}
 	for {
-		shard, batch, ok := l.nextBatch()
-		if !ok {
+		batches := l.nextBatches()
+		if len(batches) == 0 {
 			return
 		}
 		replaced := make(chan struct{})
@@ -228,7 +251,11 @@ func (l *Ledger) commitLoop() {
 			l.wg.Go(l.commitLoop)
 			close(replaced)
 		})
-		l.releaseShard(shard, c.commitRound(shard, batch))
+		if len(batches) == 1 {
+			l.releaseShard(batches[0].shard, c.commitRound(batches[0]))
+		} else {
+			c.commitTogether(batches)
+		}
 		if !standIn.Stop() {
 			<-replaced
 			return
@@ -236,29 +263,68 @@ func (l *Ledger) commitLoop() {
 	}
 }
 
-func (l *Ledger) nextBatch() (int, []*changeEntry, bool) {
+// nextBatches takes the batch of the first shard that is ready. If that batch is small, it also takes those of the
+// other ready shards that are. It returns none when the ledger is closed and no batch can follow.
+func (l *Ledger) nextBatches() []shardBatch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.mu.ready) == 0 {
-		if l.mu.closed && l.isIdle() {
-			return 0, nil, false
+		if l.mu.closed && l.mu.inFlight == 0 {
+			return nil
 		}
 		l.wake.Wait()
 	}
-	shard := l.mu.ready[0]
-	l.mu.ready = l.mu.ready[1:]
+	batches := []shardBatch{l.takeBatch(l.mu.ready[0])}
+	rest := l.mu.ready[1:]
+	if l.isSmall(batches[0].entries, batches[0].shard) {
+		batches, rest = l.takeSmallBatches(batches, rest)
+	}
+	l.mu.ready = rest
+	l.mu.inFlight += len(batches)
+	l.mu.waking = false // also if the signal found all committers busy
+	l.wakeCommitter()
+	return batches
+}
+
+// takeSmallBatches takes the small batches of the shards, and returns the shards that have others.
+func (l *Ledger) takeSmallBatches(batches []shardBatch, ready []int) ([]shardBatch, []int) {
+	left := ready[:0]
+	for _, shard := range ready {
+		if len(batches) < maxTogether && l.isSmall(l.mu.queues[shard].pending, shard) {
+			batches = append(batches, l.takeBatch(shard))
+		} else {
+			left = append(left, shard)
+		}
+	}
+	return batches, left
+}
+
+func (l *Ledger) takeBatch(shard int) shardBatch {
 	q := &l.mu.queues[shard]
 	q.busy = true
 	n := min(len(q.pending), l.o.MaxBatch)
-	batch := q.pending[:n:n]
+	batch := shardBatch{shard, q.pending[:n:n]}
 	q.pending = q.pending[n:]
-	return shard, batch, true
+	return batch
 }
 
-// isIdle reports whether no batch can follow: no change waits behind one in flight.
-func (l *Ledger) isIdle() bool {
-	for i := range l.mu.queues {
-		if len(l.mu.queues[i].pending) > 0 {
+const (
+	// smallBatch is the number of changes of a shard up to which they are committed together with those of other
+	// shards. A larger batch has a pipeline of its own, so that several are on their way at once.
+	smallBatch = 8
+	// maxTogether bounds the shards whose batches are committed together.
+	maxTogether = 64
+)
+
+// isSmall reports whether changes of a shard may be committed together with those of other shards: they are few, and
+// nothing has to be read before they are decided, which would delay the others. None has had a round yet, so that all
+// have the same deadline.
+func (l *Ledger) isSmall(changes []*changeEntry, shard int) bool {
+	if len(changes) > smallBatch || !l.o.Store.NowIsKnown(shard) {
+		return false
+	}
+	for _, e := range changes {
+		if e.Known == nil || e.needsParent || !e.deadline.IsZero() {
 			return false
 		}
 	}
@@ -271,17 +337,17 @@ func (l *Ledger) releaseShard(shard int, left []*changeEntry) {
 	defer l.mu.Unlock()
 	q := &l.mu.queues[shard]
 	q.busy = false
+	l.mu.inFlight--
 	if len(left) > 0 {
 		q.pending = append(left, q.pending...)
 	}
-	switch {
-	case len(q.pending) > 0:
+	if len(q.pending) > 0 {
 		l.mu.ready = append(l.mu.ready, shard)
-		l.wake.Signal()
-	default:
+		l.wakeCommitter()
+	} else {
 		q.pending = nil
-		if l.mu.closed {
-			l.wake.Broadcast()
-		}
+	}
+	if l.mu.closed {
+		l.wake.Broadcast()
 	}
 }

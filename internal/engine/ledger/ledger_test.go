@@ -36,6 +36,7 @@ func (f *fakeStore) Shards() int         { return 4 }
 func (f *fakeStore) ShardOf(job.Key) int { return 3 }
 
 func (f *fakeStore) Now(context.Context, int) (unixtime.Milli, error) { return now, nil }
+func (f *fakeStore) NowIsKnown(int) bool                              { return true }
 func (f *fakeStore) Latest(int) lease.ClockBound                      { return lease.ClockBound{MS: now} }
 
 func (f *fakeStore) GetRecords(_ context.Context, _ int, names []job.RecordID) ([]*job.Record, error) {
@@ -58,6 +59,20 @@ func (f *fakeStore) Confirm(context.Context, int) error {
 		return job.ErrDurability
 	}
 	return nil
+}
+
+func (f *fakeStore) ApplyMany(ctx context.Context, requests []job.ShardWrites, done func(int, job.ApplyReply)) {
+	applyEach(ctx, f.Apply, requests, done)
+}
+
+// applyEach is ApplyMany by calls of apply, all at once.
+func applyEach(ctx context.Context, apply func(context.Context, int, []job.Write) job.ApplyReply,
+	requests []job.ShardWrites, done func(int, job.ApplyReply)) {
+	var calls sync.WaitGroup
+	for i, r := range requests {
+		calls.Go(func() { done(i, apply(ctx, r.Shard, r.Writes)) })
+	}
+	calls.Wait()
 }
 
 func (f *fakeStore) Apply(_ context.Context, _ int, writes []job.Write) job.ApplyReply {

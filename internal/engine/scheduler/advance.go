@@ -29,10 +29,15 @@ var (
 	// longLead is the outlook while each pipeline has calls for manyShards: it takes longer, and
 	// its calls carry little if there are many of them.
 	longLead = leadTimes{margin: 10 * time.Millisecond, lead: 16 * time.Millisecond}
+	// wideLead is the outlook at frequentLeases and more, where the slots that it needs are few of those that are
+	// free: half as many pipelines, each with twice the records.
+	wideLead = leadTimes{margin: 4 * time.Millisecond, lead: 20 * time.Millisecond}
 )
 
 const (
 	manyShards = 24
+	// frequentLeases is a number of leases a second.
+	frequentLeases = 250
 	// clockTrust is how long a sight of a shard's clock counts on its own.
 	clockTrust = 200 * time.Millisecond
 	// clockDrift is one over how much faster the clocks of nodes and workers may count than that of
@@ -40,12 +45,39 @@ const (
 	clockDrift = 1000
 )
 
-// leadTimesFor is the outlook after a pipeline with so many calls.
-func leadTimesFor(calls int) leadTimes {
-	if calls >= manyShards {
+// leadTimesAfter is the outlook after a pipeline of these calls.
+func (s *Scheduler) leadTimesAfter(calls []*call) leadTimes {
+	switch {
+	case len(calls) >= manyShards:
 		return longLead
+	case s.hasRoomFor(calls, wideLead.lead):
+		return wideLead
 	}
 	return shortLead
+}
+
+// hasRoomFor reports whether leases are frequent, and those of the given time would not make calls for manyShards and
+// take less than a quarter of the slots that are free for each queue of the calls.
+func (s *Scheduler) hasRoomFor(calls []*call, lead time.Duration) bool {
+	rate := s.leaseRate.PerSecond()
+	leases := rate * lead.Seconds()
+	if rate < frequentLeases || leases >= manyShards {
+		return false
+	}
+	var known queueKey
+	for _, c := range calls {
+		for _, l := range c.lanes {
+			q := queueKey{l.key.Namespace, l.key.Queue}
+			if q == known {
+				continue
+			}
+			known = q
+			if 4*leases >= float64(s.o.Slots.FreeSlots(q.namespace, q.name)) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // pushLater puts a lane among those that are to be looked at later.

@@ -32,12 +32,72 @@ func TestLeasesInAdvance(t *testing.T) {
 		after(100 * time.Millisecond)
 		b.wantServed(5)
 		b.wantCalls(3)
+		b.slots.set(func() {
+			if b.slots.unheld > 0 {
+				t.Errorf("%d leases were not delivered with the others of their pipeline", b.slots.unheld)
+			}
+		})
 		for id, r := range b.store.records {
 			if r.lag < 0 || id != "ns/j0" && r.lag > 2*time.Millisecond {
 				t.Errorf("%s started %v after it was due", id, r.lag)
 			}
 		}
 	})
+}
+
+// At a high rate and with many free slots what falls due within 20 ms is leased together; with fewer slots, or at a
+// lower rate, what falls due within 8 ms. Nothing starts early or late.
+func TestLeadGrowsWithTheFreeSlots(t *testing.T) {
+	for name, row := range map[string]struct {
+		slots        int
+		interval     time.Duration
+		fewest, most int // pipelines
+	}{
+		"many slots":    {400, 2 * time.Millisecond, 20, 36},
+		"a higher rate": {4000, 500 * time.Microsecond, 42, 120},
+		"few slots":     {40, 2 * time.Millisecond, 42, 120},
+		"a lower rate":  {400, 10 * time.Millisecond, 42, 110},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(b *bed) {
+				shards := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+				b.acquire(shards[1:]...)
+				b.trips(time.Millisecond)
+				b.slots.set(func() { b.slots.advance = true })
+				b.handlers(time.Millisecond)
+				b.slots.done("q", row.slots)
+				put := func(from, till time.Duration) {
+					i := 0
+					for at := from; at < till; at += row.interval {
+						b.create(shards[i%len(shards)], laneOf(1), at, 1)
+						i++
+					}
+				}
+				put(100*time.Millisecond, 1100*time.Millisecond)
+				after(600 * time.Millisecond)
+				before := b.pipelines()
+				after(500 * time.Millisecond)
+				if n := b.pipelines() - before; n < row.fewest || n > row.most {
+					t.Errorf("%d pipelines in half a second, want %d to %d", n, row.fewest, row.most)
+				}
+				after(time.Second)
+				for id, r := range b.store.records {
+					if r.lag < 0 || r.lag > 2*time.Millisecond {
+						t.Errorf("%s started %v after it was due", id, r.lag)
+					}
+				}
+			})
+		})
+	}
+}
+
+// pipelines is the number of pipelines of leasing calls so far.
+func (b *bed) pipelines() int {
+	at := map[time.Time]bool{}
+	for _, c := range b.store.leasing() {
+		at[c.at] = true
+	}
+	return len(at)
 }
 
 // What is believed of a shard's clock may be ahead of it. It does not count where it is old,

@@ -57,6 +57,9 @@ func (f benchSlots) Split(int) slots.Reservation    { return nil }
 func (f benchSlots) Advance() bool                  { return false }
 func (f benchSlots) Queues() []job.QueueKey         { return nil }
 func (f benchSlots) MayAdvance(string, string) bool { return false }
+func (f benchSlots) FreeSlots(string, string) int   { return f.n }
+func (f benchSlots) HoldAssignments()               {}
+func (f benchSlots) ReleaseAssignments()            {}
 func (f benchSlots) Deliver([]job.Leased)           {}
 
 // A wake-up while there are no slots.

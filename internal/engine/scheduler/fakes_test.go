@@ -439,7 +439,8 @@ type fakeSlots struct {
 	// started is called for leases taken in advance, when they are started.
 	started func(job.Leased)
 	// accounts
-	reserved, delivered, released, open int
+	reserved, delivered, released, open, holds int
+	unheld                                     int // leases that were delivered while no assignments were held
 }
 
 func newFakeSlots(onDemand func()) *fakeSlots {
@@ -492,6 +493,16 @@ func (f *fakeSlots) Queues() []job.QueueKey {
 	return f.queues
 }
 
+func (f *fakeSlots) FreeSlots(namespace, name string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.free[f.pool(queueKey{namespace, name})]
+}
+
+// HoldAssignments: leases that are held are delivered all the same; the test counts that each hold is released.
+func (f *fakeSlots) HoldAssignments()    { f.set(func() { f.holds++ }) }
+func (f *fakeSlots) ReleaseAssignments() { f.set(func() { f.holds-- }) }
+
 func (f *fakeSlots) MayAdvance(string, string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -528,6 +539,9 @@ func (r *fakeReservation) Deliver(leases []job.Leased) {
 	r.done = true
 	f.open--
 	f.delivered += len(leases)
+	if f.holds == 0 {
+		f.unheld += len(leases)
+	}
 	f.released += r.n - len(leases)
 	f.free[r.pool] += r.n - len(leases)
 	f.served = append(f.served, leases...)
@@ -565,8 +579,9 @@ func (f *fakeSlots) check(t *testing.T) {
 	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.reserved != f.delivered+f.released || f.open != 0 {
-		t.Errorf("slots: %d reserved, %d delivered, %d released, %d reservations open", f.reserved, f.delivered, f.released, f.open)
+	if f.reserved != f.delivered+f.released || f.open != 0 || f.holds != 0 {
+		t.Errorf("slots: %d reserved, %d delivered, %d released, %d reservations and %d holds open", f.reserved, f.delivered,
+			f.released, f.open, f.holds)
 	}
 }
 

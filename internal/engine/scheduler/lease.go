@@ -56,11 +56,13 @@ func (s *Scheduler) leaseAll(run context.Context, calls []*call) {
 	replies := s.o.Store.Lease(ctx, requests)
 	arrived := time.Now()
 	got := make([][]int, len(calls))
+	s.o.Slots.HoldAssignments()
 	for i, c := range calls {
 		c.setStartTimes(replies[i], sent, arrived)
 		got[i] = s.deliverLeases(c.quotas, c.slots, replies[i].Leased)
 		s.metrics.countLeases(len(replies[i].Leased), replies[i].Err)
 	}
+	s.o.Slots.ReleaseAssignments()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, c := range calls {
@@ -124,6 +126,7 @@ func (s *Scheduler) finishCall(c *call, r job.LeaseReply, got []int, arrived tim
 		return
 	}
 	sh.noteClock(r.NowUS, arrived, len(r.Leased) == 0)
+	s.leaseRate.Count(len(r.Leased), arrived)
 	// A lane that is missing in the answer is left to the next rescan.
 	heads := make(map[job.Lane]unixtime.Milli, len(r.Heads))
 	for _, h := range r.Heads {

@@ -54,6 +54,12 @@ type Slots interface {
 	// MayAdvance reports whether slots reserved now may take leases that are not due yet; see [slots.Reservation]. It
 	// must not call the scheduler back.
 	MayAdvance(namespace, queue string) bool
+	// FreeSlots is the number of free slots for a queue. It must not call the scheduler back.
+	FreeSlots(namespace, queue string) int
+	// HoldAssignments makes the next calls of Deliver hold their messages to workers, until ReleaseAssignments sends
+	// them: one message with all leases of a worker. It is released at once after these calls.
+	HoldAssignments()
+	ReleaseAssignments()
 	// Queues returns the queues that this node's workers serve. It must not call the scheduler back.
 	Queues() []job.QueueKey
 }

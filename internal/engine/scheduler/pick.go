@@ -63,7 +63,7 @@ func (s *Scheduler) pickCalls(now time.Time) ([]*call, time.Time) {
 	}
 	if len(r.calls) > 0 {
 		s.pacer.noteCall(now, r.slots)
-		s.outlook = leadTimesFor(len(r.calls))
+		s.outlook = s.leadTimesAfter(r.calls)
 	}
 	if l != nil {
 		return r.calls, now

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/eventrate"
 	"github.com/fermata-io/fermata/internal/lib/roundrobin"
 )
 
@@ -40,6 +41,7 @@ type state struct {
 	limitChanges    uint64 // how often LimitsChanged was called
 	pacer           pacer
 	outlook         leadTimes
+	leaseRate       eventrate.Meter
 	peers           map[string]*peerSlots
 	peerQueues      map[string][]job.QueueDemand // the queues that each peer serves, also without free slots
 	permits         permitTable

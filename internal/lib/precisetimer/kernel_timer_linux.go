@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fermata-io/fermata/internal/lib/rawio"
 )
 
 // kernelTimer is a timer of the kernel.
@@ -39,8 +41,14 @@ func (e *kernelTimer) setTimer(in time.Duration) {
 // callOnExpiry calls ring each time that the timer expires, until stopTimer.
 func (e *kernelTimer) callOnExpiry(ring func()) {
 	var count [8]byte
+	var failure error
+	expired := func(fd uintptr) bool {
+		_, failure = rawio.Read(fd, count[:])
+		return failure != syscall.EAGAIN
+	}
 	for {
-		if _, err := e.file.Read(count[:]); err != nil {
+		err := e.conn.Read(expired)
+		if err != nil || failure != nil {
 			return
 		}
 		ring()

@@ -7,6 +7,8 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/lib/rawio"
 )
 
 // keepAlive detects a server that vanished within a minute, as the client library's own dialer does.
@@ -22,7 +24,11 @@ func (o ClientOptions) timeLimitedDialer() func(ctx context.Context, network, ad
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		return dial(ctx, network, address)
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return rawio.Wrap(conn), nil
 	}
 }
 

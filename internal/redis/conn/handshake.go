@@ -73,7 +73,10 @@ func (h handshakeHook) DialHook(next redis.DialHook) redis.DialHook {
 		for i, answer := range answers {
 			c.exchanges = append(c.exchanges, exchange{h.commands[i], answer})
 		}
-		if system, ok := conn.(syscall.Conn); ok {
+		switch system := conn.(type) {
+		case interface{ IdleCheck() syscall.RawConn }:
+			return &introducedRawConn{c, system.IdleCheck()}, nil
+		case syscall.Conn:
 			return &introducedSystemConn{c, system}, nil
 		}
 		return c, nil
@@ -215,6 +218,14 @@ type introducedSystemConn struct {
 }
 
 func (c *introducedSystemConn) SyscallConn() (syscall.RawConn, error) { return c.system.SyscallConn() }
+
+// introducedRawConn is the same for a connection of package rawio.
+type introducedRawConn struct {
+	*introducedConn
+	check syscall.RawConn
+}
+
+func (c *introducedRawConn) SyscallConn() (syscall.RawConn, error) { return c.check, nil }
 
 // failedConn is a connection whose handshake failed. The library gets the error when it uses the
 // connection or checks that it is open.

@@ -45,13 +45,21 @@ func (s *Store) apply(ctx context.Context, shard int, writes []job.Write, carrie
 		return job.ApplyReply{Err: err}
 	}
 	calls := room.cutCalls(shard, groups)
-	if carriesAnnouncements && s.events != nil {
-		for _, c := range calls {
-			c.announcements = s.events.dequeueFor(ctx, shard, c.items)
-		}
+	if carriesAnnouncements {
+		s.addAnnouncements(ctx, calls)
 	}
 	s.runApplyCalls(ctx, calls, writes)
 	return s.readApplyReplies(writes, calls)
+}
+
+// addAnnouncements has the calls carry events that belong to no decision.
+func (s *Store) addAnnouncements(ctx context.Context, calls []*applyCall) {
+	if s.events == nil {
+		return
+	}
+	for _, c := range calls {
+		c.announcements = s.events.dequeueFor(ctx, c.shard, c.items)
+	}
 }
 
 // planGroups makes the items of the writes. Two writes that belong together are one group, at the
@@ -181,8 +189,14 @@ func (c *applyCall) buildOp(s *Store, writes []job.Write, lean bool) *runner.Op 
 	return c.op
 }
 
-// runApplyCalls sends the calls. It sends those that failed for lack of memory once more as lean calls.
+// runApplyCalls sends the calls.
 func (s *Store) runApplyCalls(ctx context.Context, calls []*applyCall, writes []job.Write) {
+	s.runner.RunEach(ctx, s.buildOps(calls, writes))
+	s.endApplyCalls(ctx, calls, writes)
+}
+
+// buildOps makes the ops of the calls.
+func (s *Store) buildOps(calls []*applyCall, writes []job.Write) []*runner.Op {
 	ops := make([]*runner.Op, len(calls))
 	for i, c := range calls {
 		if !slices.IsSortedFunc(c.items, compareItems) { // usually all are of one group
@@ -190,7 +204,11 @@ func (s *Store) runApplyCalls(ctx context.Context, calls []*applyCall, writes []
 		}
 		ops[i] = c.buildOp(s, writes, false)
 	}
-	s.runner.RunEach(ctx, ops)
+	return ops
+}
+
+// endApplyCalls sends the calls that failed for lack of memory once more as lean calls.
+func (s *Store) endApplyCalls(ctx context.Context, calls []*applyCall, writes []job.Write) {
 	var lean []*runner.Op
 	for _, c := range calls {
 		if redis.IsOOMError(c.op.Err) {

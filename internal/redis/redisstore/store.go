@@ -248,6 +248,9 @@ func (s *Store) Now(ctx context.Context, shard int) (unixtime.Milli, error) {
 	return s.runner.Now(ctx, shard)
 }
 
+// NowIsKnown reports whether Now answers without asking Redis.
+func (s *Store) NowIsKnown(shard int) bool { return s.runner.NowIsKnown(shard) }
+
 // Latest bounds from above what the shard's clock can show now: see [runner.Runner.Latest].
 func (s *Store) Latest(shard int) lease.ClockBound { return s.runner.Latest(shard) }
 

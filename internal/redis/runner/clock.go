@@ -180,6 +180,15 @@ func (r *Runner) Now(ctx context.Context, shard int) (unixtime.Milli, error) {
 	return unixtime.Milli(ms), nil
 }
 
+// NowIsKnown reports whether [Runner.Now] answers without asking Redis.
+func (r *Runner) NowIsKnown(shard int) bool {
+	if r.virtual != nil {
+		return true
+	}
+	_, ok := r.clocks[shard].extrapolate(r.now())
+	return ok
+}
+
 // Latest bounds from above what the shard's clock can show now, by the answers of scripts.
 // Now has asked for at least one.
 func (r *Runner) Latest(shard int) lease.ClockBound {

@@ -40,6 +40,20 @@ func (r *Runner) RunEach(ctx context.Context, ops []*Op) {
 	}
 }
 
+// RunOnce runs ops as [Runner.RunEach] does, but sends each of them only once. It returns the ops that RunEach would
+// send again.
+func (r *Runner) RunOnce(ctx context.Context, ops []*Op) (unanswered []*Op) {
+	if len(ops) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.opTimeout)
+	defer cancel()
+	r.sendOnce(ctx, ops)
+	unanswered = r.opsToRetry(ops)
+	r.metrics.retries.Add(float64(len(unanswered)))
+	return unanswered
+}
+
 // pauseBeforeRetry waits before the next try. The first retry is immediate: usually a pooled
 // connection has died, and the next one is good.
 func (r *Runner) pauseBeforeRetry(ctx context.Context, try int, pause *time.Duration) bool {

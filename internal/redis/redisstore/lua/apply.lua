@@ -106,6 +106,7 @@ local codes, conflicts = {}, ''
 local states, runs, defs = {}, {}, nil            -- HSET
 local state_deletes, definition_deletes, run_deletes = nil, nil, nil -- HDEL
 local places, scores, set_aside, lane_removals = {}, {}, nil, nil -- ZADD, ZADD XX, ZREM; by place
+local index_places, indexed = {}, {}              -- lanes whose first due time may have changed
 local ranking_place, rank_updates, rank_removals = 0, nil, nil       -- place, and of each ranking ZADD, ZREM
 local objectives_place, watch_updates, watch_removals = 0, nil, nil -- the same of the index of objectives
 local revisions_place, revisions, revision_deletes = 0, nil, nil    -- place, HSET, HDEL
@@ -137,6 +138,8 @@ for _ = 1, groups do
 		lane_removals[lane] = removals
 	end
 	a, scored = a + 3, #to
+	-- A record that leaves the region of leases for one beyond it changes no due time.
+	local moves_due = not writes
 	for i = n + 1, n + count do
 		local text, id = stored_states[i], ARGV[a]
 		if not text then
@@ -145,13 +148,14 @@ for _ = 1, groups do
 			if not sane(text) then
 				codes[i] = '4'
 			elseif writes and same_state(text, ARGV[a + 2]) then
-				codes[i] = '5'
+				codes[i], moves_due = '5', true
 			else
 				codes[i] = '1'
 				add_conflict(text)
 			end
 		elseif writes then
 			codes[i] = '0'
+			moves_due = moves_due or byte(text, 17) ~= 49 or byte(ARGV[a + 2], 17) < 50
 			states[s + 1], states[s + 2] = id, ARGV[a + 2]
 			to[scored + 1], to[scored + 2] = ARGV[a + 3], id
 			s, scored = s + 2, scored + 2
@@ -172,9 +176,13 @@ for _ = 1, groups do
 		a = a + width
 	end
 	n = n + count
+	if moves_due and not indexed[lane] then
+		indexed[lane], index_places[#index_places + 1] = true, lane
+	end
 end
 
 if items then
+	index_places = places
 	defs, set_aside, lane_removals, spawned_in = {}, {}, lane_removals or {}, {}
 	state_deletes, definition_deletes, run_deletes = state_deletes or {}, definition_deletes or {}, run_deletes or {}
 	rank_updates, rank_removals = {{}, {}}, {{}, {}}
@@ -428,5 +436,5 @@ if unsuccessful then
 	wide('zrem', queues, call('zrange', queues, '-inf', oldest, 'byscore', 'limit', '0', '1000'))
 	call('pexpire', queues, age)
 end
-local changed, holder = update_lanes(KEYS[5], KEYS[6], places)
+local changed, holder = update_lanes(KEYS[5], KEYS[6], index_places)
 return {0, clock_seen, table.concat(codes, '', 1, records), conflicts, changed, holder}

@@ -16,6 +16,9 @@
 --       answers the records that still have its tokens, even if the lock has gone. A batch
 --       without records is kept too: a copy that arrives after its repeat gets nothing.
 local HEAD, FEW = 6, 64
+-- Of a lane with a quota of at most SMALL one call reads the records and what is first after them. A larger quota would
+-- read the scores of many records that are not due.
+local SMALL = 8
 local latest = tonumber(ARGV[9])
 if latest > 0 and clock_ms > latest then return {4, clock_seen} end
 
@@ -31,13 +34,17 @@ local function defined(leased)
 	return bounded_fields(KEYS[5], names, 1, #names)
 end
 
+-- heads has the first score of lanes that are known: false where a lane is empty.
+local heads = {}
+
 -- answer brings the index of lanes in line with the lanes and ends the reply with them. A
 -- lane's name is what follows "...l:" in its key, whose prefix is two bytes shorter than
 -- "...lanes".
 local function answer(reply)
 	local skip = #KEYS[3] - 2
 	for k = HEAD, #KEYS do
-		local first, name = call('zrange', KEYS[k], '0', '0', 'withscores')[2], sub(KEYS[k], skip)
+		local first, name = heads[k], sub(KEYS[k], skip)
+		if first == nil then first = call('zrange', KEYS[k], '0', '0', 'withscores')[2] end
 		local due = first and math.max(math.min(tonumber(first), NEVER), 0) or NEVER
 		if first then call('zadd', KEYS[3], int(due), name) else call('zrem', KEYS[3], name) end
 		reply[#reply + 1] = due
@@ -78,9 +85,28 @@ local count, leased, corrupt = 0, {}, '' -- record, state ...
 -- longer than all else that is done to a state.
 local digit, tens = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}, nil
 local place = first % 10
+
+-- first_due is zrange by score for a small quota, and notes the head of the lane after the records have moved: what is
+-- first after them, or a region beyond that of due records.
+local function first_due(k, quota)
+	local found, ids = call('zrange', KEYS[k], '0', int(quota), 'withscores'), {}
+	local latest = clock_ms + advance
+	heads[k] = #found > 0 and score
+	for i = 1, #found, 2 do
+		if #ids == quota or tonumber(found[i + 1]) > latest then
+			heads[k] = found[i + 1]
+			break
+		end
+		ids[#ids + 1] = found[i]
+	end
+	return ids
+end
+
 for k = HEAD, #KEYS do
 	-- No score is below 0. One that somebody wrote would keep its lane due for ever.
-	local ids = call('zrange', KEYS[k], '-inf', latest_due, 'byscore', 'limit', '0', ARGV[k + 5])
+	local quota = tonumber(ARGV[k + 5])
+	local ids = quota <= SMALL and first_due(k, quota)
+		or call('zrange', KEYS[k], '-inf', latest_due, 'byscore', 'limit', '0', ARGV[k + 5])
 	if #ids > 0 then
 		local moves, texts = {}, call('hmget', KEYS[2], unpack(ids))
 		for j = 1, #ids do

@@ -1,0 +1,8 @@
+//go:build !linux || race
+
+package rawio
+
+import "net"
+
+// Wrap returns the connection unchanged: see the package comment.
+func Wrap(conn net.Conn) net.Conn { return conn }

@@ -1,0 +1,62 @@
+package storetest_test
+
+import (
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/test/redistest"
+	"github.com/fermata-io/fermata/internal/test/storetest"
+)
+
+var commandCalls = regexp.MustCompile(`cmdstat_([a-z]+):calls=(\d+)`)
+
+// countCommands is how often the server has run each command.
+func countCommands(t *testing.T, server *redistest.Server) map[string]int {
+	t.Helper()
+	info, err := server.Client().Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, m := range commandCalls.FindAllStringSubmatch(info, -1) {
+		counts[m[1]], _ = strconv.Atoi(m[2])
+	}
+	return counts
+}
+
+// At a steady rate a script handles one record, and its cost is that of its commands. The lease of a small quota reads
+// its lane once, and a run that ends for good changes no due time, so that no index is looked at.
+func TestScriptsOfOneRecordMakeFewCalls(t *testing.T) {
+	server := redistest.Start(t)
+	w := storetest.NewWorld(t, server.Client())
+	ids := w.InShard(0, 30)
+	for _, id := range ids {
+		d := storetest.Once(id, 0)
+		d.Retention = time.Hour
+		w.Add(d)
+	}
+	for quota, want := range map[int]int{1: 1, 8: 1, 9: 2} {
+		before := countCommands(t, server)
+		leased := w.Lease(0, quota)
+		if n := countCommands(t, server)["zrange"] - before["zrange"]; len(leased) != quota || n != want {
+			t.Errorf("a lease of %d: %d ranges, want %d", len(leased), n, want)
+		}
+		for i, l := range leased {
+			write, looks := w.Settle(l, job.OutcomeSucceeded), 0
+			if i == 0 { // it is due again
+				write, looks = w.Settle(l, job.OutcomeFailed), 1
+			}
+			before := countCommands(t, server)
+			w.MustWrite(0, write)
+			after := countCommands(t, server)
+			scores, ranges := after["zmscore"]-before["zmscore"], after["zrange"]-before["zrange"]
+			if scores != looks || ranges != looks {
+				t.Errorf("%d calls of zmscore and %d of zrange by a settlement, want %d", scores, ranges, looks)
+			}
+		}
+	}
+	w.CheckConsistency()
+}
