@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/fermata-io/fermata/bench/internal/fermata"
+	"github.com/fermata-io/fermata/bench/internal/rawredis"
 )
 
 // cpu measures what lease and settlement cost Redis, by the product's own store alone:
@@ -28,11 +29,13 @@ var cpu = Scenario{
 		var cases []Case
 		for _, jobs := range []int{10_000, 100_000} {
 			for _, history := range []int{10, 0} {
-				cases = append(cases, Case{peerFermata, fmt.Sprintf("%d jobs, history %d", jobs, history), func(ctx context.Context, r *runner) (Sample, error) {
+				cases = append(cases, Case{Peer: peerFermata, Setting: fmt.Sprintf("%d jobs, history %d", jobs, history), Run: func(ctx context.Context, r *runner) (Sample, error) {
 					return storeCycle(ctx, jobs, history, 1500)
 				}})
 			}
-			cases = append(cases, Case{peerRaw, fmt.Sprintf("%d jobs", jobs), func(ctx context.Context, r *runner) (Sample, error) { return cycleRaw(ctx, r, jobs, false) }})
+			cases = append(cases, Case{Peer: peerRaw, Setting: fmt.Sprintf("%d jobs", jobs), Run: func(ctx context.Context, r *runner) (Sample, error) {
+				return drainRaw(ctx, r, jobs, rawredis.Reschedule, false)
+			}})
 		}
 		return cases
 	},

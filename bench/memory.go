@@ -28,7 +28,7 @@ const idleWorkers = 1000
 // after a tenth of them has run, and after all were listed; and what workers that wait
 // take of the node. The workers run in the benchmark's own process.
 var memory = Scenario{
-	Name:  "memory",
+	Name: "memory", MaxRounds: 1,
 	Title: "Memory of jobs scheduled ahead",
 	Text: "Jobs with ids of 24 bytes and payloads of 200. Fermata: interval of an hour, usual policies, no history; names of records begin with the " +
 		"namespace, and allocators round up. What a job takes more once it has run is beside it. Node: resident memory with all jobs in its shards.",
@@ -40,13 +40,13 @@ var memory = Scenario{
 		n := p.jobs(1_000_000, 100_000)
 		var cases []Case
 		for _, namespace := range []string{"default", "mail"} {
-			cases = append(cases, Case{peerFermata, "namespace " + namespace, func(ctx context.Context, r *runner) (Sample, error) {
+			cases = append(cases, Case{Peer: peerFermata, Setting: "namespace " + namespace, Run: func(ctx context.Context, r *runner) (Sample, error) {
 				return memoryFermata(ctx, r, namespace, n)
 			}})
 		}
 		return append(cases,
-			Case{peerAsynq, "scheduled", func(ctx context.Context, r *runner) (Sample, error) { return memoryAsynq(ctx, r, n/4) }},
-			Case{peerRaw, "ZADD + HSET", func(ctx context.Context, r *runner) (Sample, error) { return memoryRaw(ctx, r, n) }})
+			Case{Peer: peerAsynq, Setting: "scheduled", Run: func(ctx context.Context, r *runner) (Sample, error) { return memoryAsynq(ctx, r, n/4) }},
+			Case{Peer: peerRaw, Setting: "ZADD + HSET", Run: func(ctx context.Context, r *runner) (Sample, error) { return memoryRaw(ctx, r, n) }})
 	},
 	Targets: func(r Results) []Target {
 		at := func(key string) float64 { return r.Of(peerFermata, "namespace default", key) }

@@ -39,13 +39,13 @@ var submit = Scenario{
 		n := p.jobs(200_000, 50_000)
 		var cases []Case
 		for _, clients := range []int{1, 2, 4} {
-			cases = append(cases, Case{peerFermata, fmt.Sprintf("BatchCreateJobs, clients: %d", clients), func(ctx context.Context, r *runner) (Sample, error) {
+			cases = append(cases, Case{Peer: peerFermata, Setting: fmt.Sprintf("BatchCreateJobs, clients: %d", clients), Run: func(ctx context.Context, r *runner) (Sample, error) {
 				return submitBatches(ctx, r, n, clients, createJobs)
 			}})
 		}
-		cases = append(cases, Case{peerFermata, "BatchCreateJobs, names only, clients: 4", func(ctx context.Context, r *runner) (Sample, error) {
+		cases = append(cases, Case{Peer: peerFermata, Setting: "BatchCreateJobs, names only, clients: 4", Run: func(ctx context.Context, r *runner) (Sample, error) {
 			return submitBatches(ctx, r, n, 4, fermata.CreateNames)
-		}}, Case{peerFermata, "BatchCreateJobs, names only, no ids, clients: 4", func(ctx context.Context, r *runner) (Sample, error) {
+		}}, Case{Peer: peerFermata, Setting: "BatchCreateJobs, names only, no ids, clients: 4", Run: func(ctx context.Context, r *runner) (Sample, error) {
 			return submitBatches(ctx, r, n, 4, createNamesWithoutIDs)
 		}})
 		for _, inFlight := range []int{64, 1} {
@@ -54,20 +54,20 @@ var submit = Scenario{
 				jobs = n / 40
 			}
 			cases = append(cases,
-				Case{peerFermata, fmt.Sprintf("CreateJob, %d in flight", inFlight), func(ctx context.Context, r *runner) (Sample, error) {
+				Case{Peer: peerFermata, Setting: fmt.Sprintf("CreateJob, %d in flight", inFlight), Run: func(ctx context.Context, r *runner) (Sample, error) {
 					return submitSingly(ctx, r, jobs, inFlight, (*client.Client).CreateJob)
 				}},
-				Case{peerFermata, fmt.Sprintf("CreateJob, no ids, %d in flight", inFlight), func(ctx context.Context, r *runner) (Sample, error) {
+				Case{Peer: peerFermata, Setting: fmt.Sprintf("CreateJob, no ids, %d in flight", inFlight), Run: func(ctx context.Context, r *runner) (Sample, error) {
 					return submitSingly(ctx, r, jobs, inFlight, createWithoutID)
 				}},
-				Case{peerAsynq, fmt.Sprintf("Enqueue, %d in flight", inFlight), func(ctx context.Context, r *runner) (Sample, error) {
+				Case{Peer: peerAsynq, Setting: fmt.Sprintf("Enqueue, %d in flight", inFlight), Run: func(ctx context.Context, r *runner) (Sample, error) {
 					return submitAsynq(ctx, r, jobs, inFlight)
 				}})
 		}
-		cases = append(cases, Case{peerFermata, "stub, 64 in flight", func(ctx context.Context, r *runner) (Sample, error) {
+		cases = append(cases, Case{Peer: peerFermata, Setting: "stub, 64 in flight", Run: func(ctx context.Context, r *runner) (Sample, error) {
 			return submitSingly(ctx, r, n/4, 64, createByStub)
 		}})
-		return append(cases, Case{peerRaw, "ZADD + HSET, 1,000 a call", func(ctx context.Context, r *runner) (Sample, error) { return submitRaw(ctx, r, n) }})
+		return append(cases, Case{Peer: peerRaw, Setting: "ZADD + HSET, 1,000 a call", Run: func(ctx context.Context, r *runner) (Sample, error) { return submitRaw(ctx, r, n) }})
 	},
 	Targets: func(r Results) []Target {
 		batch := none
@@ -76,12 +76,31 @@ var submit = Scenario{
 				batch = v
 			}
 		}
+		enqueue := r.Of(peerAsynq, "Enqueue, 64 in flight", "rate")
 		return []Target{
+			{Text: "CreateJob, 64 in flight, against asynq's Enqueue", Value: r.Of(peerFermata, "CreateJob, 64 in flight", "rate") / enqueue,
+				Required: 1, Aimed: none, Unit: "x"},
+			{Text: "CreateJob, no ids, 64 in flight, against asynq's Enqueue", Value: r.Of(peerFermata, "CreateJob, no ids, 64 in flight", "rate") / enqueue,
+				Required: 1.3, Aimed: none, Unit: "x"},
 			{Text: "BatchCreateJobs, best number of clients", Value: batch, Required: 60_000, Aimed: 90_000, Unit: "jobs/s"},
-			{Text: "CreateJob, 64 in flight", Value: r.Of(peerFermata, "CreateJob, 64 in flight", "rate"), Required: 20_000, Aimed: none, Unit: "jobs/s"},
-			{Text: "CreateJob, no ids, 64 in flight", Value: r.Of(peerFermata, "CreateJob, no ids, 64 in flight", "rate"), Required: 20_000, Aimed: none, Unit: "jobs/s"},
 			{Text: "CreateJob, one client: p99", Value: r.Of(peerFermata, "CreateJob, 1 in flight", "p99"), Required: 2, Aimed: none, AtMost: true, Unit: "ms"},
 		}
+	},
+	Ratios: func(r Results) (out []Ratio) {
+		for _, setting := range []string{
+			"CreateJob, 64 in flight", "CreateJob, no ids, 64 in flight", "CreateJob, 1 in flight", "BatchCreateJobs, clients: 4",
+			"BatchCreateJobs, names only, clients: 4",
+		} {
+			peer := "Enqueue, 64 in flight"
+			if strings.HasSuffix(setting, " 1 in flight") {
+				peer = "Enqueue, 1 in flight"
+			}
+			own := r.Of(peerFermata, setting, "rate")
+			out = append(out, Ratio{
+				Text: setting + ": jobs/s", Asynq: own / r.Of(peerAsynq, peer, "rate"), OneServer: none, Raw: own / r.Best(peerRaw, "rate"),
+			})
+		}
+		return out
 	},
 }
 
