@@ -75,20 +75,23 @@ var drainMetrics = []Metric{
 func drainCases(p Params) []Case {
 	var cases []Case
 	full, part, tasks := p.jobs(200_000, 30_000), p.jobs(100_000, 15_000), p.jobs(100_000, 20_000)
-	add := func(name string, l backlog) {
-		l.n, l.keep = cmp.Or(l.n, part), retentionOf(p.Quick)
-		cases = append(cases, Case{Peer: peerFermata, Setting: name, Run: func(ctx context.Context, r *runner) (Sample, error) {
+	add := func(name string, once bool, l backlog) {
+		l.n = cmp.Or(l.n, part)
+		if !p.Quick || name == defaultSetting { // deletion takes a while to begin
+			l.keep = retentionOf(p.Quick)
+		}
+		cases = append(cases, Case{Peer: peerFermata, Setting: name, Once: once, Run: func(ctx context.Context, r *runner) (Sample, error) {
 			return backlogFermata(ctx, r, l)
 		}})
 	}
 	for _, slots := range p.slots(defaultSlots, 500) {
-		add(slotsName(slots), backlog{slots: slots, n: full})
+		add(slotsName(slots), false, backlog{slots: slots, n: full})
 	}
-	if len(p.Slots) == 0 {
-		add("500 slots, no history", backlog{slots: 500, noHistory: true})
-		add("500 slots, queue limits", backlog{slots: 500, limited: true})
-		add("500 slots, aof", backlog{slots: 500, aof: true})
-		add("16 slots, no prefetch", backlog{slots: defaultSlots, prefetch: -1, n: part / 2})
+	if len(p.Slots) == 0 && !p.Quick {
+		add("500 slots, no history", true, backlog{slots: 500, noHistory: true})
+		add("500 slots, queue limits", true, backlog{slots: 500, limited: true})
+		add("500 slots, aof", true, backlog{slots: 500, aof: true})
+		add("16 slots, no prefetch", true, backlog{slots: defaultSlots, prefetch: -1, n: part / 2})
 	}
 	for _, c := range []struct {
 		name string
@@ -97,7 +100,7 @@ func drainCases(p Params) []Case {
 		{"16, one server", backlog{slots: 16}}, {oneServerName, backlog{slots: 64}}, {fourServersName, backlog{slots: 64, servers: 4}},
 		{fourServersName + ", aof", backlog{slots: 64, servers: 4, aof: true}},
 	} {
-		if p.Quick && c.aof {
+		if p.Quick && (c.aof || c.slots == 16) {
 			continue
 		}
 		c.n = tasks
@@ -106,6 +109,9 @@ func drainCases(p Params) []Case {
 		}})
 	}
 	for _, aof := range []bool{false, true} {
+		if p.Quick && aof {
+			continue
+		}
 		name := rawCompleteName
 		if aof {
 			name += ", aof"

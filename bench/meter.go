@@ -14,6 +14,7 @@ type meter struct {
 	parts     map[string][]*proc.Process
 	base      map[string]time.Duration
 	processes []*proc.Process // all of the bed
+	own       time.Duration   // used by this process so far
 	foreign   time.Duration   // used by others so far
 }
 
@@ -39,7 +40,7 @@ func (b *bed) meter() *meter {
 	for part := range m.parts {
 		m.base[part] = cpuOf(m.parts[part])
 	}
-	m.foreign = m.usedByOthers()
+	m.own, m.foreign = proc.Own(), m.usedByOthers()
 	m.start = time.Now()
 	return m
 }
@@ -58,12 +59,13 @@ func (m *meter) usedByOthers() time.Duration { return proc.Busy() - proc.Own() -
 type span struct {
 	took   time.Duration
 	cpu    map[string]time.Duration
+	client time.Duration // of this process, which registers jobs
 	others time.Duration
 }
 
 // stop ends the measurement.
 func (m *meter) stop() span {
-	s := span{took: time.Since(m.start), cpu: map[string]time.Duration{}, others: max(0, m.usedByOthers()-m.foreign)}
+	s := span{took: time.Since(m.start), cpu: map[string]time.Duration{}, client: proc.Own() - m.own, others: max(0, m.usedByOthers()-m.foreign)}
 	for part := range m.parts {
 		s.cpu[part] = cpuOf(m.parts[part]) - m.base[part]
 	}
@@ -95,6 +97,12 @@ func (s span) perJob(n int, into Sample) {
 	}
 	into["cpu_total"] = float64(s.total().Microseconds()) / float64(n)
 	into[others.Key] = s.shareOfOthers()
+}
+
+// withClient adds the processor time of this process, of n jobs that it registered.
+func (s span) withClient(n int, into Sample) {
+	client := float64(s.client.Microseconds()) / float64(n)
+	into["cpu_client"], into["cpu_total"] = client, into["cpu_total"]+client
 }
 
 // minShareSpan is how long a span has to be for the share of others: processor time is counted in steps of 10 ms.

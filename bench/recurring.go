@@ -41,7 +41,7 @@ var recurring = Scenario{
 		return []Case{
 			{Peer: peerFermata, Setting: defaultSetting, Run: of(backlog{slots: defaultSlots})},
 			{Peer: peerFermata, Setting: "500 slots", Run: of(backlog{slots: 500})},
-			{Peer: peerFermata, Setting: "500 slots, no history", Run: of(backlog{slots: 500, noHistory: true})},
+			{Peer: peerFermata, Setting: "500 slots, no history", Once: true, Run: of(backlog{slots: 500, noHistory: true})},
 			{Peer: peerAsynq, Setting: oneServerName, Run: asynq(1)},
 			{Peer: peerAsynq, Setting: fourServersName, Run: asynq(4)},
 			{Peer: peerRaw, Setting: rawRescheduleName, Run: func(ctx context.Context, r *runner) (Sample, error) {

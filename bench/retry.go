@@ -36,12 +36,15 @@ var retry = Scenario{
 				return backlogAsynq(ctx, r, backlog{n: n, slots: 64, servers: servers, poll: 10, failFirst: true})
 			}
 		}
-		return []Case{
+		cases := []Case{
 			{Peer: peerFermata, Setting: defaultSetting, Run: fermata(backlog{slots: defaultSlots})},
-			{Peer: peerFermata, Setting: "500 slots", Run: fermata(backlog{slots: 500})},
-			{Peer: peerAsynq, Setting: oneServerName + ", 10 ms", Run: asynq(1)},
-			{Peer: peerAsynq, Setting: fourServersName + ", 10 ms", Run: asynq(4)},
+			{Peer: peerAsynq, Setting: oneServerName + tenMS, Run: asynq(1)},
+			{Peer: peerAsynq, Setting: fourServersName + tenMS, Run: asynq(4)},
 		}
+		if !p.Quick {
+			cases = append(cases, Case{Peer: peerFermata, Setting: "500 slots", Run: fermata(backlog{slots: 500})})
+		}
+		return cases
 	},
 	Targets: func(r Results) []Target { return r.rateTargets("jobs that fail once, defaults", 8, 12) },
 	Ratios: func(r Results) []Ratio {

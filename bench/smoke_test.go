@@ -50,7 +50,7 @@ func TestSmoke(t *testing.T) {
 		measure("raw redis", s, err)
 	}
 	s, err = onTime(func(begin beginFunc) (Sample, error) {
-		return lagRecurring(t.Context(), r, pace{rate: 100, over: 2 * time.Second, every: time.Second, slots: 20, nodes: 2, workers: 2}, begin)
+		return lagRecurring(t.Context(), r, pace{rate: 40, over: 5 * time.Second, every: 5 * time.Second, slots: 20, nodes: 2, workers: 2}, begin)
 	})
 	measure("fermata, recurring jobs on two nodes", s, err)
 }

@@ -24,8 +24,8 @@ import (
 // call at a time), and by CreateJob with 64 calls of one client in flight, and one: of
 // the Go client, which brings calls that wait for one another together, and of the bare
 // stub, each a call of its own. Raw
-// Redis adds 1,000 a pipeline. The clients run in the benchmark's own process, whose CPU
-// is not shown.
+// Redis adds 1,000 a pipeline. The clients run in the benchmark's own process, which also
+// makes the jobs.
 var submit = Scenario{
 	Name:  "submit",
 	Title: "Registration",
@@ -33,12 +33,16 @@ var submit = Scenario{
 		"64 calls of one Go client in flight, which brings those together that would wait for one another, or one; stub: without the client, " +
 		"each a call of its own; no ids: the client makes them, as asynq's does. Latencies are those of a call. asynq has no call for several tasks.",
 	Metrics: []Metric{
-		{"rate", "jobs/s", 0}, {"p50", "call p50 ms", 2}, {"p99", "call p99 ms", 2}, {"cpu_redis", "Redis us/job", 1}, {"cpu_scheduler", "scheduler us/job", 1},
+		{"rate", "jobs/s", 0}, {"p50", "call p50 ms", 2}, {"p99", "call p99 ms", 2}, {"cpu_redis", "Redis us/job", 1}, {"cpu_scheduler", "node us/job", 1},
+		{"cpu_client", "client us/job", 1}, {"cpu_total", "total us/job", 1},
 	},
 	Cases: func(p Params) []Case {
 		n := p.jobs(200_000, 50_000)
 		var cases []Case
 		for _, clients := range []int{1, 2, 4} {
+			if p.Quick && clients == 2 {
+				continue
+			}
 			cases = append(cases, Case{Peer: peerFermata, Setting: fmt.Sprintf("BatchCreateJobs, clients: %d", clients), Run: func(ctx context.Context, r *runner) (Sample, error) {
 				return submitBatches(ctx, r, n, clients, createJobs)
 			}})
@@ -120,7 +124,9 @@ func submitBatches(ctx context.Context, r *runner, n, clients int, call fermata.
 		return nil, err
 	}
 	sample := Sample{}
-	m.stop().perJob(n, sample)
+	measured := m.stop()
+	measured.perJob(n, sample)
+	measured.withClient(n, sample)
 	return sample, p.end(ctx, n)
 }
 
@@ -223,6 +229,7 @@ func (b *bed) submit(n, inFlight int, call func(i int) error) (Sample, error) {
 	q := stats.Of(took)
 	sample := Sample{"p50": q.P50, "p99": q.P99}
 	measured.perJob(n, sample)
+	measured.withClient(n, sample)
 	return sample, nil
 }
 
@@ -239,6 +246,8 @@ func submitRaw(ctx context.Context, r *runner, n int) (Sample, error) {
 		return nil, err
 	}
 	sample := Sample{}
-	m.stop().perJob(n, sample)
+	measured := m.stop()
+	measured.perJob(n, sample)
+	measured.withClient(n, sample)
 	return sample, nil
 }
