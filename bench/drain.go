@@ -69,7 +69,7 @@ var drain = Scenario{
 
 var drainMetrics = []Metric{
 	{"rate", "jobs/s", 0}, {"drained", "drained jobs/s", 0}, {"cpu_redis", "Redis us/job", 1}, {"cpu_scheduler", "node us/job", 1},
-	{"cpu_worker", "worker us/job", 1}, {"cpu_total", "total us/job", 1}, {"deletion", "of it deletion", 1},
+	{"cpu_worker", "worker us/job", 1}, {"cpu_total", "total us/job", 1}, {"deletion_redis", "of it deletion: Redis", 1}, {"deletion_scheduler", "deletion: node", 1},
 }
 
 func drainCases(p Params) []Case {
@@ -233,7 +233,9 @@ func (l backlog) sample(drain span, deletion span) Sample {
 	if l.keep > 0 {
 		sample["drained"] = rate
 		sample["rate"] = rate * drain.total().Seconds() / drain.plus(deletion).total().Seconds()
-		sample["deletion"] = float64(deletion.total().Microseconds()) / float64(l.n)
+		for _, part := range []string{partRedis, partScheduler} {
+			sample["deletion_"+part] = float64(deletion.cpu[part].Microseconds()) / float64(l.n)
+		}
 	}
 	return sample
 }

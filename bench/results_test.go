@@ -213,7 +213,8 @@ func TestDeletionCounts(t *testing.T) {
 	drained := span{took: time.Second, cpu: map[string]time.Duration{partRedis: 600 * time.Millisecond, partScheduler: 300 * time.Millisecond}}
 	deleted := span{took: 9 * time.Second, cpu: map[string]time.Duration{partRedis: 200 * time.Millisecond, partScheduler: 100 * time.Millisecond}}
 	s := backlog{n: 1000, keep: time.Second}.sample(drained, deleted)
-	if s["drained"] != 1000 || math.Abs(s["rate"]-750) > 1e-6 || s["cpu_redis"] != 800 || s["cpu_total"] != 1200 || s["deletion"] != 300 {
+	if s["drained"] != 1000 || math.Abs(s["rate"]-750) > 1e-6 || s["cpu_redis"] != 800 || s["cpu_total"] != 1200 ||
+		s["deletion_redis"] != 200 || s["deletion_scheduler"] != 100 {
 		t.Errorf("%v", s)
 	}
 	s = backlog{n: 1000}.sample(drained, span{})
