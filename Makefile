@@ -194,7 +194,7 @@ sim: deps ## simulate clusters with faults: N (20000) seeds from SEED (1) on; pr
 	scripts/sim.sh $(SEED) $(N)
 
 .PHONY: bench
-bench: deps ## compare Fermata, asynq and raw Redis in ROUNDS (3); write docs/benchmarks.json and .md: 40 minutes
+bench: deps ## compare Fermata, asynq and raw Redis in ROUNDS (3); write docs/benchmarks.json and .md: 45 minutes at most
 	cd bench && go run . -rounds $(ROUNDS) -json ../docs/benchmarks.json -docs ../docs/benchmarks.md
 
 .PHONY: pgo

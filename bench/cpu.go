@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/fermata-io/fermata/bench/internal/fermata"
+	"github.com/fermata-io/fermata/bench/internal/rawredis"
 )
 
 // cpu measures what lease and settlement cost Redis, by the product's own store alone:
@@ -19,7 +20,7 @@ import (
 // benchmark in internal/storecycle. What Redis spends end to end, where batches are as
 // large as what waits, is in the tables of drain and recurring.
 var cpu = Scenario{
-	Name:  "cpu",
+	Name: "cpu", MaxRounds: 2,
 	Title: "Redis CPU of lease and settlement",
 	Text: "Recurring jobs of one shard, leased and settled by the store in batches of 100, due at random instants. " +
 		"History 10 is the default. Raw Redis: the same number of jobs, nothing checked.",
@@ -27,12 +28,17 @@ var cpu = Scenario{
 	Cases: func(p Params) []Case {
 		var cases []Case
 		for _, jobs := range []int{10_000, 100_000} {
+			if p.Quick && jobs > 10_000 {
+				continue
+			}
 			for _, history := range []int{10, 0} {
-				cases = append(cases, Case{peerFermata, fmt.Sprintf("%d jobs, history %d", jobs, history), func(ctx context.Context, r *runner) (Sample, error) {
+				cases = append(cases, Case{Peer: peerFermata, Setting: fmt.Sprintf("%d jobs, history %d", jobs, history), Run: func(ctx context.Context, r *runner) (Sample, error) {
 					return storeCycle(ctx, jobs, history, 1500)
 				}})
 			}
-			cases = append(cases, Case{peerRaw, fmt.Sprintf("%d jobs", jobs), func(ctx context.Context, r *runner) (Sample, error) { return cycleRaw(ctx, r, jobs, false) }})
+			cases = append(cases, Case{Peer: peerRaw, Setting: fmt.Sprintf("%d jobs", jobs), Run: func(ctx context.Context, r *runner) (Sample, error) {
+				return drainRaw(ctx, r, jobs, rawredis.Reschedule, false)
+			}})
 		}
 		return cases
 	},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/bench/internal/asynqs"
 	"github.com/fermata-io/fermata/bench/internal/fermata"
@@ -15,103 +16,134 @@ import (
 	"github.com/fermata-io/fermata/bench/internal/rawredis"
 	"github.com/fermata-io/fermata/bench/internal/record"
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/worker"
 )
 
 // payloadSize of all jobs.
 const payloadSize = 200
 
-// rawBatch is how many jobs raw Redis moves a call.
+// rawBatch is how many jobs raw Redis moves in one call.
 const rawBatch = 100
 
-// drain measures how fast a backlog is worked off: one-time jobs, due at random
-// instants of the last minute, are registered while no worker is connected. The clock
-// begins when the worker process is told to connect, and ends when Redis shows that
-// nothing is waiting or leased any more. Redis is asked only after the last handler was
-// entered, so that asking costs nothing before; then every 2 ms.
+// Settings that several scenarios share. The first is the headline: a user gets it without choosing anything.
+const (
+	defaultSlots    = worker.DefaultSlots
+	defaultSetting  = "defaults (16 slots)"
+	oneServerName   = "64, one server"
+	fourServersName = "64, four servers"
+)
+
+// retentionOf is how long finished jobs are kept before they are deleted: longer than a drain takes, so that the
+// cost of the two is measured separately.
+func retentionOf(quick bool) time.Duration {
+	if quick {
+		return 2 * time.Second
+	}
+	return 6 * time.Second
+}
+
+// drain measures the whole life of one-time jobs after their registration. They are due at random nanoseconds of
+// the last minute, and registered while no worker is connected. The clock starts when the worker process is told
+// to connect. The drain ends when Redis shows that no job waits or is leased. Redis is asked only after the last
+// handler was entered, so that asking costs nothing before; then every 2 ms. The measurement of processor time
+// goes on until Redis shows that all finished jobs are deleted.
 //
-// asynq's tasks are enqueued for at once, before its servers start, in smaller
-// number: its rate does not depend on it. Raw Redis leases and reschedules as many jobs
-// as Fermata.
+// asynq deletes a task when it completes. Its tasks are enqueued for at once, before its servers start. Raw Redis
+// leases and removes as many jobs.
 var drain = Scenario{
-	Name:  "drain",
+	Name: "drain", Form: 1,
 	Title: "A backlog of one-time jobs",
-	Text: "One-time jobs with payloads of 200 bytes, due at random instants of the last minute, are registered before the worker connects. " +
-		"The clock begins with the order to connect and ends when Redis shows no job that waits or is leased. " +
-		"asynq has fewer jobs, in its list of pending tasks. \"aof\": Redis with appendonly everysec. " +
-		"\"queue limits\": of concurrency and rate, neither of which is reached.",
+	Text: "One-time jobs with payloads of 200 bytes, due at random nanoseconds of the last minute, are registered before the worker connects. " +
+		"\"drained jobs/s\" is measured from the order to connect until Redis shows no job that waits or is leased. " +
+		"Processor time includes the deletion of the finished jobs, which are kept for 6 seconds here (1 hour by default) and then deleted. " +
+		"\"jobs/s\" is the drained rate, multiplied by the share of the processor time that the drain has of the whole: the rate at which " +
+		"jobs can be drained and deleted all the time. asynq deletes a task when it completes, and raw Redis too. asynq's tasks are in its " +
+		"list of pending tasks. \"aof\": Redis with appendonly everysec. \"queue limits\": limits of concurrency and rate that are not reached.",
 	Metrics: drainMetrics,
 	Cases:   drainCases,
 	Targets: drainTargets,
+	Ratios: func(r Results) []Ratio {
+		return append(r.rateRatios("one-time jobs"), r.cpuRatio("one-time jobs, deletion included"))
+	},
 }
 
 var drainMetrics = []Metric{
-	{"rate", "jobs/s", 0}, {"cpu_redis", "Redis us/job", 1}, {"cpu_scheduler", "scheduler us/job", 1}, {"cpu_worker", "worker us/job", 1},
+	{"rate", "jobs/s", 0}, {"drained", "drained jobs/s", 0}, {"cpu_redis", "Redis us/job", 1}, {"cpu_scheduler", "node us/job", 1},
+	{"cpu_worker", "worker us/job", 1}, {"cpu_total", "total us/job", 1}, {"deletion_redis", "of it deletion: Redis", 1}, {"deletion_scheduler", "deletion: node", 1},
 }
 
 func drainCases(p Params) []Case {
 	var cases []Case
-	full := p.jobs(500_000, 60_000)
-	for _, slots := range p.slots(500, 2000, 64, 10) {
-		cases = append(cases, Case{peerFermata, fmt.Sprintf("%d slots", slots), func(ctx context.Context, r *runner) (Sample, error) {
-			return backlogFermata(ctx, r, backlog{n: full, slots: slots})
+	full, part, tasks := p.jobs(200_000, 30_000), p.jobs(100_000, 15_000), p.jobs(100_000, 20_000)
+	add := func(name string, once bool, l backlog) {
+		l.n = cmp.Or(l.n, part)
+		if !p.Quick || name == defaultSetting { // deletion takes a while to begin
+			l.keep = retentionOf(p.Quick)
+		}
+		cases = append(cases, Case{Peer: peerFermata, Setting: name, Once: once, Run: func(ctx context.Context, r *runner) (Sample, error) {
+			return backlogFermata(ctx, r, l)
 		}})
 	}
-	if len(p.Slots) == 0 {
-		for _, c := range []struct {
-			name string
-			backlog
-		}{
-			{"500 slots, aof", backlog{slots: 500, aof: true}},
-			{"2000 slots, no history", backlog{slots: 2000, noHistory: true}},
-			{"500 slots, queue limits", backlog{slots: 500, limited: true}},
-			{"64 slots, no prefetch", backlog{slots: 64, prefetch: -1}},
-			{"10 slots, no prefetch", backlog{slots: 10, prefetch: -1, n: p.jobs(100_000, 20_000)}},
-		} {
-			c.n = cmp.Or(c.n, full)
-			cases = append(cases, Case{peerFermata, c.name, func(ctx context.Context, r *runner) (Sample, error) {
-				return backlogFermata(ctx, r, c.backlog)
-			}})
-		}
+	for _, slots := range p.slots(defaultSlots, 500) {
+		add(slotsName(slots), false, backlog{slots: slots, n: full})
+	}
+	if len(p.Slots) == 0 && !p.Quick {
+		add("500 slots, no history", true, backlog{slots: 500, noHistory: true})
+		add("500 slots, queue limits", true, backlog{slots: 500, limited: true})
+		add("500 slots, aof", true, backlog{slots: 500, aof: true})
+		add("16 slots, no prefetch", true, backlog{slots: defaultSlots, prefetch: -1, n: part / 2})
 	}
 	for _, c := range []struct {
 		name string
 		backlog
 	}{
-		{"10", backlog{slots: 10}}, {"64", backlog{slots: 64}}, {"256", backlog{slots: 256}}, {"64 x 4 servers", backlog{slots: 64, servers: 4}},
-		{"64, aof", backlog{slots: 64, aof: true}},
+		{"16, one server", backlog{slots: 16}}, {oneServerName, backlog{slots: 64}}, {fourServersName, backlog{slots: 64, servers: 4}},
+		{fourServersName + ", aof", backlog{slots: 64, servers: 4, aof: true}},
 	} {
-		if p.Quick && c.slots == 256 {
+		if p.Quick && (c.aof || c.slots == 16) {
 			continue
 		}
-		c.n = p.jobs(100_000, 30_000)
-		cases = append(cases, Case{peerAsynq, c.name, func(ctx context.Context, r *runner) (Sample, error) {
+		c.n = tasks
+		cases = append(cases, Case{Peer: peerAsynq, Setting: c.name, Run: func(ctx context.Context, r *runner) (Sample, error) {
 			return backlogAsynq(ctx, r, c.backlog)
 		}})
 	}
 	for _, aof := range []bool{false, true} {
-		name := "batches of 100"
+		if p.Quick && aof {
+			continue
+		}
+		name := rawCompleteName
 		if aof {
 			name += ", aof"
 		}
-		cases = append(cases, Case{peerRaw, name, func(ctx context.Context, r *runner) (Sample, error) { return cycleRaw(ctx, r, full, aof) }})
+		cases = append(cases, Case{Peer: peerRaw, Setting: name, Run: func(ctx context.Context, r *runner) (Sample, error) {
+			return drainRaw(ctx, r, full, rawredis.Complete, aof)
+		}})
 	}
 	return cases
 }
 
+// Settings of raw Redis.
+const (
+	rawCompleteName   = "lease + complete, batches of 100"
+	rawRescheduleName = "lease + reschedule, batches of 100"
+)
+
+func slotsName(slots int) string {
+	if slots == defaultSlots {
+		return defaultSetting
+	}
+	return fmt.Sprintf("%d slots", slots)
+}
+
 func drainTargets(r Results) []Target {
-	asynq, raw := r.Best(peerAsynq, "rate"), r.Of(peerRaw, "batches of 100", "rate")
-	best := r.Best(peerFermata, "rate")
-	goCPU := func(setting string) float64 {
-		return r.Of(peerFermata, setting, "cpu_scheduler") + r.Of(peerFermata, setting, "cpu_worker")
-	}
-	return []Target{
-		{Text: "one-time jobs, best setting, against asynq's best", Value: best / asynq, Required: 5, Aimed: 8, Unit: "x"},
-		{Text: "one-time jobs, best setting, against asynq's best with one server", Value: best / r.BestOf(peerAsynq, "rate", oneServer), Required: 5, Aimed: 8, Unit: "x"},
-		{Text: "one-time jobs, best setting, share of raw Redis", Value: 100 * best / raw, Required: 45, Aimed: 70, Unit: "%"},
-		{Text: "10 slots, against asynq with a concurrency of 10", Value: r.Of(peerFermata, "10 slots", "rate") / r.Of(peerAsynq, "10", "rate"), Required: 3, Aimed: none, Unit: "x"},
-		{Text: "CPU of scheduler and worker a job, 500 slots", Value: goCPU("500 slots"), Required: 12, Aimed: 7, AtMost: true, Unit: "us"},
-		{Text: "CPU of scheduler and worker a job, 64 slots", Value: goCPU("64 slots"), Required: 22, Aimed: none, AtMost: true, Unit: "us"},
-	}
+	at := func(setting, key string) float64 { return r.Of(peerFermata, setting, key) }
+	nodeAndWorker := at("500 slots", "cpu_scheduler") + at("500 slots", "cpu_worker")
+	return append(r.rateTargets("one-time jobs, defaults", 5, 8),
+		Target{Text: "one-time jobs, defaults, share of raw Redis", Value: 100 * at(defaultSetting, "rate") / r.Of(peerRaw, rawCompleteName, "rate"),
+			Required: 45, Aimed: 70, Unit: "%"},
+		Target{Text: "CPU of node and worker a one-time job, 500 slots, deletion included", Value: nodeAndWorker, Required: 12, Aimed: 7, AtMost: true,
+			Unit: "us"})
 }
 
 // backlog is a number of jobs that wait for a worker.
@@ -128,7 +160,8 @@ type backlog struct {
 	replica   bool
 	prefetch  int
 	noHistory bool
-	limited   bool // the queue has limits that it does not reach
+	limited   bool          // the queue has limits that it does not reach
+	keep      time.Duration // of finished one-time jobs, whose deletion is then measured; 0: the default, and it is not
 }
 
 // expect is how often each job runs.
@@ -171,7 +204,7 @@ func (l backlog) fermata(ctx context.Context, r *runner, begin beginFunc) (Sampl
 	if err != nil {
 		return nil, err
 	}
-	sample, err := b.drain(ctx, l, func(ctx context.Context) (int, error) { return fermata.Open(ctx, future, b.redisClients()...) })
+	measured, err := b.drain(ctx, l, func(ctx context.Context) (int, error) { return fermata.Open(ctx, future, b.redisClients()...) })
 	if err != nil {
 		return nil, err
 	}
@@ -179,8 +212,58 @@ func (l backlog) fermata(ctx context.Context, r *runner, begin beginFunc) (Sampl
 	if err != nil {
 		return nil, err
 	}
+	if err := p.end(ctx, l.n); err != nil {
+		return nil, err
+	}
+	deletion, err := b.waitDeleted(ctx, l.keep)
+	if err != nil {
+		return nil, err
+	}
+	sample := l.sample(measured, deletion)
 	sample["reads"] = float64(after-before) / float64(l.n)
-	return sample, p.end(ctx, l.n)
+	return sample, nil
+}
+
+// sample has the drain, and the deletion that follows, if it was measured.
+func (l backlog) sample(drain span, deletion span) Sample {
+	sample := Sample{}
+	drain.plus(deletion).perJob(l.n, sample)
+	rate := float64(l.n) / drain.took.Seconds()
+	sample["rate"] = rate
+	if l.keep > 0 {
+		sample["drained"] = rate
+		sample["rate"] = rate * drain.total().Seconds() / drain.plus(deletion).total().Seconds()
+		for _, part := range []string{partRedis, partScheduler} {
+			sample["deletion_"+part] = float64(deletion.cpu[part].Microseconds()) / float64(l.n)
+		}
+	}
+	return sample
+}
+
+// waitDeleted measures from the end of a drain until all jobs are deleted, which are kept for so long. It measures
+// nothing of 0.
+func (b *bed) waitDeleted(ctx context.Context, keep time.Duration) (span, error) {
+	if keep == 0 {
+		return span{}, nil
+	}
+	m := b.meter()
+	last, since := -1, time.Now().Add(keep)
+	for {
+		if err := sleepUntil(ctx, time.Now().Add(200*time.Millisecond)); err != nil {
+			return span{}, err
+		}
+		n, err := fermata.Finished(ctx, b.redisClients()...)
+		switch {
+		case err != nil:
+			return span{}, err
+		case n == 0:
+			return m.stop(), b.alive()
+		case n != last:
+			last, since = n, time.Now()
+		case time.Since(since) > keep+patience:
+			return span{}, fmt.Errorf("%d finished jobs are not deleted, and no further one for %v", n, patience)
+		}
+	}
 }
 
 // limit sets limits of concurrency and rate, if they are wanted.
@@ -210,20 +293,23 @@ func (l backlog) register(ctx context.Context, b *bed, begin beginFunc) (time.Ti
 		if l.failFirst {
 			j.RetryPolicy = retryAtOnce
 		}
-		return l.kept(j)
+		if l.keep > 0 {
+			j.Retention = durationpb.New(l.keep)
+		}
+		return l.withHistory(j)
 	})
 }
 
-// kept is a job that keeps as much history as is wanted.
-func (l backlog) kept(j *client.Job) *client.Job {
+// withHistory is a job that keeps as much history as is wanted.
+func (l backlog) withHistory(j *client.Job) *client.Job {
 	if l.noHistory {
 		j.HistoryLimit = new(int32)
 	}
 	return j
 }
 
-// onceJob is a one-time job. It is due to the nanosecond, so that a start which is early by
-// the rounding of times counts as early.
+// onceJob is a one-time job. It is due at a nanosecond, so that a start that is early by the rounding of times counts
+// as early.
 func onceJob(class record.Class, i int, due time.Time) *client.Job {
 	return &client.Job{Handler: load.Handler, Payload: record.Payload(class, i, due, payloadSize), Schedule: client.Once(due)}
 }
@@ -246,32 +332,32 @@ func backlogAsynq(ctx context.Context, r *runner, l backlog) (Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.drain(ctx, l, func(ctx context.Context) (int, error) { return asynqs.Open(ctx, b.redis.Client, "default") })
+	measured, err := b.drain(ctx, l, func(ctx context.Context) (int, error) { return asynqs.Open(ctx, b.redis.Client, "default") })
+	if err != nil {
+		return nil, err
+	}
+	return l.sample(measured, span{}), nil
 }
 
-// drain lets the worker go and measures until all is settled.
-func (b *bed) drain(ctx context.Context, l backlog, open func(context.Context) (int, error)) (Sample, error) {
+// drain lets the worker connect and measures until all is settled.
+func (b *bed) drain(ctx context.Context, l backlog, open func(context.Context) (int, error)) (span, error) {
 	m := b.meter()
 	if err := b.worker.Go(); err != nil {
-		return nil, err
+		return span{}, err
 	}
 	if err := b.waitExecuted(ctx, l.n*l.expect()); err != nil {
-		return nil, err
+		return span{}, err
 	}
 	if err := b.waitSettled(ctx, open); err != nil {
-		return nil, err
+		return span{}, err
 	}
 	measured := m.stop()
-	if _, err := b.verify(l.expect(), 0); err != nil {
-		return nil, err
-	}
-	sample := Sample{}
-	measured.perJob(l.n, sample)
-	return sample, nil
+	_, err := b.verify(l.expect(), 0)
+	return measured, err
 }
 
-// cycleRaw leases and reschedules n jobs.
-func cycleRaw(ctx context.Context, r *runner, n int, aof bool) (Sample, error) {
+// drainRaw leases n jobs, and completes or reschedules them.
+func drainRaw(ctx context.Context, r *runner, n int, end rawredis.End, aof bool) (Sample, error) {
 	b, err := r.newBed(ctx, bedOptions{aof: aof})
 	if err != nil {
 		return nil, err
@@ -283,7 +369,7 @@ func cycleRaw(ctx context.Context, r *runner, n int, aof bool) (Sample, error) {
 		return nil, err
 	}
 	m := b.meter()
-	done, err := raw.Cycle(ctx, rawBatch)
+	done, err := raw.Drain(ctx, rawBatch, end)
 	if err != nil {
 		return nil, err
 	}
@@ -291,9 +377,7 @@ func cycleRaw(ctx context.Context, r *runner, n int, aof bool) (Sample, error) {
 	if done != n {
 		return nil, fmt.Errorf("%d of %d jobs were leased", done, n)
 	}
-	sample := Sample{}
-	measured.perJob(n, sample)
-	return sample, nil
+	return backlog{n: n}.sample(measured, span{}), nil
 }
 
 // sleepUntil waits for an instant.

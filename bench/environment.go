@@ -21,6 +21,11 @@ type Environment struct {
 	Fermata                   string
 }
 
+// machine describes the machine in one line.
+func (e Environment) machine() string {
+	return fmt.Sprintf("%d x %s, %s, %s", e.Cores, e.CPU, e.Memory, e.Kernel)
+}
+
 // environment looks around. What cannot be found out is left empty.
 func environment(ctx context.Context) Environment {
 	e := Environment{

@@ -14,7 +14,7 @@ import (
 // shards in turn. Jobs that are due again and again are active, the others wait. It runs
 // the Go benchmark in internal/storecycle.
 var growth = Scenario{
-	Name:  "growth",
+	Name: "growth", MaxRounds: 1,
 	Title: "Cost of a job as their number grows",
 	Text: "Recurring jobs over 64 shards (256 for ten million), leased and settled by the store in batches of 100, due at random instants, no history. " +
 		"No code removes the misses of the processor's caches that come with more records touched.",
@@ -25,7 +25,7 @@ var growth = Scenario{
 			if g.full && p.Quick {
 				continue
 			}
-			cases = append(cases, Case{peerFermata, g.name(), func(ctx context.Context, r *runner) (Sample, error) { return g.run(ctx) }})
+			cases = append(cases, Case{Peer: peerFermata, Setting: g.name(), Run: func(ctx context.Context, r *runner) (Sample, error) { return g.run(ctx) }})
 		}
 		return cases
 	},

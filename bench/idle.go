@@ -13,7 +13,7 @@ import (
 // idle measures what a scheduler costs while nothing is due: a million jobs scheduled
 // ahead, one node and one worker connected.
 var idle = Scenario{
-	Name:  "idle",
+	Name: "idle", Form: 1, MaxRounds: 1,
 	Title: "Idle cost",
 	Text: "All jobs are due in an hour or later; one worker process is connected. CPU is a share of one core over the whole span. " +
 		"Calls are those that Redis counts, also inside scripts. An empty server is what redis-server takes by itself.",
@@ -23,22 +23,27 @@ var idle = Scenario{
 	},
 	Cases: func(p Params) []Case {
 		n := p.jobs(1_000_000, 100_000)
-		span := time.Minute
+		span := 30 * time.Second
 		if p.Quick {
 			span = 10 * time.Second
 		}
 		return []Case{
-			{peerFermata, fmt.Sprintf("%d jobs", n), func(ctx context.Context, r *runner) (Sample, error) { return idleFermata(ctx, r, n, span) }},
-			{peerFermata, fmt.Sprintf("%d jobs in 1000 queues", n/5), func(ctx context.Context, r *runner) (Sample, error) {
+			{Peer: peerFermata, Setting: fmt.Sprintf("%d jobs", n), Run: func(ctx context.Context, r *runner) (Sample, error) { return idleFermata(ctx, r, n, span) }},
+			{Peer: peerFermata, Setting: fmt.Sprintf("%d jobs in 1000 queues", n/5), Run: func(ctx context.Context, r *runner) (Sample, error) {
 				return idleQueues(ctx, r, n/5, 1000, span)
 			}},
-			{peerRaw, "an empty server", func(ctx context.Context, r *runner) (Sample, error) { return idleRedis(ctx, r, span) }},
-			{peerAsynq, fmt.Sprintf("%d tasks", n/4), func(ctx context.Context, r *runner) (Sample, error) { return idleAsynq(ctx, r, n/4, span) }},
+			{Peer: peerRaw, Setting: "an empty server", Run: func(ctx context.Context, r *runner) (Sample, error) { return idleRedis(ctx, r, span) }},
+			{Peer: peerAsynq, Setting: fmt.Sprintf("%d tasks, one server", n/4), Run: func(ctx context.Context, r *runner) (Sample, error) {
+				return idleAsynq(ctx, r, n/4, 1, span)
+			}},
+			{Peer: peerAsynq, Setting: fmt.Sprintf("%d tasks, four servers", n/4), Run: func(ctx context.Context, r *runner) (Sample, error) {
+				return idleAsynq(ctx, r, n/4, 4, span)
+			}},
 		}
 	},
 	Targets: func(r Results) []Target {
 		return []Target{
-			{Text: "CPU of Redis and scheduler while nothing is due", Value: r.least(peerFermata, "both"), Required: 0.5, Aimed: none, AtMost: true, Unit: "% of a core"},
+			{Text: "CPU of Redis and scheduler while nothing is due", Value: r.Least(peerFermata, "both"), Required: 0.5, Aimed: none, AtMost: true, Unit: "% of a core"},
 		}
 	},
 }
@@ -48,7 +53,7 @@ var idle = Scenario{
 const settleFor = 10 * time.Second
 
 func idleFermata(ctx context.Context, r *runner, n int, span time.Duration) (Sample, error) {
-	b, err := r.newBed(ctx, bedOptions{nodes: 1, worker: load.Config{Kind: load.Fermata, Slots: 64, Classes: []int{n}}})
+	b, err := r.newBed(ctx, bedOptions{nodes: 1, worker: load.Config{Kind: load.Fermata, Slots: defaultSlots, Classes: []int{n}}})
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +66,7 @@ func idleFermata(ctx context.Context, r *runner, n int, span time.Duration) (Sam
 
 // idleQueues spreads the jobs over queues.
 func idleQueues(ctx context.Context, r *runner, n, queues int, span time.Duration) (Sample, error) {
-	b, err := r.newBed(ctx, bedOptions{nodes: 1, worker: load.Config{Kind: load.Fermata, Slots: 64, Classes: []int{n}}})
+	b, err := r.newBed(ctx, bedOptions{nodes: 1, worker: load.Config{Kind: load.Fermata, Slots: defaultSlots, Classes: []int{n}}})
 	if err != nil {
 		return nil, err
 	}
@@ -88,9 +93,9 @@ func idleRedis(ctx context.Context, r *runner, span time.Duration) (Sample, erro
 	return b.rest(ctx, r, span)
 }
 
-func idleAsynq(ctx context.Context, r *runner, n int, span time.Duration) (Sample, error) {
+func idleAsynq(ctx context.Context, r *runner, n, servers int, span time.Duration) (Sample, error) {
 	b, err := r.newBed(ctx, bedOptions{worker: load.Config{
-		Kind: load.Asynq, Slots: 64, Queues: []string{"default"}, Classes: []int{n},
+		Kind: load.Asynq, Slots: 64, Servers: servers, Queues: []string{"default"}, Classes: []int{n},
 	}})
 	if err != nil {
 		return nil, err
@@ -145,6 +150,7 @@ func (b *bed) rest(ctx context.Context, r *runner, span time.Duration) (Sample, 
 		sample["scheduler"] = 100 * s.share(partScheduler)
 		sample["both"] += sample["scheduler"]
 	}
+	sample[others.Key] = s.shareOfOthers()
 	return sample, b.alive()
 }
 
@@ -154,15 +160,4 @@ func callsBetween(before, after map[string]redisd.Command) map[string]int64 {
 		out[name] = c.Calls - before[name].Calls
 	}
 	return out
-}
-
-// least is the smallest median of a metric among the peer's rows.
-func (r Results) least(peer, key string) float64 {
-	least := none
-	for _, row := range r.Rows {
-		if v := row.Median(key); row.Peer == peer && !(v >= least) {
-			least = v
-		}
-	}
-	return least
 }

@@ -24,16 +24,17 @@ const (
 const sideQueue = "side"
 
 // instant measures what a crowd of jobs does that are due together, and what it does to
-// others. 20,000 jobs are due at one whole second; a probe, a job of a second queue of
+// others. 20,000 jobs are due at one instant that is no whole millisecond; a probe, a job of a second queue of
 // the same worker that is due at once, is registered every 100 ms from a second before
-// until two seconds after. Then a million jobs are due at random milliseconds of one
+// until two seconds after. Then a million jobs are due at random nanoseconds of one
 // second, with jobs of the second queue scheduled every 10 ms until the crowd is done;
 // /healthz is asked every 100 ms; leases and locks lost are read from /metrics. Disorder is
 // how much later due a job of the same shard had already started when a job started.
 var instant = Scenario{
-	Name:  "instant",
+	Name: "instant", Form: 1, MaxRounds: 2,
 	Title: "Many jobs due at once",
 	Text: "20,000 jobs at one instant, or a million in one second, with jobs of a second queue of the same worker beside them (side). " +
+		"The instant is no whole millisecond; asynq's due times are whole seconds. Early: all starts before the due time. " +
 		"Disorder: how much later due a job was that had started before, in the same shard. Lost: leases, locks and conflicts from /metrics.",
 	Metrics: []Metric{
 		{"last", "last start s", 3}, {"rate", "jobs/s", 0}, {"side_p50", "side p50 ms", 1}, {"side_p99", "side p99 ms", 1},
@@ -41,30 +42,41 @@ var instant = Scenario{
 		{"health", "healthz max ms", 1}, {"lost", "lost", 0},
 	},
 	Cases: func(p Params) []Case {
-		n := p.jobs(1_000_000, 60_000)
+		n := p.jobs(1_000_000, 0)
+		const crowd = 20_000
 		cases := []Case{
-			{peerFermata, "20,000 at one instant, 500 slots", timed(instantFermata, 20_000, 500)},
-			{peerFermata, "20,000 at one instant, 64 slots", timed(instantFermata, 20_000, 64)},
-			{peerFermata, bigCrowd, timed(crowdFermata, n, 500)},
-			{peerAsynq, "20,000 at one instant, 64, 10 ms", timed(instantAsynq, 20_000, 64)},
+			{Peer: peerFermata, Setting: oneInstant(slotsName(defaultSlots)), Run: timed(instantFermata, crowd, defaultSlots)},
+			{Peer: peerAsynq, Setting: oneInstant(oneServerName + tenMS), Run: timed(instantAsynqWith(1), crowd, 64)},
+			{Peer: peerAsynq, Setting: oneInstant(fourServersName + tenMS), Run: timed(instantAsynqWith(4), crowd, 64)},
 		}
 		if !p.Quick {
-			cases = append(cases, Case{peerAsynq, "20,000 at one instant, 256, 10 ms", timed(instantAsynq, 20_000, 256)})
+			cases = append(cases, Case{Peer: peerFermata, Setting: oneInstant("500 slots"), Run: timed(instantFermata, crowd, 500)},
+				Case{Peer: peerFermata, Setting: bigCrowd, Once: true, Run: timed(crowdFermata, n, 500)})
 		}
 		return cases
 	},
 	Targets: func(r Results) []Target {
-		const one = "20,000 at one instant, 500 slots"
+		one := oneInstant(defaultSetting)
 		crowd := func(key string) float64 { return r.Of(peerFermata, bigCrowd, key) }
 		return []Target{
-			{Text: "20,000 at one instant: last start", Value: r.Of(peerFermata, one, "last"), Required: .5, Aimed: none, AtMost: true, Unit: "s"},
-			{Text: "20,000 at one instant: probe lag p99", Value: r.Of(peerFermata, one, "side_p99"), Required: 20, Aimed: none, AtMost: true, Unit: "ms"},
+			{Text: "20,000 at one instant, defaults: last start", Value: r.Of(peerFermata, one, "last"), Required: .5, Aimed: none, AtMost: true, Unit: "s"},
+			{Text: "20,000 at one instant, defaults: probe lag p99", Value: r.Of(peerFermata, one, "side_p99"), Required: 20, Aimed: none, AtMost: true, Unit: "ms"},
 			{Text: bigCrowd + ": lag p99 of the second queue", Value: crowd("side_p99"), Required: 50, Aimed: none, AtMost: true, Unit: "ms"},
 			{Text: bigCrowd + ": leases and locks lost", Value: crowd("lost"), Required: 0, Aimed: none, AtMost: true},
 			{Text: bigCrowd + ": early starts", Value: crowd("early"), Required: 0, Aimed: none, AtMost: true},
 		}
 	},
+	Ratios: func(r Results) []Ratio {
+		own := r.Of(peerFermata, oneInstant(defaultSetting), "last")
+		return []Ratio{{
+			Text: "20,000 jobs at one instant: time until the last start, defaults", Asynq: r.Least(peerAsynq, "last") / own,
+			OneServer: r.LeastOf(peerAsynq, "last", oneServer) / own, Raw: none,
+		}}
+	},
 }
+
+// oneInstant is a setting in which 20,000 jobs are due together.
+func oneInstant(setting string) string { return "20,000 at one instant, " + setting }
 
 // timed is a case's function that measures n jobs and so many slots on time.
 func timed(f func(context.Context, *runner, int, int, beginFunc) (Sample, error), n, slots int) func(context.Context, *runner) (Sample, error) {
@@ -85,7 +97,7 @@ const (
 // odd makes an instant one that is no whole millisecond, as those of users are.
 const odd = 456_789 * time.Nanosecond
 
-// nextSecond is a whole second, the resolution of asynq, not before an instant.
+// nextSecond is a whole second, not before an instant.
 func nextSecond(t time.Time) time.Time {
 	return t.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }
@@ -98,7 +110,7 @@ func instantFermata(ctx context.Context, r *runner, n, slots int, begin beginFun
 		return nil, err
 	}
 	defer b.close()
-	if err := b.connect(ctx); err != nil {
+	if err := b.connect(ctx, 1); err != nil {
 		return nil, err
 	}
 	at := nextSecond(begin(n)).Add(odd)
@@ -129,9 +141,16 @@ func sideJob(i int, due time.Time) *client.Job {
 	return j
 }
 
-func instantAsynq(ctx context.Context, r *runner, n, slots int, begin beginFunc) (Sample, error) {
+// instantAsynqWith measures so many servers.
+func instantAsynqWith(servers int) func(context.Context, *runner, int, int, beginFunc) (Sample, error) {
+	return func(ctx context.Context, r *runner, n, slots int, begin beginFunc) (Sample, error) {
+		return instantAsynq(ctx, r, n, slots, servers, begin)
+	}
+}
+
+func instantAsynq(ctx context.Context, r *runner, n, slots, servers int, begin beginFunc) (Sample, error) {
 	b, err := r.newBed(ctx, bedOptions{worker: load.Config{
-		Kind: load.Asynq, Slots: slots, PollMS: 10, Queues: []string{"default", sideQueue}, Classes: []int{n, probes},
+		Kind: load.Asynq, Slots: slots, Servers: servers, PollMS: 10, Queues: []string{"default", sideQueue}, Classes: []int{n, probes},
 	}})
 	if err != nil {
 		return nil, err
@@ -142,7 +161,7 @@ func instantAsynq(ctx context.Context, r *runner, n, slots int, begin beginFunc)
 	}
 	c := asynqs.New(b.redis.Addr)
 	defer c.Close()
-	at := nextSecond(begin(n))
+	at := nextSecond(begin(n)).Add(odd)
 	err = c.Enqueue(ctx, n, 64, func(i int) ([]byte, []asynq.Option) {
 		return record.Payload(classCrowd, i, at, payloadSize), []asynq.Option{asynq.ProcessAt(at)}
 	})
@@ -210,7 +229,7 @@ func crowdFermata(ctx context.Context, r *runner, n, slots int, begin beginFunc)
 		return nil, err
 	}
 	defer b.close()
-	if err := b.connect(ctx); err != nil {
+	if err := b.connect(ctx, 1); err != nil {
 		return nil, err
 	}
 	at := nextSecond(begin(n + beside))

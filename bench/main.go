@@ -178,8 +178,8 @@ func run(ctx context.Context, args []string) error {
 			break
 		}
 		m := Measured{
-			Name: s.Name, At: time.Now().UTC().Truncate(time.Second), Fermata: o.Environment.Fermata,
-			Rounds: c.Rounds, Quick: c.Quick, Command: c.line, Rows: results.Rows,
+			Name: s.Name, Form: s.Form, At: time.Now().UTC().Truncate(time.Second), Fermata: o.Environment.Fermata,
+			Machine: o.Environment.machine(), Rounds: s.rounds(c.Params), Quick: c.Quick, Command: c.line, Rows: results.Rows,
 		}
 		if s.Targets != nil {
 			m.Targets = verdicts(s.Targets(results))
@@ -190,8 +190,12 @@ func run(ctx context.Context, args []string) error {
 			}
 		}
 		fmt.Printf("\n%s\n\n%s", s.Title, table(s, m.Rows))
+		alone := Outcome{Scenarios: []Measured{m}}
+		if s.Ratios != nil {
+			fmt.Printf("\n%s", ratioTable(alone))
+		}
 		if len(m.Targets) > 0 {
-			fmt.Printf("\n%s", targetTable(Outcome{Scenarios: []Measured{m}}))
+			fmt.Printf("\n%s", targetTable(alone))
 		}
 		o.put(m)
 		if err := c.write(o); err != nil { // after each, so that what is there is kept

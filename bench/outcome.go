@@ -17,14 +17,21 @@ type Outcome struct {
 // Measured is what a scenario came to.
 type Measured struct {
 	Name    string
+	Form    int `json:",omitempty"` // of the scenario when it was measured
 	At      time.Time
 	Fermata string `json:",omitempty"` // the build that was measured
+	Machine string `json:",omitempty"`
 	Rounds  int
 	Quick   bool `json:",omitempty"`
 	Command string
 	Rows    []*Row
 	Targets []Verdict `json:",omitempty"`
 }
+
+// isEarlierForm reports whether the scenario was changed since, so that its figures mean something else.
+func (m Measured) isEarlierForm(s Scenario) bool { return m.Form < s.Form }
+
+func (m Measured) disturbed() bool { return slices.ContainsFunc(m.Rows, (*Row).disturbed) }
 
 // Verdict is a target as it is kept: figures that were not measured are left out.
 type Verdict struct {

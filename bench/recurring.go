@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/bench/internal/load"
+	"github.com/fermata-io/fermata/bench/internal/rawredis"
 	"github.com/fermata-io/fermata/bench/internal/record"
 	"github.com/fermata-io/fermata/client"
 )
@@ -21,39 +22,40 @@ const recurringEvery = time.Hour
 // recurring jobs (its scheduler enqueues one task a tick, which is then one more call),
 // so its figure is that of its one-time tasks.
 var recurring = Scenario{
-	Name:  "recurring",
+	Name: "recurring", Form: 1,
 	Title: "A backlog of recurring jobs",
-	Text: "Jobs with an interval of an hour, all due before the worker connects; each settlement stores the next due time. " +
-		"asynq's tasks run once: it has no recurring jobs that are rescheduled.",
+	Text: "Jobs with an interval of an hour, all due before the worker connects, at random nanoseconds; each settlement stores the next due time. " +
+		"asynq's tasks run once: it has no recurring jobs that are rescheduled. Raw Redis leases and reschedules.",
 	Metrics: drainMetrics,
 	Cases: func(p Params) []Case {
 		n := p.jobs(200_000, 30_000)
+		of := func(l backlog) func(context.Context, *runner) (Sample, error) {
+			l.n, l.recurring = n, true
+			return func(ctx context.Context, r *runner) (Sample, error) { return backlogFermata(ctx, r, l) }
+		}
+		asynq := func(servers int) func(context.Context, *runner) (Sample, error) {
+			return func(ctx context.Context, r *runner) (Sample, error) {
+				return backlogAsynq(ctx, r, backlog{n: n / 2, slots: 64, servers: servers})
+			}
+		}
 		return []Case{
-			{peerFermata, "500 slots", func(ctx context.Context, r *runner) (Sample, error) {
-				return backlogFermata(ctx, r, backlog{n: n, slots: 500, recurring: true})
+			{Peer: peerFermata, Setting: defaultSetting, Run: of(backlog{slots: defaultSlots})},
+			{Peer: peerFermata, Setting: "500 slots", Run: of(backlog{slots: 500})},
+			{Peer: peerFermata, Setting: "500 slots, no history", Once: true, Run: of(backlog{slots: 500, noHistory: true})},
+			{Peer: peerAsynq, Setting: oneServerName, Run: asynq(1)},
+			{Peer: peerAsynq, Setting: fourServersName, Run: asynq(4)},
+			{Peer: peerRaw, Setting: rawRescheduleName, Run: func(ctx context.Context, r *runner) (Sample, error) {
+				return drainRaw(ctx, r, n, rawredis.Reschedule, false)
 			}},
-			{peerFermata, "2000 slots", func(ctx context.Context, r *runner) (Sample, error) {
-				return backlogFermata(ctx, r, backlog{n: n, slots: 2000, recurring: true})
-			}},
-			{peerFermata, "2000 slots, no history", func(ctx context.Context, r *runner) (Sample, error) {
-				return backlogFermata(ctx, r, backlog{n: n, slots: 2000, recurring: true, noHistory: true})
-			}},
-			{peerAsynq, "64", func(ctx context.Context, r *runner) (Sample, error) {
-				return backlogAsynq(ctx, r, backlog{n: n / 2, slots: 64})
-			}},
-			{peerAsynq, "64 x 4 servers", func(ctx context.Context, r *runner) (Sample, error) {
-				return backlogAsynq(ctx, r, backlog{n: n / 2, slots: 64, servers: 4})
-			}},
-			{peerRaw, "batches of 100", func(ctx context.Context, r *runner) (Sample, error) { return cycleRaw(ctx, r, n, false) }},
 		}
 	},
 	Targets: func(r Results) []Target {
-		best := r.Best(peerFermata, "rate")
-		return []Target{
-			{Text: "recurring jobs, against asynq's best", Value: best / r.Best(peerAsynq, "rate"), Required: 5, Aimed: 8, Unit: "x"},
-			{Text: "recurring jobs, against asynq's best with one server", Value: best / r.BestOf(peerAsynq, "rate", oneServer), Required: 5, Aimed: 8, Unit: "x"},
-			{Text: "recurring jobs, share of raw Redis", Value: 100 * best / r.Best(peerRaw, "rate"), Required: 45, Aimed: 70, Unit: "%"},
-		}
+		share := 100 * r.Of(peerFermata, defaultSetting, "rate") / r.Best(peerRaw, "rate")
+		return append(r.rateTargets("recurring jobs, defaults", 5, 8),
+			Target{Text: "recurring jobs, defaults, share of raw Redis", Value: share, Required: 45, Aimed: 70, Unit: "%"})
+	},
+	Ratios: func(r Results) []Ratio {
+		return append(r.rateRatios("recurring jobs"), r.cpuRatio("recurring jobs"))
 	},
 }
 
@@ -64,7 +66,7 @@ func (l backlog) registerRecurring(ctx context.Context, b *bed, begin beginFunc)
 	err := b.cluster.Register(ctx, 0, l.n, 4, func(i int) *client.Job {
 		s := client.Every(recurringEvery)
 		s.StartTime = timestamppb.New(first.Add(rand.N(over)))
-		return l.kept(&client.Job{Handler: load.Handler, Payload: record.Payload(0, i, time.Time{}, payloadSize), Schedule: s})
+		return l.withHistory(&client.Job{Handler: load.Handler, Payload: record.Payload(0, i, time.Time{}, payloadSize), Schedule: s})
 	})
 	if err == nil && time.Now().After(first) {
 		err = errLate

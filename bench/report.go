@@ -10,37 +10,102 @@ import (
 // intro explains the document.
 const intro = `# Benchmarks
 
-Written by ` + "`make bench`" + `; do not edit. Fermata runs as its users run it: scheduler processes, a worker process written
-with the package worker, jobs registered over gRPC. asynq's servers have a process of their own too; its library talks
-to Redis without a node between. Everything runs on one machine over loopback, so that clients, nodes, workers and Redis share its
-cores: **compare the rows of a table, not machines**. Within a scenario all cases are run in turn, round by round, each time
-beginning with another one, every run on a fresh redis-server without persistence ("aof": appendonly everysec). Figures are medians, with the
-smallest and the greatest in brackets. After each run the worker's log must show that every job ran exactly as often as
-it should, or the run does not count. The last column is what processes outside of the benchmark took of the machine meanwhile. asynq has the best settings that we found, named in its rows.
-"Raw redis" is the least that a scheduler can ask of Redis: lease and reschedule random ids with random due times in batches of 100, by two Lua scripts
-from four connections, with nothing checked.
+Written by ` + "`make bench`" + `; do not edit. Fermata runs as its users run it: scheduler nodes, a worker process that uses the package
+worker, jobs registered over gRPC. asynq's servers have a process of their own too; its library talks to Redis directly,
+without a node. Everything runs on one machine over loopback, so that clients, nodes, workers and Redis share its cores:
+**compare ratios, not absolute numbers of different machines**. How it is measured:
+
+- Fermata has its defaults unless a row says otherwise: one node, a worker with 16 slots, ten runs of history. asynq has the
+  best settings that we found, named in its rows, with one server and with four.
+- All cases of a scenario run in turn, round by round. Each round begins with another case, and each run has a new
+  redis-server without persistence ("aof": appendonly everysec). Figures are medians; the smallest and the greatest are in brackets.
+- Due times are at random nanoseconds, never at whole milliseconds.
+- One-time jobs are followed until they are deleted.
+- The worker's log must show that every job ran exactly as often as it should. Otherwise the run does not count.
+- The last column is what other processes took of the machine. A run beside more than 10 % is repeated, at most twice. If
+  others took more each time, the row is marked "disturbed".
+- "Raw redis" is the least work that a scheduler can ask of Redis. Two Lua scripts lease random ids in batches of 100 and
+  complete them (one-time jobs) or reschedule them (recurring jobs), over four connections, and check nothing.
 `
 
 // markdown writes the document.
 func markdown(o Outcome) string {
 	var b strings.Builder
 	b.WriteString(intro)
-	e := o.Environment
-	fmt.Fprintf(&b, "\n| | |\n| --- | --- |\n| machine | %d x %s, %s, %s |\n", e.Cores, e.CPU, e.Memory, e.Kernel)
-	fmt.Fprintf(&b, "| versions | redis-server %s, asynq %s, go-redis %s, %s |\n", e.Redis, e.Asynq, e.GoRedis, e.Go)
-	fmt.Fprintf(&b, "| settings | one node, defaults; redis-server with save \"\" and appendonly no; asynq's log off |\n")
+	b.WriteString("\n## Ratios\n\nAbove 1 Fermata is better. \"÷ asynq\" compares with asynq's best setting.\n\n" + ratioTable(o))
 	b.WriteString("\n## Targets\n\n" + targetTable(o))
+	if old := earlierForms(o); len(old) > 0 {
+		fmt.Fprintf(&b, "\nNot measured yet as they are now defined, and therefore not in the two tables above: %s.\n", strings.Join(old, ", "))
+	}
+	e := o.Environment
+	fmt.Fprintf(&b, "\n## Figures\n\nAbsolute numbers are of this machine, unless a section names another one:\n")
+	fmt.Fprintf(&b, "\n| | |\n| --- | --- |\n| machine | %s |\n", e.machine())
+	fmt.Fprintf(&b, "| versions | redis-server %s, asynq %s, go-redis %s, %s |\n", e.Redis, e.Asynq, e.GoRedis, e.Go)
+	fmt.Fprintf(&b, "| settings | redis-server with save \"\" and appendonly no; asynq's log off |\n")
 	for _, m := range o.Scenarios {
 		if s, ok := scenarioOf(m.Name); ok {
-			build, sizes := "", ""
-			if m.Fermata != "" {
-				build = ", fermata " + m.Fermata
-			}
-			if m.Quick {
-				sizes = ", smaller sizes"
-			}
-			fmt.Fprintf(&b, "\n## %s\n\n%s\n\n`%s` (%s%s, rounds: %d%s)\n\n%s", s.Title, s.Text,
-				m.Command, m.At.Format("2006-01-02"), build, m.Rounds, sizes, table(s, m.Rows))
+			b.WriteString(m.section(s))
+		}
+	}
+	return b.String()
+}
+
+// section has the figures of a scenario.
+func (m Measured) section(s Scenario) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n### %s\n\n%s\n\n`%s` (%s)\n\n", s.Title, s.Text, m.Command, m.origin())
+	if m.isEarlierForm(s) {
+		fmt.Fprintf(&b, "**These figures are of build %s, measured before the scenario was defined as above.** Settings have the names and the meaning "+
+			"that they had: %s\n\n", m.Fermata, earlierMeaning)
+	}
+	b.WriteString(table(s, m.Rows))
+	if m.disturbed() {
+		fmt.Fprintf(&b, "\ndisturbed: other processes took more than %d %% of the machine in at least one round that counts.\n", disturbedAbove)
+	}
+	return b.String()
+}
+
+// earlierMeaning is how the figures of earlier forms differ.
+const earlierMeaning = "deletion is not included, raw Redis always reschedules, asynq has one server unless its row says four, and due times " +
+	"may be whole milliseconds."
+
+// origin is when, with what and where a scenario was measured.
+func (m Measured) origin() string {
+	text := m.At.Format("2006-01-02")
+	if m.Fermata != "" {
+		text += ", fermata " + m.Fermata
+	}
+	text += fmt.Sprintf(", rounds: %d", m.Rounds)
+	if m.Quick {
+		text += ", smaller sizes"
+	}
+	if m.Machine != "" {
+		text += ", " + m.Machine
+	}
+	return text
+}
+
+// earlierForms are the titles of the scenarios whose figures are of an earlier form.
+func earlierForms(o Outcome) (titles []string) {
+	for _, m := range o.Scenarios {
+		if s, ok := scenarioOf(m.Name); ok && m.isEarlierForm(s) {
+			titles = append(titles, s.Title)
+		}
+	}
+	return titles
+}
+
+// ratioTable is the headline.
+func ratioTable(o Outcome) string {
+	var b strings.Builder
+	b.WriteString("| Fermata | ÷ asynq | ÷ asynq, one server | ÷ raw Redis | build |\n| --- | --- | --- | --- | --- |\n")
+	for _, m := range o.Scenarios {
+		s, ok := scenarioOf(m.Name)
+		if !ok || m.isEarlierForm(s) || s.Ratios == nil {
+			continue
+		}
+		for _, r := range s.Ratios(Results{Scenario: s, Rows: m.Rows}) {
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.Text, ratio(r.Asynq), ratio(r.OneServer), ratio(r.Raw), m.Fermata)
 		}
 	}
 	return b.String()
@@ -51,6 +116,9 @@ func targetTable(o Outcome) string {
 	var b strings.Builder
 	b.WriteString("| target | measured | required | aim | |\n| --- | --- | --- | --- | --- |\n")
 	for _, m := range o.Scenarios {
+		if s, ok := scenarioOf(m.Name); ok && m.isEarlierForm(s) {
+			continue
+		}
 		for _, t := range m.Targets {
 			bound := "≥ "
 			if t.AtMost {
@@ -97,6 +165,9 @@ func table(s Scenario, rows []*Row) string {
 	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(head, " | "), strings.Repeat(" --- |", len(head)))
 	for _, r := range rows {
 		cells := []string{r.Peer, r.Setting}
+		if r.disturbed() {
+			cells[1] += " (disturbed)"
+		}
 		if r.Err != "" {
 			first, _, _ := strings.Cut(r.Err, "\n")
 			fmt.Fprintf(&b, "| %s | void: %s |%s\n", strings.Join(cells, " | "), first, strings.Repeat(" |", max(0, len(head)-3)))
@@ -130,7 +201,7 @@ func cell(r *Row, m Metric) string {
 }
 
 func ratio(v float64) string {
-	if math.IsNaN(v) {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return ""
 	}
 	return strconv.FormatFloat(v, 'f', 2, 64)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"math"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func rows() []*Row {
@@ -90,7 +92,7 @@ func TestOutcomeKeepsOtherScenarios(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "o.json")
 	var o Outcome
 	target := verdicts([]Target{{Text: "fast", Value: 3, Required: 2, Aimed: none}, {Text: "unknown", Value: math.NaN(), Required: 1, Aimed: 2}})
-	o.put(Measured{Name: "lag", Rows: rows(), Targets: target})
+	o.put(Measured{Name: "lag", Form: lag.Form, Rows: rows(), Targets: target})
 	o.put(Measured{Name: "drain", Rounds: 1})
 	o.put(Measured{Name: "drain", Rounds: 3})
 	if err := (command{json: file}).write(o); err != nil {
@@ -111,6 +113,113 @@ func TestOutcomeKeepsOtherScenarios(t *testing.T) {
 	}
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestEarlierFormsAreMarked: figures of a scenario that has changed since stay in the document, marked with their build,
+// and are in none of the tables that compare.
+func TestEarlierFormsAreMarked(t *testing.T) {
+	fast := []*Row{
+		{Peer: peerFermata, Setting: defaultSetting, Samples: []Sample{{"rate": 900}}},
+		{Peer: peerAsynq, Setting: oneServerName, Samples: []Sample{{"rate": 150}}},
+		{Peer: peerAsynq, Setting: fourServersName, Samples: []Sample{{"rate": 300}}},
+		{Peer: peerRaw, Setting: rawCompleteName, Samples: []Sample{{"rate": 3000}}},
+	}
+	m := Measured{Name: "drain", Form: drain.Form, Fermata: "b1", Machine: "a machine", Rows: fast,
+		Targets: verdicts(drain.Targets(Results{Rows: fast}))}
+	const line = "| one-time jobs: jobs/s, defaults | 3.00 | 6.00 | 0.30 | b1 |"
+	if text := markdown(Outcome{Scenarios: []Measured{m}}); !strings.Contains(text, line) || !strings.Contains(text, "a machine") ||
+		!strings.Contains(text, "| one-time jobs, defaults, share of raw Redis | 30 % |") || strings.Contains(text, "of build b1") {
+		t.Errorf("the present form:\n%s", text)
+	}
+	m.Form = drain.Form - 1
+	if text := markdown(Outcome{Scenarios: []Measured{m}}); strings.Contains(text, line) || strings.Contains(text, "share of raw Redis") ||
+		!strings.Contains(text, "These figures are of build b1") || !strings.Contains(text, "in the two tables above: "+drain.Title) {
+		t.Errorf("an earlier form:\n%s", text)
+	}
+}
+
+// TestDisturbedRunsAreRepeated: a run beside other processes is repeated at most so often, and the quietest counts.
+func TestDisturbedRunsAreRepeated(t *testing.T) {
+	for _, c := range []struct {
+		others []float64 // of each run
+		quick  bool
+		runs   int
+		rate   float64 // number of the run that counts
+		marked bool
+	}{
+		{others: []float64{0}, runs: 1, rate: 1},
+		{others: []float64{disturbedAbove}, runs: 1, rate: 1},
+		{others: []float64{40, 5}, runs: 2, rate: 2},
+		{others: []float64{40, 20, 30}, runs: 1 + maxRepeats, rate: 2, marked: true},
+		{others: []float64{40}, quick: true, runs: 1, rate: 1, marked: true},
+	} {
+		runs := 0
+		s := Scenario{Name: "s", Metrics: []Metric{{"rate", "jobs/s", 0}}, Cases: func(Params) []Case {
+			return []Case{{Peer: peerFermata, Setting: "a", Run: func(context.Context, *runner) (Sample, error) {
+				runs++
+				return Sample{"rate": float64(runs), others.Key: c.others[runs-1]}, nil
+			}}}
+		}}
+		r := &runner{p: Params{Rounds: 1, Quick: c.quick, Peers: map[string]bool{peerFermata: true}}, log: t.Logf}
+		rows := r.run(t.Context(), s).Rows
+		if runs != c.runs || rows[0].Median("rate") != c.rate || rows[0].disturbed() != c.marked {
+			t.Errorf("%+v: %d runs, %+v", c, runs, rows[0].Samples)
+		}
+		if strings.Contains(table(s, rows), "| a (disturbed) |") != c.marked {
+			t.Errorf("%+v:\n%s", c, table(s, rows))
+		}
+	}
+}
+
+// TestCasesThatTakeLongRunOnce: they are measured in the first round only.
+func TestCasesThatTakeLongRunOnce(t *testing.T) {
+	runs := map[string]int{}
+	one := func(name string, once bool) Case {
+		return Case{Peer: peerFermata, Setting: name, Once: once, Run: func(context.Context, *runner) (Sample, error) {
+			runs[name]++
+			return Sample{}, nil
+		}}
+	}
+	s := Scenario{Cases: func(Params) []Case { return []Case{one("short", false), one("long", true)} }}
+	r := &runner{p: Params{Rounds: 3, Quick: true, Peers: map[string]bool{peerFermata: true}}, log: t.Logf}
+	r.run(t.Context(), s)
+	s.MaxRounds = 1
+	r.run(t.Context(), s)
+	if runs["short"] != 4 || runs["long"] != 2 {
+		t.Errorf("%v", runs)
+	}
+}
+
+// TestEachScenarioHasAsynqWithOneAndFourServers, except where servers do not matter.
+func TestEachScenarioHasAsynqWithOneAndFourServers(t *testing.T) {
+	for _, s := range []Scenario{drain, recurring, retry, lag, instant, idle} {
+		for _, quick := range []bool{false, true} {
+			one, four := false, false
+			for _, c := range s.Cases(Params{Quick: quick}) {
+				if c.Peer == peerAsynq {
+					one, four = one || oneServer(c.Setting), four || !oneServer(c.Setting)
+				}
+			}
+			if !one || !four {
+				t.Errorf("%s, quick %v: one server %v, four %v", s.Name, quick, one, four)
+			}
+		}
+	}
+}
+
+// TestDeletionCounts: the rate of one-time jobs is that of draining and deleting.
+func TestDeletionCounts(t *testing.T) {
+	drained := span{took: time.Second, cpu: map[string]time.Duration{partRedis: 600 * time.Millisecond, partScheduler: 300 * time.Millisecond}}
+	deleted := span{took: 9 * time.Second, cpu: map[string]time.Duration{partRedis: 200 * time.Millisecond, partScheduler: 100 * time.Millisecond}}
+	s := backlog{n: 1000, keep: time.Second}.sample(drained, deleted)
+	if s["drained"] != 1000 || math.Abs(s["rate"]-750) > 1e-6 || s["cpu_redis"] != 800 || s["cpu_total"] != 1200 ||
+		s["deletion_redis"] != 200 || s["deletion_scheduler"] != 100 {
+		t.Errorf("%v", s)
+	}
+	s = backlog{n: 1000}.sample(drained, span{})
+	if _, ok := s["drained"]; ok || s["rate"] != 1000 || s["cpu_total"] != 900 {
+		t.Errorf("without deletion: %v", s)
 	}
 }
 

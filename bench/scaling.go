@@ -12,7 +12,7 @@ import (
 // rates fall with their number; what counts is what a job costs Redis, and how often
 // Redis is asked for it.
 var scaling = Scenario{
-	Name:  "scaling",
+	Name: "scaling", MaxRounds: 1,
 	Title: "More nodes, more masters, and a replica that confirms",
 	Text: "The backlog of one-time jobs with 512 slots in one worker, or 10. It is connected to one node, so that of 8 nodes 7 lease by its permits. " +
 		"Reads: how often the Redis servers together read from a connection, about the round trips. " +
@@ -30,7 +30,7 @@ var scaling = Scenario{
 			{clusterName, backlog{masters: 3}}, {"aof", backlog{aof: true}}, {"replica", backlog{replica: true}},
 		} {
 			c.n, c.slots = n, cmp.Or(c.slots, 512)
-			cases = append(cases, Case{peerFermata, c.name, func(ctx context.Context, r *runner) (Sample, error) {
+			cases = append(cases, Case{Peer: peerFermata, Setting: c.name, Run: func(ctx context.Context, r *runner) (Sample, error) {
 				return backlogFermata(ctx, r, c.backlog)
 			}})
 		}

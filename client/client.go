@@ -34,8 +34,13 @@ type Options struct {
 	Attempts int
 	// MaxMessage is the maximum size of a response in bytes. Default 16 MiB.
 	MaxMessage int
-	// DialOptions are passed to gRPC after the client's own options.
+	// DialOptions are passed to gRPC after the client's own options. Interceptors see messages of
+	// [Client.CreateJob] that are not all protobuf messages.
 	DialOptions []grpc.DialOption
+	// SeparateCreates sends each [Client.CreateJob] by a call of its own. Set it if interceptors or credentials of
+	// DialOptions use values of the context: a call that several callers share has none of them. Token needs no such
+	// setting. Default false: concurrent calls share calls.
+	SeparateCreates bool
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -102,7 +107,7 @@ func Dial(addresses []string, o Options) (*Client, error) {
 		grpc.WithChainUnaryInterceptor(sendTrace),
 	)
 	if o.Token != nil {
-		options = append(options, grpc.WithPerRPCCredentials(bearer.Credentials(o.Token, addresses...)))
+		options = append(options, grpc.WithPerRPCCredentials(bearer.Credentials(tokenSource(o.Token), addresses...)))
 	}
 	conn, err := grpc.NewClient(target, append(options, o.DialOptions...)...)
 	if err != nil {
@@ -118,7 +123,7 @@ func newClient(conn *grpc.ClientConn, o Options) *Client {
 		backups: fermatav1.NewBackupServiceClient(conn), events: fermatav1.NewEventServiceClient(conn),
 		access: fermatav1.NewAccessServiceClient(conn),
 	}
-	c.createBatcher.send, c.createBatcher.maxDelay = c.createCoalesced, maxBatchDelay
+	c.createBatcher.send, c.createBatcher.token, c.createBatcher.maxDelay = c.sendBatch, o.Token, maxBatchDelay
 	return c
 }
 

@@ -31,11 +31,16 @@ const (
 // createBatcher coalesces registrations of concurrent goroutines into batches. A registration
 // is a call of its own while fewer than maxBatchesInFlight are in flight. Others wait and are
 // sent as a batch when a call ends. So a single registration has no delay, and many concurrent
-// ones need a call for dozens of jobs.
+// ones need a call for dozens of jobs. Registrations with different tokens never share a batch.
 //
-// If a job of a batch fails, its caller retries it alone: see [Client.CreateJob].
+// Each caller encodes its request and decodes its result itself, so that the work of a batch is
+// spread over its callers. If a job of a batch fails, its caller retries it alone: see
+// [Client.CreateJob].
 type createBatcher struct {
-	send     func(context.Context, []*fermatav1.CreateJobRequest) ([]CreateResult, error)
+	// send sends a batch whose registrations have the same token, and sets their results.
+	send func(context.Context, []*pendingCreate) error
+	// token returns the token of a call; nil: there is none.
+	token    func(context.Context) (string, error)
 	maxDelay time.Duration
 
 	mu            sync.Mutex
@@ -46,19 +51,28 @@ type createBatcher struct {
 
 // pendingCreate is one waiting registration.
 type pendingCreate struct {
-	ctx     context.Context
-	request *fermatav1.CreateJobRequest
-	size    int
-	sent    bool          // or about to be; no longer waiting
-	turn    chan struct{} // closed when it was sent with others
-	result  *CreateResult // of the batch; nil: the batch failed as a whole
+	ctx        context.Context
+	token      string
+	request    []byte        // encoded
+	assignedID string        // id that the batch gave the job; empty: it has one
+	needsID    bool          // the batch gives it one
+	sent       bool          // or about to be; no longer waiting
+	turn       chan struct{} // closed when it was sent with others
+	result     []byte        // encoded, of the batch; nil: the batch failed as a whole
 }
 
 // enqueue returns place if the caller may make its own call, after which it calls endCalls. Otherwise it waits
 // for the result of a batch. Without a result the caller makes its own call, without a place, under the id that
 // the batch gave its job.
-func (g *createBatcher) enqueue(ctx context.Context, q *fermatav1.CreateJobRequest, size int) (place bool,
-	result *CreateResult, err error) {
+func (g *createBatcher) enqueue(ctx context.Context, q *fermatav1.CreateJobRequest) (place bool, result *CreateResult,
+	err error) {
+	if g.takePlace() {
+		return true, nil, nil
+	}
+	w, err := g.prepare(ctx, q)
+	if err != nil {
+		return false, nil, nil // a call of its own has the same error
+	}
 	g.mu.Lock()
 	if g.freeBatches < maxBatchesInFlight {
 		g.freeBatches++
@@ -66,16 +80,13 @@ func (g *createBatcher) enqueue(ctx context.Context, q *fermatav1.CreateJobReque
 		g.mu.Unlock()
 		return true, nil, nil
 	}
-	// A copy: a caller that gives up may change its job while the batch is encoded.
-	w := &pendingCreate{ctx: ctx, request: proto.CloneOf(q), size: size, turn: make(chan struct{})}
 	g.waiting = append(g.waiting, w)
 	g.mu.Unlock()
 	patience := time.NewTimer(g.maxDelay)
 	defer patience.Stop()
 	select {
 	case <-w.turn:
-		q.JobId = w.request.GetJobId()
-		return false, w.result, nil
+		return false, w.takeResult(q), nil
 	case <-ctx.Done():
 		return false, nil, ctx.Err()
 	case <-patience.C:
@@ -85,11 +96,50 @@ func (g *createBatcher) enqueue(ctx context.Context, q *fermatav1.CreateJobReque
 	}
 	select {
 	case <-w.turn:
-		q.JobId = w.request.GetJobId()
-		return false, w.result, nil
+		return false, w.takeResult(q), nil
 	case <-ctx.Done():
 		return false, nil, ctx.Err()
 	}
+}
+
+// takePlace reports whether the caller may make its own call.
+func (g *createBatcher) takePlace() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.freeBatches == maxBatchesInFlight {
+		return false
+	}
+	g.freeBatches++
+	g.callsInFlight++
+	return true
+}
+
+// prepare encodes a registration: a caller that gives up may change its job afterwards.
+func (g *createBatcher) prepare(ctx context.Context, q *fermatav1.CreateJobRequest) (w *pendingCreate, err error) {
+	w = &pendingCreate{ctx: ctx, needsID: q.GetJobId() == "", turn: make(chan struct{})}
+	if g.token != nil {
+		if w.token, err = g.token(ctx); err != nil {
+			return nil, err
+		}
+	}
+	w.request, err = proto.Marshal(q)
+	return w, err
+}
+
+// takeResult returns the result of the batch, or nil. The request gets the id that the batch gave the job.
+func (w *pendingCreate) takeResult(q *fermatav1.CreateJobRequest) *CreateResult {
+	if w.assignedID != "" {
+		q.JobId = w.assignedID
+	}
+	if w.result == nil {
+		return nil
+	}
+	r := &fermatav1.BatchCreateJobsResponse_Result{}
+	if err := proto.Unmarshal(w.result, r); err != nil {
+		return nil
+	}
+	result := newCreateResult(r)
+	return &result
 }
 
 // withdrawCall removes a waiting registration. It returns false if it was sent.
@@ -123,25 +173,31 @@ func (g *createBatcher) endCalls(n int) {
 	}()
 }
 
-// nextBatch returns the next batch, without registrations that were given up. It takes no more than its share of
-// all present registrations: if a large and a small batch were in flight together, the small one would end, and
-// cost, many times as often.
+// nextBatch returns the next batch, without registrations that were given up: the first that waits, and others with
+// its token. It takes no more than its share of all present registrations: if a large and a small batch were in
+// flight together, the small one would end, and cost, many times as often.
 func (g *createBatcher) nextBatch() []*pendingCreate {
 	var batch []*pendingCreate
 	share := min(maxGatheredJobs, (len(g.waiting)+g.callsInFlight+maxBatchesInFlight-1)/maxBatchesInFlight)
-	n, bytes := 0, 0
-	for _, w := range g.waiting {
-		if len(batch) == share || len(batch) > 0 && bytes+w.size > maxGatheredBytes {
+	bytes, left := 0, g.waiting[:0]
+	for i, w := range g.waiting {
+		if len(batch) == share || len(batch) > 0 && bytes+len(w.request) > maxGatheredBytes {
+			left = append(left, g.waiting[i:]...)
 			break
 		}
-		n++
-		w.sent = true
-		if w.ctx.Err() == nil {
-			bytes += w.size
+		switch {
+		case w.ctx.Err() != nil:
+			w.sent = true
+		case len(batch) > 0 && w.token != batch[0].token:
+			left = append(left, w)
+		default:
+			w.sent = true
+			bytes += len(w.request)
 			batch = append(batch, w)
 		}
 	}
-	g.waiting = slices.Delete(g.waiting, 0, n)
+	clear(g.waiting[len(left):])
+	g.waiting = left
 	return batch
 }
 
@@ -149,15 +205,12 @@ func (g *createBatcher) nextBatch() []*pendingCreate {
 func (g *createBatcher) sendAll(batch []*pendingCreate) {
 	ctx, cancel := lastDeadline(batch)
 	defer cancel()
-	requests := make([]*fermatav1.CreateJobRequest, len(batch))
-	for i, w := range batch {
-		requests[i] = w.request
-	}
-	results, err := g.send(ctx, requests)
-	for i, w := range batch {
-		if err == nil && i < len(results) {
-			w.result = &results[i]
+	if err := g.send(ctx, batch); err != nil {
+		for _, w := range batch {
+			w.result = nil
 		}
+	}
+	for _, w := range batch {
 		close(w.turn)
 	}
 }

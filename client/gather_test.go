@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -26,28 +27,36 @@ type registrar struct {
 	fermatav1.UnimplementedJobServiceServer
 	held chan struct{}
 
-	mu      sync.Mutex
-	calls   map[string]int // of CreateJob, by id
-	batches []int
-	asked   []string              // ids of jobs in batches
-	refuse  map[string]codes.Code // in batches, by id
-	broken  bool                  // batches fail as a whole
+	mu         sync.Mutex
+	calls      map[string]int // of CreateJob, by id
+	batches    []int
+	asked      []string              // ids of jobs in batches
+	requestIDs []string              // of jobs in batches
+	single     map[string]string     // request ids of CreateJob, by id
+	tokens     map[string]string     // of batches, by id
+	details    []*anypb.Any          // of what is refused
+	refuse     map[string]codes.Code // in batches, by id
+	broken     bool                  // batches fail as a whole
 }
 
 func (r *registrar) CreateJob(_ context.Context, q *fermatav1.CreateJobRequest) (*fermatav1.Job, error) {
 	r.mu.Lock()
 	r.calls[q.GetJobId()]++
+	r.single[q.GetJobId()] = q.GetRequestId()
 	r.mu.Unlock()
 	<-r.held
 	return &fermatav1.Job{Name: q.GetParent() + "/jobs/" + q.GetJobId(), Handler: "alone"}, nil
 }
 
-func (r *registrar) BatchCreateJobs(_ context.Context, q *fermatav1.BatchCreateJobsRequest) (*fermatav1.BatchCreateJobsResponse, error) {
+func (r *registrar) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCreateJobsRequest) (*fermatav1.BatchCreateJobsResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.batches = append(r.batches, len(q.GetRequests()))
 	for _, item := range q.GetRequests() {
-		r.asked = append(r.asked, item.GetJobId())
+		r.asked, r.requestIDs = append(r.asked, item.GetJobId()), append(r.requestIDs, item.GetRequestId())
+		if token := metadata.ValueFromIncomingContext(ctx, "authorization"); len(token) == 1 {
+			r.tokens[item.GetJobId()] = token[0]
+		}
 	}
 	if r.broken {
 		return nil, status.Error(codes.ResourceExhausted, "no batches")
@@ -56,7 +65,7 @@ func (r *registrar) BatchCreateJobs(_ context.Context, q *fermatav1.BatchCreateJ
 	for _, item := range q.GetRequests() {
 		result := &fermatav1.BatchCreateJobsResponse_Result{Job: &fermatav1.Job{Name: q.GetParent() + "/jobs/" + item.GetJobId()}}
 		if code := r.refuse[item.GetJobId()]; code != codes.OK {
-			result = &fermatav1.BatchCreateJobsResponse_Result{Code: int32(code), Message: "no"}
+			result = &fermatav1.BatchCreateJobsResponse_Result{Code: int32(code), Message: "no", Details: r.details}
 		}
 		response.Results = append(response.Results, result)
 	}
@@ -73,16 +82,24 @@ func (r *registrar) singly(id string) int {
 // function that lets them end and waits for them.
 func busy(t *testing.T) (r *registrar, c *Client, release func()) {
 	t.Helper()
+	return busyWith(t, Options{}, t.Context())
+}
+
+// busyWith is busy with a client of these options, whose first registrations have this context.
+func busyWith(t *testing.T, o Options, ctx context.Context) (r *registrar, c *Client, release func()) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r = &registrar{held: make(chan struct{}), calls: map[string]int{}, refuse: map[string]codes.Code{}}
+	r = &registrar{
+		held: make(chan struct{}), calls: map[string]int{}, refuse: map[string]codes.Code{}, single: map[string]string{}, tokens: map[string]string{},
+	}
 	server := grpc.NewServer()
 	fermatav1.RegisterJobServiceServer(server, r)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	if c, err = Dial([]string{listener.Addr().String()}, Options{}); err != nil {
+	if c, err = Dial([]string{listener.Addr().String()}, o); err != nil {
 		t.Fatal(err)
 	}
 	c.createBatcher.maxDelay = time.Hour
@@ -90,7 +107,7 @@ func busy(t *testing.T) (r *registrar, c *Client, release func()) {
 	var first sync.WaitGroup
 	for i := range maxBatchesInFlight {
 		first.Go(func() {
-			if _, err := c.CreateJob(t.Context(), fmt.Sprint("first-", i), &Job{}); err != nil {
+			if _, err := c.CreateJob(ctx, fmt.Sprint("first-", i), &Job{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -225,6 +242,14 @@ func crowded(patience time.Duration) *createBatcher {
 	return &createBatcher{freeBatches: maxBatchesInFlight, callsInFlight: maxBatchesInFlight, maxDelay: patience}
 }
 
+// succeed gives each call an empty result.
+func succeed(calls []*pendingCreate) error {
+	for _, w := range calls {
+		w.result = []byte{}
+	}
+	return nil
+}
+
 // TestBatchesTakeTheirShare: no call takes all that wait while others are under way, or from then
 // on large and small calls would go side by side.
 func TestBatchesTakeTheirShare(t *testing.T) {
@@ -232,16 +257,16 @@ func TestBatchesTakeTheirShare(t *testing.T) {
 		g := crowded(time.Hour)
 		var sizes []int
 		end := make(chan struct{})
-		g.send = func(_ context.Context, q []*fermatav1.CreateJobRequest) ([]CreateResult, error) {
-			sizes = append(sizes, len(q))
+		g.send = func(_ context.Context, calls []*pendingCreate) error {
+			sizes = append(sizes, len(calls))
 			<-end
-			return make([]CreateResult, len(q)), nil
+			return succeed(calls)
 		}
 		const callers = 30 * maxBatchesInFlight
 		var all sync.WaitGroup
 		for range callers {
 			all.Go(func() {
-				if place, result, err := g.enqueue(t.Context(), &fermatav1.CreateJobRequest{}, 1); place || result == nil || err != nil {
+				if place, result, err := g.enqueue(t.Context(), &fermatav1.CreateJobRequest{}); place || result == nil || err != nil {
 					t.Errorf("place %v, result %v, error %v", place, result, err)
 				}
 			})
@@ -273,16 +298,16 @@ func TestBatchEndsWithItsCallers(t *testing.T) {
 		g := crowded(time.Hour)
 		var until []time.Duration
 		start := time.Now()
-		g.send = func(ctx context.Context, q []*fermatav1.CreateJobRequest) ([]CreateResult, error) {
+		g.send = func(ctx context.Context, calls []*pendingCreate) error {
 			deadline, ok := ctx.Deadline()
 			if !ok {
 				deadline = start
 			}
 			until = append(until, deadline.Sub(start))
-			return make([]CreateResult, len(q)), nil
+			return succeed(calls)
 		}
 		enter := func(ctx context.Context) {
-			if place, result, err := g.enqueue(ctx, &fermatav1.CreateJobRequest{}, 1); place || result == nil || err != nil {
+			if place, result, err := g.enqueue(ctx, &fermatav1.CreateJobRequest{}); place || result == nil || err != nil {
 				t.Errorf("place %v, result %v, error %v", place, result, err)
 			}
 		}
@@ -312,14 +337,14 @@ func TestBatchEndsWithItsCallers(t *testing.T) {
 func TestBatchDelayIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := crowded(maxBatchDelay)
-		g.send = func(_ context.Context, q []*fermatav1.CreateJobRequest) ([]CreateResult, error) {
-			t.Errorf("%d sent after they left the line", len(q))
-			return nil, nil
+		g.send = func(_ context.Context, calls []*pendingCreate) error {
+			t.Errorf("%d sent after they left the line", len(calls))
+			return nil
 		}
 		start := time.Now()
 		for range 3 {
 			go func() {
-				place, result, err := g.enqueue(t.Context(), &fermatav1.CreateJobRequest{}, 1)
+				place, result, err := g.enqueue(t.Context(), &fermatav1.CreateJobRequest{})
 				if place || result != nil || err != nil || time.Since(start) != maxBatchDelay {
 					t.Errorf("place %v, result %v, error %v after %v", place, result, err, time.Since(start))
 				}

@@ -19,20 +19,28 @@ const (
 	idSections = 256
 )
 
-// assignGroupedIDs assigns ids to the jobs of a batch that have none. The id decides the shard of a job, so
-// random ids would scatter a batch over all shards, with one call to Redis each. These ids place 32 jobs at a
-// time on one shard.
+// groupedIDs makes ids for the jobs of a batch that have none. The id decides the shard of a job, so random ids
+// would scatter a batch over all shards, with one call to Redis each. These ids place 32 jobs at a time on one shard.
+type groupedIDs struct {
+	namespace     string
+	left, section int // of the present group
+}
+
+func (g *groupedIDs) next() string {
+	if g.left == 0 {
+		g.left, g.section = minShardGroup, mathrand.IntN(idSections)
+	}
+	g.left--
+	return makeID(g.namespace, g.section)
+}
+
+// assignGroupedIDs assigns ids to the jobs of a batch that have none.
 func assignGroupedIDs(namespace string, requests []*fermatav1.CreateJobRequest) {
-	left, section := 0, 0
+	ids := groupedIDs{namespace: namespace}
 	for _, q := range requests {
-		if q.GetJobId() != "" {
-			continue
+		if q.GetJobId() == "" {
+			q.JobId = ids.next()
 		}
-		if left == 0 {
-			left, section = minShardGroup, mathrand.IntN(idSections)
-		}
-		left--
-		q.JobId = makeID(namespace, section)
 	}
 }
 

@@ -17,19 +17,21 @@ import (
 // generated so that jobs of one batch are stored together, which is cheapest for the cluster.
 // Creating the same job twice succeeds; if another job has the id, the error is [ErrAlreadyExists].
 //
-// Concurrent calls may share calls to the cluster. A call with metadata or a sampled span in
-// ctx is always sent alone.
+// Concurrent calls may share a call to the cluster, if they have the same token. Each still has its own result,
+// and its own context: a caller that gives up leaves the others alone. A call with metadata or a sampled span in ctx
+// is always sent alone, and so are all with [Options].SeparateCreates.
 func (c *Client) CreateJob(ctx context.Context, id string, j *Job) (*Job, error) {
 	q := &fermatav1.CreateJobRequest{Parent: c.namespaceName(), JobId: id, Job: j, RequestId: requestIDOf(ctx)}
+	// The cluster derives the id of a job without one from the request id, so that a retry finds the job. The id that
+	// a batch would assign differs each time, and the program may repeat a request id of its own later.
+	alone := c.options.SeparateCreates || id == "" && q.RequestId != ""
 	if id == "" && q.RequestId == "" {
-		// The cluster derives the id of a job sent alone from the request id, so that a retry finds the job.
 		q.RequestId = NewRequestID()
 	}
-	size := proto.Size(j)
-	if !isBatched(ctx, size) || requestIDOf(ctx) != "" {
+	if alone || !isBatched(ctx, proto.Size(j)) {
 		return callWithRetry(ctx, c, c.jobs.CreateJob, q)
 	}
-	place, result, err := c.createBatcher.enqueue(ctx, q, size)
+	place, result, err := c.createBatcher.enqueue(ctx, q)
 	switch {
 	case err != nil:
 		return nil, wrapError(status.FromContextError(err).Err())
@@ -55,18 +57,6 @@ func (c *Client) createBatched(ctx context.Context, q *fermatav1.CreateJobReques
 		return err
 	})
 	return answer, err
-}
-
-// createCoalesced creates jobs by one call without retries. It assigns ids to jobs without one.
-func (c *Client) createCoalesced(ctx context.Context, requests []*fermatav1.CreateJobRequest) ([]CreateResult, error) {
-	assignGroupedIDs(c.options.Namespace, requests)
-	answer, err := c.jobs.BatchCreateJobs(ctx,
-		&fermatav1.BatchCreateJobsRequest{Parent: c.namespaceName(), Requests: requests})
-	results := make([]CreateResult, len(answer.GetResults()))
-	for i, r := range answer.GetResults() {
-		results[i] = newCreateResult(r)
-	}
-	return results, err
 }
 
 // NewJob is one job of CreateJobs. If ID is empty, an id is generated: see [Client.CreateJob].

@@ -12,14 +12,16 @@ import (
 
 	"github.com/fermata-io/fermata/bench/internal/record"
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // perCall is how many jobs a call registers.
 const perCall = 1000
 
-// Register registers n jobs of a class over the given number of clients. job makes the i-th job.
-func (c *Cluster) Register(ctx context.Context, class record.Class, n, clients int, job func(i int) *client.Job) error {
-	return c.RegisterBy(ctx, CreateNames, class, n, clients, job)
+// Register registers n jobs of a class over the given number of clients. newJob makes the i-th job.
+func (c *Cluster) Register(ctx context.Context, class record.Class, n, clients int, newJob func(i int) *client.Job) error {
+	return c.RegisterBy(ctx, CreateNames, class, n, clients, newJob)
 }
 
 // Batch registers jobs by one call.
@@ -31,7 +33,7 @@ func CreateNames(c *client.Client, ctx context.Context, jobs []client.NewJob) ([
 }
 
 // RegisterBy is Register by a certain call.
-func (c *Cluster) RegisterBy(ctx context.Context, call Batch, class record.Class, n, clients int, job func(i int) *client.Job) error {
+func (c *Cluster) RegisterBy(ctx context.Context, call Batch, class record.Class, n, clients int, newJob func(i int) *client.Job) error {
 	var next atomic.Int64
 	errs := make([]error, clients)
 	var all sync.WaitGroup
@@ -48,7 +50,7 @@ func (c *Cluster) RegisterBy(ctx context.Context, call Batch, class record.Class
 				if from >= n {
 					return
 				}
-				errs[k] = createJobs(ctx, cl, call, class, from, min(n, from+perCall), job)
+				errs[k] = createJobs(ctx, cl, call, class, from, min(n, from+perCall), newJob)
 				if errs[k] != nil {
 					return
 				}
@@ -60,10 +62,10 @@ func (c *Cluster) RegisterBy(ctx context.Context, call Batch, class record.Class
 }
 
 // createJobs registers the jobs with indexes from up to, not including, to. It fails for jobs that exist.
-func createJobs(ctx context.Context, cl *client.Client, call Batch, class record.Class, from, to int, job func(int) *client.Job) error {
+func createJobs(ctx context.Context, cl *client.Client, call Batch, class record.Class, from, to int, newJob func(int) *client.Job) error {
 	batch := make([]client.NewJob, 0, to-from)
 	for i := from; i < to; i++ {
-		batch = append(batch, client.NewJob{ID: record.ID(class, i), Job: job(i)})
+		batch = append(batch, client.NewJob{ID: record.ID(class, i), Job: newJob(i)})
 	}
 	results, err := call(cl, ctx, batch)
 	if err != nil {
@@ -77,16 +79,26 @@ func createJobs(ctx context.Context, cl *client.Client, call Batch, class record
 	return nil
 }
 
-// regions of a lane's scores: waiting records have their due time, leased ones
-// 2^42 + the end of their lease.
-const region = 1 << 42
-
-// Open counts the records that are leased, or waiting and due before an instant. It
-// asks each server for two ranges of each lane, whose keys it has to find first.
+// Open counts the records that are leased, or waiting and due before an instant.
 func Open(ctx context.Context, before time.Time, servers ...*redis.Client) (int, error) {
+	return count(ctx, servers, scores{job.Score(job.RegionDue, 0), job.Score(job.RegionDue, unixtime.Milli(before.UnixMilli()))},
+		scores{job.Score(job.RegionLeased, 0), job.Score(job.RegionLeased+1, 0)})
+}
+
+// Finished counts the finished records that are not deleted yet.
+func Finished(ctx context.Context, servers ...*redis.Client) (int, error) {
+	return count(ctx, servers, scores{job.Score(job.RegionDone, 0), job.Score(job.RegionDone+1, 0)})
+}
+
+// scores are those from one up to, not including, another.
+type scores struct{ from, to int64 }
+
+// count counts the records of all lanes with these scores. It asks each server for the ranges of each lane, whose keys
+// it has to find first.
+func count(ctx context.Context, servers []*redis.Client, ranges ...scores) (int, error) {
 	all := 0
 	for _, r := range servers {
-		n, err := open(ctx, before, r)
+		n, err := countAt(ctx, r, ranges)
 		if err != nil {
 			return 0, err
 		}
@@ -95,7 +107,7 @@ func Open(ctx context.Context, before time.Time, servers ...*redis.Client) (int,
 	return all, nil
 }
 
-func open(ctx context.Context, before time.Time, r *redis.Client) (int, error) {
+func countAt(ctx context.Context, r *redis.Client, ranges []scores) (int, error) {
 	var lanes []string
 	scan := r.Scan(ctx, 0, "*:l:*", 1000).Iterator()
 	for scan.Next(ctx) {
@@ -107,9 +119,9 @@ func open(ctx context.Context, before time.Time, r *redis.Client) (int, error) {
 	pipe := r.Pipeline()
 	var counts []*redis.IntCmd
 	for _, lane := range lanes {
-		counts = append(counts,
-			pipe.ZCount(ctx, lane, "-inf", fmt.Sprintf("(%d", before.UnixMilli())),
-			pipe.ZCount(ctx, lane, fmt.Sprint(region), fmt.Sprintf("(%d", 2*region)))
+		for _, s := range ranges {
+			counts = append(counts, pipe.ZCount(ctx, lane, fmt.Sprint(s.from), fmt.Sprintf("(%d", s.to)))
+		}
 	}
 	if len(counts) > 0 {
 		if _, err := pipe.Exec(ctx); err != nil {

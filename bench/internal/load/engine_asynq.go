@@ -28,7 +28,8 @@ func (e asynqEngine) run(ctx context.Context) error {
 		}
 	}()
 	for range max(1, e.c.Servers) {
-		s := asynq.NewServer(asynq.RedisClientOpt{Addr: e.c.Addresses[0]}, asynq.Config{
+		// A connection for each handler and some more: with go-redis's 10 a core handlers wait for one.
+		s := asynq.NewServer(asynq.RedisClientOpt{Addr: e.c.Addresses[0], PoolSize: e.c.Slots + 20}, asynq.Config{
 			Concurrency: e.c.Slots, Queues: queues, LogLevel: asynq.FatalLevel,
 			TaskCheckInterval: poll, DelayedTaskCheckInterval: poll,
 			RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 0 },

@@ -2,8 +2,10 @@ package load
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/fermata-io/fermata/bench/internal/record"
@@ -13,15 +15,39 @@ import (
 // Handler is the name under which jobs find the handler.
 const Handler = "noop"
 
-// fermataEngine is a worker as users write it.
+// fermataEngine has workers as users write them.
 type fermataEngine struct {
 	c Config
 	r *record.Recorder
 }
 
 func (e fermataEngine) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, max(1, e.c.Servers))
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() {
+			defer cancel() // one that fails ends all
+			errs[i] = e.runWorker(ctx, e.addressesOf(i))
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// addressesOf are the addresses of the i-th worker.
+func (e fermataEngine) addressesOf(i int) []string {
+	if !e.c.EachAtOne {
+		return e.c.Addresses
+	}
+	one := i % len(e.c.Addresses)
+	return e.c.Addresses[one : one+1]
+}
+
+func (e fermataEngine) runWorker(ctx context.Context, addresses []string) error {
 	w, err := worker.New(worker.Options{
-		Addresses: e.c.Addresses, Queues: e.c.Queues, Slots: e.c.Slots, Prefetch: e.c.Prefetch, DrainTimeout: 10 * time.Second,
+		Addresses: addresses, Queues: e.c.Queues, Slots: e.c.Slots, Prefetch: e.c.Prefetch, DrainTimeout: 10 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {

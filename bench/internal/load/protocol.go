@@ -8,6 +8,7 @@ package load
 
 import (
 	"context"
+	"time"
 
 	"github.com/fermata-io/fermata/bench/internal/record"
 )
@@ -27,9 +28,11 @@ type Config struct {
 	// Addresses of scheduler nodes, or of the one redis-server that asynq works on.
 	Addresses []string
 	Queues    []string
-	// Slots is how many handlers run at once in each of the Servers.
+	// Slots is how many handlers run at once in each of the Servers: of asynq, or workers of Fermata. 0 is 1 server.
 	Slots   int
 	Servers int
+	// EachAtOne connects each of Fermata's workers to the next of the Addresses, instead of any.
+	EachAtOne bool
 	// Prefetch is how many jobs may wait at Fermata's worker for a slot: 0 as many as by
 	// default, -1 none.
 	Prefetch int
@@ -40,6 +43,18 @@ type Config struct {
 	FailFirst bool
 	// Classes is how many jobs of each class there are.
 	Classes []int
+	// Every is the interval of the jobs of class 0, the only one, and Periods the number of runs that are recorded of
+	// each. 0: they run once.
+	Every   time.Duration
+	Periods int
+}
+
+// recorder makes the recorder of the process.
+func (c Config) recorder() *record.Recorder {
+	if c.Periods > 0 {
+		return record.NewRecurring(c.Classes[0], c.Every, c.Periods)
+	}
+	return record.New(c.Classes...)
 }
 
 // request is a line to the process.

@@ -28,7 +28,7 @@ func Serve(in io.Reader, out io.Writer) error {
 	if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
 		return err
 	}
-	s := &server{recorder: record.New(c.Classes...)}
+	s := &server{recorder: c.recorder()}
 	switch c.Kind {
 	case Fermata:
 		s.engine = fermataEngine{c, s.recorder}

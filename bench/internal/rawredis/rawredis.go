@@ -1,10 +1,10 @@
 // Package rawredis is what Redis itself can do: the least that a scheduler has to ask
 // of it, with nothing checked and nothing kept besides.
 //
-// The cycle leases jobs in batches and reschedules them. Two sorted sets hold who is
-// due and who is leased, one hash the payloads; ids come in random order and due times
-// are random. Lease and reschedule are one script call each, with variadic commands,
-// from four connections.
+// A drain leases jobs in batches, and completes or reschedules them. Two sorted sets have
+// the due and the leased jobs, one hash the payloads; ids come in random order and due times
+// are random. A lease, a completion and a rescheduling are one script call each, with variadic
+// commands, from four connections.
 package rawredis
 
 import (
@@ -52,6 +52,22 @@ redis.call('ZADD', KEYS[1], unpack(ARGV))
 return #ids
 `)
 
+// completeScript removes jobs: KEYS leased, payload; ARGV ids.
+var completeScript = redis.NewScript(`
+redis.call('ZREM', KEYS[1], unpack(ARGV))
+redis.call('HDEL', KEYS[2], unpack(ARGV))
+return #ARGV
+`)
+
+// End is what becomes of a leased job.
+type End uint8
+
+// Ends of jobs: one-time ones are removed, recurring ones get their next due time.
+const (
+	Complete End = iota
+	Reschedule
+)
+
 // Limit drives a redis-server.
 type Limit struct{ client *redis.Client }
 
@@ -87,13 +103,13 @@ func (l *Limit) Add(ctx context.Context, n, perCall, size int, ahead bool) error
 	})
 }
 
-// Cycle leases and reschedules every due job once. It returns the number of jobs.
-func (l *Limit) Cycle(ctx context.Context, batch int) (int, error) {
+// Drain leases every due job once and ends it. It returns the number of jobs.
+func (l *Limit) Drain(ctx context.Context, batch int, end End) (int, error) {
 	now := time.Now().UnixMilli()
 	var done atomic.Int64
 	err := l.each(connections, func(int) error {
 		for {
-			n, err := l.batch(ctx, now, batch)
+			n, err := l.batch(ctx, now, batch, end)
 			done.Add(int64(n))
 			if err != nil || n == 0 {
 				return err
@@ -103,7 +119,7 @@ func (l *Limit) Cycle(ctx context.Context, batch int) (int, error) {
 	return int(done.Load()), err
 }
 
-func (l *Limit) batch(ctx context.Context, now int64, batch int) (int, error) {
+func (l *Limit) batch(ctx context.Context, now int64, batch int, end End) (int, error) {
 	answer, err := leaseScript.Run(ctx, l.client, []string{dueKey, leasedKey, payloadKey}, now, batch, now+30_000).Slice()
 	if err != nil || len(answer) == 0 {
 		return 0, err
@@ -111,6 +127,9 @@ func (l *Limit) batch(ctx context.Context, now int64, batch int) (int, error) {
 	ids, ok := answer[0].([]any)
 	if !ok || len(answer) != 2 {
 		return 0, fmt.Errorf("answer of %d parts", len(answer))
+	}
+	if end == Complete {
+		return len(ids), completeScript.Run(ctx, l.client, []string{leasedKey, payloadKey}, ids...).Err()
 	}
 	back := make([]any, 0, 2*len(ids))
 	for _, id := range ids {

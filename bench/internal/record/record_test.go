@@ -58,3 +58,46 @@ func TestReports(t *testing.T) {
 		t.Error("a strange job is taken")
 	}
 }
+
+// TestEarlyStartsAreExact: a start is early by one nanosecond, and a run of a recurring job by its exact due time, which
+// the scheduler rounds.
+func TestEarlyStartsAreExact(t *testing.T) {
+	k := make(class, 2)
+	for i, start := range []int64{999_999_999, 1_000_000_000} {
+		k[i].start, k[i].due = start, 1_000_000_000
+		k[i].runs.Store(1)
+	}
+	if p := k.report(1); p.Early != 1 || p.LagMS.Min != -1e-6 || p.LagMS.Max != 0 {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestRecurringRuns(t *testing.T) {
+	const periods = 2
+	r := NewRecurring(2, time.Minute, periods)
+	now := time.Now()
+	firsts := []time.Time{now.Add(-time.Minute), now.Add(400 * time.Microsecond)}
+	for i, first := range firsts {
+		for period := range periods + 1 { // the last is not recorded
+			due := first.Add(time.Duration(period) * time.Minute)
+			r.Start(Payload(0, i, first, 0), due.Add(time.Millisecond).Truncate(time.Millisecond))
+		}
+	}
+	reports, err := r.Reports(1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first job's first run is a minute late and its second is due now; those of the second job are early.
+	p := reports[0]
+	if r.Executed() != 4 || p.Jobs != 4 || p.Wrong != 0 || p.Early < 1 || p.Early > 2 || p.LagMS.Max < 60_000 || p.LagMS.Min > -59_000 {
+		t.Errorf("%d executions, %+v", r.Executed(), p)
+	}
+	r.Start(Payload(0, 1, firsts[1], 0), firsts[1])
+	if reports, err = r.Reports(1, nil); err != nil || reports[0].Wrong != 1 {
+		t.Errorf("a run that started twice: %+v, %v", reports, err)
+	}
+	r.Start(Payload(0, 1, firsts[1], 0), firsts[1].Add(-time.Hour))
+	if _, err := r.Reports(1, nil); err == nil {
+		t.Error("a run before the first is accepted")
+	}
+}

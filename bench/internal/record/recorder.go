@@ -13,6 +13,8 @@ import (
 // a few atomic writes.
 type Recorder struct {
 	classes  []class
+	every    time.Duration // of the jobs of class 0, if they recur
+	periods  int           // runs of each that are recorded
 	executed atomic.Int64
 	strange  atomic.Int64 // payloads that are none of this measurement
 }
@@ -37,12 +39,28 @@ func New(jobs ...int) *Recorder {
 	return r
 }
 
+// NewRecurring makes a recorder for recurring jobs of class 0 with an interval. It records so many runs of each from
+// the first due time, which is that in the payload; later runs are left out.
+func NewRecurring(jobs int, every time.Duration, periods int) *Recorder {
+	r := New(jobs * periods)
+	r.every, r.periods = every, periods
+	return r
+}
+
 // Start records that a handler has started now, and returns how often it has started for this job. The due time is
 // that in the payload; without one it is scheduled, the due time according to the scheduler.
 func (r *Recorder) Start(payload []byte, scheduled time.Time) int {
 	now := time.Now()
 	c, i, due, err := parse(payload)
-	if err != nil || int(c) >= len(r.classes) || i >= len(r.classes[c]) {
+	if err == nil && r.periods > 0 {
+		// The exact due time is that of the payload: the scheduler's is rounded.
+		period := int((scheduled.Sub(due) + r.every/2) / r.every)
+		if period >= r.periods {
+			return 0
+		}
+		i, due = i*r.periods+period, due.Add(time.Duration(period)*r.every)
+	}
+	if err != nil || int(c) >= len(r.classes) || i < 0 || i >= len(r.classes[c]) {
 		r.strange.Add(1)
 		return 0
 	}

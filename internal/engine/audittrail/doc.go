@@ -4,7 +4,8 @@
 // Invariants:
 //
 //  1. No call waits for its record, and none fails because of it. Record queues the record
-//     and returns. One goroutine writes the queued records, one batch in a round trip.
+//     and returns. One goroutine writes the queued records, one batch in a round trip. It pauses
+//     for 5 ms after each write, so that frequent calls share one.
 //  2. A record that cannot be written within [Options.WriteTimeout], or that finds a queue of
 //     [Options.QueueSize] records, is counted as lost, and the loss is logged. The caller writes
 //     the log line of the call itself in any case.

@@ -32,6 +32,8 @@ const (
 
 	// maxBatch is how many records are written with one call.
 	maxBatch = 100
+	// appendPause is the wait after each write, so that the records of several calls are written with one.
+	appendPause = 5 * time.Millisecond
 	// retryPause is the wait after a failed call.
 	retryPause = time.Second
 	// checkEvery is the pause between two looks at the chain and the exports, checkTimeout bounds one.
@@ -168,6 +170,7 @@ func (r *Recorder) writeLoop() {
 		select {
 		case first := <-r.queue:
 			r.appendRecords(r.collectBatch(first))
+			r.waitForRecords()
 		case <-looks.C:
 			r.checkChain()
 		case <-r.stop:
@@ -186,6 +189,19 @@ func (r *Recorder) collectBatch(first job.TrailRecord) []job.TrailRecord {
 		records = append(records, <-r.queue)
 	}
 	return records
+}
+
+// waitForRecords waits for the records of the next write, unless there are enough. Stop ends it.
+func (r *Recorder) waitForRecords() {
+	if len(r.queue) >= maxBatch {
+		return
+	}
+	pause := time.NewTimer(appendPause)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-r.stop:
+	}
 }
 
 // appendRecords writes records, again and again for a while.

@@ -160,6 +160,38 @@ func TestRecordsAreBoundedDuringAnOutage(t *testing.T) {
 	})
 }
 
+// TestFrequentCallsShareWrites: a record of a quiet node is written at once, those of the next milliseconds together.
+func TestFrequentCallsShareWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memory{}
+		r := recorder(t, Options{Store: store})
+		writes := func(records, want int) {
+			t.Helper()
+			if synctest.Wait(); len(store.records) != records || len(store.trims) != want {
+				t.Errorf("%d records by %d writes, want %d by %d", len(store.records), len(store.trims), records, want)
+			}
+		}
+		r.Record(job.TrailRecord{})
+		writes(1, 1)
+		for range 40 {
+			time.Sleep(100 * time.Microsecond)
+			r.Record(job.TrailRecord{})
+		}
+		writes(1, 1)
+		time.Sleep(appendPause)
+		writes(41, 2)
+		time.Sleep(appendPause)
+		r.Record(job.TrailRecord{})
+		writes(42, 3)
+		r.Record(job.TrailRecord{})
+		started := time.Now()
+		r.Stop(t.Context())
+		if writes(43, 4); time.Since(started) != 0 {
+			t.Errorf("Stop took %v", time.Since(started))
+		}
+	})
+}
+
 // TestStopIsBounded: without Redis it ends with its context, and logs what is lost.
 func TestStopIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
