@@ -57,8 +57,13 @@ const (
 	issuerTimeout = 20 * time.Second
 	// refreshKept is how long the result of a refresh is kept for other tabs that send the same, used refresh token.
 	refreshKept = time.Minute
-	// maxRefreshes bounds the results that are kept.
-	maxRefreshes = 10_000
+	// maxRefreshes bounds the results that are kept, each of some kilobytes.
+	maxRefreshes = 2000
+	// maxSignIns bounds the requests that begin, refresh or end a session at once; a quarter may be of one remote
+	// address. Most come before anybody has signed in.
+	maxSignIns = 64
+	// tokenTime bounds the arrival of a token that was pasted.
+	tokenTime = 10 * time.Second
 )
 
 // session is what a cookie has.
@@ -74,6 +79,7 @@ type sessions struct {
 	url      string // without a slash at its end
 	base     string
 	isSecure bool
+	places   *places
 
 	mu        sync.Mutex
 	refreshes map[[sha256.Size]byte]*refreshCall
@@ -109,7 +115,7 @@ func newSessions(o *SessionOptions, base string) (*sessions, error) {
 	}
 	return &sessions{
 		seal: seal, signIn: o.SignIn, url: strings.TrimSuffix(o.URL, "/"), base: base,
-		isSecure: strings.HasPrefix(o.URL, "https:"), refreshes: map[[sha256.Size]byte]*refreshCall{},
+		isSecure: strings.HasPrefix(o.URL, "https:"), places: newPlaces(maxSignIns), refreshes: map[[sha256.Size]byte]*refreshCall{},
 	}, nil
 }
 
@@ -174,6 +180,13 @@ func (s *sessions) serves(path string) bool { return s != nil && strings.HasPref
 // serveSession begins, refreshes or ends a session, or signs in.
 func (g *Gateway) serveSession(w http.ResponseWriter, r *http.Request) {
 	s := g.sessions
+	release, ok := s.places.take(r.Context(), g.proxies.remoteHost(r))
+	if !ok {
+		g.metrics.refuse("sign_in")
+		writeError(w, r, exhausted("too many sign-ins at once"))
+		return
+	}
+	defer release()
 	var err error
 	switch r.Method + " " + r.URL.Path {
 	case "POST " + sessionPath:
@@ -204,6 +217,7 @@ func (g *Gateway) beginSession(w http.ResponseWriter, r *http.Request) error {
 	var q struct {
 		Token string `json:"token"`
 	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(tokenTime))
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCookie))
 	if err == nil {
 		err = json.Unmarshal(text, &q)
@@ -319,17 +333,29 @@ func (s *sessions) findRefresh(refresh string) (call *refreshCall, isNew bool) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for k, c := range s.refreshes {
-		if now.Sub(c.at) > refreshKept || len(s.refreshes) >= maxRefreshes {
-			delete(s.refreshes, k)
-		}
-	}
-	if c := s.refreshes[key]; c != nil {
+	if c := s.refreshes[key]; c != nil && now.Sub(c.at) <= refreshKept {
 		return c, false
 	}
+	s.dropRefreshes(now)
 	call = &refreshCall{done: make(chan struct{}), at: now}
 	s.refreshes[key] = call
 	return call, true
+}
+
+// dropRefreshes drops the results that are no longer needed, and if there is no room for one more, the oldest.
+func (s *sessions) dropRefreshes(now time.Time) {
+	var oldest [sha256.Size]byte
+	at := now
+	for k, c := range s.refreshes {
+		if now.Sub(c.at) > refreshKept {
+			delete(s.refreshes, k)
+		} else if !c.at.After(at) {
+			oldest, at = k, c.at
+		}
+	}
+	if len(s.refreshes) >= maxRefreshes {
+		delete(s.refreshes, oldest)
+	}
 }
 
 func (s *sessions) forgetRefresh(refresh string) {
