@@ -5,10 +5,13 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"fmt"
 	"net"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -656,10 +659,10 @@ func TestUnreadAnswersOfAnIdentity(t *testing.T) {
 	stop := f.others(t)
 	before := heap()
 	body := encoded(t, &fermatav1.ListJobsRequest{Parent: "namespaces/n"})
-	var rude []*wire
+	var floods []*rude
 	for range connections {
 		w := f.rude(t, 0)
-		rude = append(rude, w)
+		floods = append(floods, w)
 		for range calls {
 			w.start(t, "flood", fermatav1.JobService_ListJobs_FullMethodName, body)
 		}
@@ -668,11 +671,10 @@ func TestUnreadAnswersOfAnIdentity(t *testing.T) {
 	if more := heap() - before; more > 40<<20 {
 		t.Errorf("%d MiB are kept for %d answers of half a MiB", more>>20, connections*calls)
 	}
+	conn := f.dial(t)
 	list := func(token string) error {
-		return f.call(t, token, func(ctx context.Context, c *grpc.ClientConn) error {
-			_, err := fermatav1.NewJobServiceClient(c).ListJobs(ctx, &fermatav1.ListJobsRequest{Parent: "namespaces/n"})
-			return err
-		})
+		_, err := fermatav1.NewJobServiceClient(conn).ListJobs(as(t.Context(), token), &fermatav1.ListJobsRequest{Parent: "namespaces/n"})
+		return err
 	}
 	if err := list("flood"); !strings.Contains(fmt.Sprint(err), "unread") {
 		t.Errorf("one more of the identity that does not read: %v", err)
@@ -680,7 +682,7 @@ func TestUnreadAnswersOfAnIdentity(t *testing.T) {
 	if err := list("other"); err != nil {
 		t.Errorf("another identity: %v", err)
 	}
-	for _, w := range rude {
+	for _, w := range floods {
 		_ = w.conn.Close()
 	}
 	redistest.Eventually(t, patience, "the closed connections give all back", func() bool { return list("flood") == nil })

@@ -57,6 +57,8 @@ type Filter struct {
 	Covers func(queue string) bool `json:"-"`
 	// Scope, when set, does the same for the jobs of all namespaces.
 	Scope QueueScope `json:"-"`
+	// Limited: the caller may not see all namespaces. Then the work of a listing does not depend on others.
+	Limited bool `json:"-"`
 }
 
 // CoversAll reports whether none of some queues is hidden.
