@@ -128,7 +128,7 @@ func (s *sessions) sealText(name string, value any) (string, error) {
 	nonce := make([]byte, s.seal.NonceSize())
 	_, _ = rand.Read(nonce) // never fails
 	sealed := base64.RawURLEncoding.EncodeToString(s.seal.Seal(nonce, nonce, text, []byte(name)))
-	if len(name)+len(sealed) > maxCookie {
+	if len(s.cookieName(name))+len(sealed) > maxCookie {
 		return "", errors.New("the tokens are too large for a cookie; ask the issuer for fewer claims")
 	}
 	return sealed, nil
@@ -136,7 +136,7 @@ func (s *sessions) sealText(name string, value any) (string, error) {
 
 // openText decrypts a cookie; false if it has none, or one of another key.
 func (s *sessions) openText(r *http.Request, name string, value any) bool {
-	cookie, err := r.Cookie(name)
+	cookie, err := r.Cookie(s.cookieName(name))
 	if err != nil {
 		return false
 	}
@@ -158,10 +158,22 @@ func (s *sessions) token(r *http.Request) string {
 	return c.Token
 }
 
+// cookieName is the name of a cookie in the browser. With TLS it has a prefix, by which browsers let no other host and no
+// page without TLS set it: neither can sign people in as somebody else.
+func (s *sessions) cookieName(name string) string {
+	switch {
+	case s.isSecure && s.base == "":
+		return "__Host-" + name
+	case s.isSecure:
+		return "__Secure-" + name // the other prefix needs the path /
+	}
+	return name
+}
+
 // setCookie sets a cookie that no script reads. Lax: it comes along when the issuer sends the browser back.
 func (s *sessions) setCookie(w http.ResponseWriter, name, value string, sameSite http.SameSite, maxAge int) {
 	http.SetCookie(w, &http.Cookie{
-		Name: name, Value: value, Path: s.base + "/", HttpOnly: true, Secure: s.isSecure, SameSite: sameSite, MaxAge: maxAge,
+		Name: s.cookieName(name), Value: value, Path: s.base + "/", HttpOnly: true, Secure: s.isSecure, SameSite: sameSite, MaxAge: maxAge,
 	})
 }
 
