@@ -76,7 +76,7 @@ func (g *Gate) UnaryInterceptor(ctx context.Context, q any, info *grpc.UnaryServ
 	if c.isAuthenticated() {
 		ctx = context.WithValue(ctx, callerKey{}, c)
 	}
-	if c.quota != nil && isScan(info.FullMethod) {
+	if c.quota != nil && isScan(info.FullMethod, q) {
 		end, err := c.beginScan(ctx)
 		if err != nil {
 			return nil, err
