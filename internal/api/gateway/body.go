@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/fermata-io/fermata/internal/lib/fairshare"
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 )
 
 // Bodies are read completely before a call begins, so that a caller who sends slowly keeps nothing but the memory of
@@ -107,7 +107,7 @@ var (
 
 // bodyReader reads one body.
 type bodyReader struct {
-	memory    *fairshare.Budget
+	memory    *memorybudget.Budget
 	share     string
 	maxBytes  int64
 	maxValues int

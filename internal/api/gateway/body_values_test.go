@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/fermata-io/fermata/internal/lib/fairshare"
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 )
 
 // A body ends when it has too many values, however it is read; texts may contain anything.
@@ -28,7 +28,7 @@ func TestValuesOfABodyAreBounded(t *testing.T) {
 		for how, reader := range map[string]func(io.Reader) io.Reader{
 			"whole": func(r io.Reader) io.Reader { return r }, "by bytes": iotest.OneByteReader,
 		} {
-			r := &bodyReader{memory: fairshare.NewBudget(maxMemory), share: "anna", maxBytes: maxBodyBytes, maxValues: most,
+			r := &bodyReader{memory: memorybudget.New(maxMemory), share: "anna", maxBytes: maxBodyBytes, maxValues: most,
 				extend: func(int) {}}
 			content, err := r.read(t.Context(), reader(strings.NewReader(tt.body)))
 			if (err == nil) != tt.ok || err != nil && !errors.Is(err, errBodyTooLarge) || err == nil && string(content) != tt.body {

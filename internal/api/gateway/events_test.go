@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/internal/api/apierror"
-	"github.com/fermata-io/fermata/internal/lib/fairshare"
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -211,7 +211,7 @@ func TestJSONLines(t *testing.T) {
 }
 
 func TestSlowReaderIsEnded(t *testing.T) {
-	memory := fairshare.NewBudget(1 << 20)
+	memory := memorybudget.New(1 << 20)
 	h := newEventHub(memory)
 	anyone := &credential{identity: &identityUse{share: "anyone"}}
 	sent := make(chan *fermatav1.WatchEventsResponse)

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/fermata-io/fermata/internal/lib/fairshare"
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 	gatewayproto "github.com/fermata-io/fermata/proto/gateway"
 )
 
@@ -22,7 +22,7 @@ type Gateway struct {
 	events      *eventHub
 	console     *consoleHandler // nil: none
 	sessions    *sessions       // nil: none
-	memory      *fairshare.Budget
+	memory      *memorybudget.Budget
 	proxies     trustedProxies
 	metrics     *metrics
 	stop        context.CancelFunc

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/fermata-io/fermata/internal/lib/fairshare"
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -36,7 +36,7 @@ var errReaderTooSlow = errors.New("the reader does not keep up")
 // eventHub shares one stream of a node among readers with the same credential and filter. Readers with different
 // credentials do not share: nodes end a stream when its own credential expires or loses its role.
 type eventHub struct {
-	memory *fairshare.Budget // of batches that are kept or wait for a reader
+	memory *memorybudget.Budget // of batches that are kept or wait for a reader
 
 	mu          sync.Mutex
 	feeds       map[feedKey][]*feed
@@ -50,7 +50,7 @@ type feedKey struct {
 	query      string
 }
 
-func newEventHub(memory *fairshare.Budget) *eventHub {
+func newEventHub(memory *memorybudget.Budget) *eventHub {
 	return &eventHub{memory: memory, feeds: map[feedKey][]*feed{}}
 }
 

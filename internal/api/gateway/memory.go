@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/fermata-io/fermata/internal/lib/fairshare"
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 )
 
 // Bodies of requests, responses and events that wait to be read share one budget of memory, in equal parts for the
@@ -37,7 +37,7 @@ const (
 var errMemoryTaken = exhausted("other requests of this caller, or of others, take the memory for this one")
 
 // newMemory makes the budget of this process.
-func newMemory() *fairshare.Budget { return fairshare.NewBudget(memoryFor(debug.SetMemoryLimit(-1))) }
+func newMemory() *memorybudget.Budget { return memorybudget.New(memoryFor(debug.SetMemoryLimit(-1))) }
 
 // memoryFor is the budget of a process that is to keep to so many bytes.
 func memoryFor(limit int64) int { return int(min(maxMemory, max(minMemory, limit/5*2))) }

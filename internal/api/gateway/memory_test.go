@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/lib/fairshare"
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -35,7 +35,7 @@ func TestUnreadResponsesTakeMemory(t *testing.T) {
 	n := newFakeNode(t)
 	n.payload = make([]byte, 1<<20)
 	g, url := newTestGateway(t, n, Options{})
-	g.memory = fairshare.NewBudget(64 << 20)
+	g.memory = memorybudget.New(64 << 20)
 	const waiting = 2 // each takes eight times its size
 	read := make(chan struct{})
 	var responses sync.WaitGroup
@@ -72,7 +72,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 // TestMemoryOfEvents: events that nobody reads take memory of their caller, and its streams end before it has more than
 // its share.
 func TestMemoryOfEvents(t *testing.T) {
-	memory := fairshare.NewBudget(100_000)
+	memory := memorybudget.New(100_000)
 	h := newEventHub(memory)
 	endless := func(ctx context.Context, _ *fermatav1.WatchEventsRequest) (eventStream, error) {
 		return endlessStream{ctx}, nil
@@ -148,7 +148,7 @@ func TestMemoryOfAProcess(t *testing.T) {
 func TestBodiesThatNobodyMayHave(t *testing.T) {
 	n := newFakeNode(t)
 	g, url := newTestGateway(t, n, Options{})
-	g.memory = fairshare.NewBudget(2 << 20)
+	g.memory = memorybudget.New(2 << 20)
 	body := `{"displayName":"` + strings.Repeat("x", 1<<20) + `"}`
 	send(t, "POST", url+"/v1/namespaces/default/jobs", "anna", body).want(t, 413, "")
 }

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/fermata-io/fermata/internal/api/convert"
-	"github.com/fermata-io/fermata/internal/lib/fairshare"
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	gatewayv1 "github.com/fermata-io/fermata/proto/gateway/fermata/v1"
 )
@@ -27,7 +27,7 @@ type call struct {
 	requestID, etag string
 	trace           metadata.MD
 
-	memory *fairshare.Budget
+	memory *memorybudget.Budget
 	share  string // of the caller in the budget
 	taken  int    // of the budget
 }

@@ -159,7 +159,7 @@ func (s *sessions) token(r *http.Request) string {
 }
 
 // cookieName is the name of a cookie in the browser. With TLS it has a prefix, by which browsers let no other host and no
-// page without TLS set it: neither can sign people in as somebody else.
+// page without TLS set it: neither can sign people in as somebody else. Below a base path only the latter holds.
 func (s *sessions) cookieName(name string) string {
 	switch {
 	case s.isSecure && s.base == "":

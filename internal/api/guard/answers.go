@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/fermata-io/fermata/internal/lib/fairshare"
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 )
 
 // gRPC keeps the response of a call until the client has read it, and the call has ended by then. So large responses
@@ -27,8 +27,8 @@ const (
 	smallResponse = 16 << 10
 )
 
-func newUnreadBudget(memory int64) *fairshare.Budget {
-	return fairshare.NewBudget(int(min(maxUnreadBytes, max(minUnreadBytes, memory/8))))
+func newUnreadBudget(memory int64) *memorybudget.Budget {
+	return memorybudget.New(int(min(maxUnreadBytes, max(minUnreadBytes, memory/8))))
 }
 
 func processMemory() int64 { return debug.SetMemoryLimit(-1) }
@@ -36,7 +36,7 @@ func processMemory() int64 { return debug.SetMemoryLimit(-1) }
 // unreadResponse is a response that takes its bytes from the budget until it is freed.
 type unreadResponse struct {
 	message proto.Message
-	budget  *fairshare.Budget
+	budget  *memorybudget.Budget
 	share   string
 	bytes   int
 	conn    *connection

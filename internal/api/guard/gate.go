@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fermata-io/fermata/internal/core/authz"
-	"github.com/fermata-io/fermata/internal/lib/fairshare"
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 )
 
 // Gate lets calls in. Without an authority everybody is let in, within the limits
@@ -23,7 +23,7 @@ type Gate struct {
 	options    Options
 	quotas     quotaTable
 	scans      chan struct{} // has an element for each scan of the node
-	unread     *fairshare.Budget
+	unread     *memorybudget.Budget
 	denied     *prometheus.CounterVec
 	leases     prometheus.Counter
 	logger     *slog.Logger

@@ -70,7 +70,9 @@ func restrictListing(ctx context.Context, f job.Filter) (job.Filter, error) {
 }
 
 // isLimitedCaller reports whether the caller may not see all namespaces.
-func isLimitedCaller(ctx context.Context) bool { return guard.RoleScopeFrom(ctx, authz.AllNamespaces) != nil }
+func isLimitedCaller(ctx context.Context) bool {
+	return guard.RoleScopeFrom(ctx, authz.AllNamespaces) != nil
+}
 
 // reachableOfAll are the queues of all namespaces that the caller may reach; nil: all.
 func reachableOfAll(ctx context.Context) job.QueueScope {

@@ -23,7 +23,9 @@ type visibleCursor struct {
 	after job.RecordID
 }
 
-func (c visibleCursor) String() string { return fmt.Sprintf("%s%d.%s", visibleCursorMark, c.shard, c.after) }
+func (c visibleCursor) String() string {
+	return fmt.Sprintf("%s%d.%s", visibleCursorMark, c.shard, c.after)
+}
 
 func (c visibleCursor) isBefore(shard int, record job.RecordID) bool {
 	return c.shard < shard || c.shard == shard && c.after < record

@@ -1,4 +1,4 @@
-package fairshare
+package memorybudget
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 // TestFewIdentitiesLeaveMemoryForOthers: they take all that they may have, and others get something.
 func TestFewIdentitiesLeaveMemoryForOthers(t *testing.T) {
-	b := NewBudget(1 << 20)
+	b := New(1 << 20)
 	if b.TryTake("0", b.Largest()+1) {
 		t.Error("one identity has more than its share")
 	}
@@ -28,7 +28,7 @@ func TestFewIdentitiesLeaveMemoryForOthers(t *testing.T) {
 
 // TestBudgetIsEmptyAgain: nothing is remembered of identities that have given all back.
 func TestBudgetIsEmptyAgain(t *testing.T) {
-	b := NewBudget(1 << 20)
+	b := New(1 << 20)
 	for i := range 100 {
 		if !b.TryTake(strconv.Itoa(i), 100) {
 			t.Fatal("a small part is not given")
@@ -43,7 +43,7 @@ func TestBudgetIsEmptyAgain(t *testing.T) {
 // TestTakeWaits: for what others give back, not for what nobody may have, and not for ever.
 func TestTakeWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBudget(1000)
+		b := New(1000)
 		if !b.TryTake("a", 350) || !b.TryTake("b", 180) {
 			t.Fatal("a part of a free budget is not given")
 		}

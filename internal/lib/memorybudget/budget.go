@@ -1,4 +1,5 @@
-package fairshare
+// Package memorybudget shares an amount of memory among identities, so that a few of them leave something for all others.
+package memorybudget
 
 import (
 	"context"
@@ -20,8 +21,8 @@ type Budget struct {
 	freed chan struct{}  // closed when something is given back
 }
 
-// NewBudget makes a budget of so many bytes.
-func NewBudget(most int) *Budget {
+// New makes a budget of so many bytes.
+func New(most int) *Budget {
 	return &Budget{most: most, little: most / 128, by: map[string]int{}, freed: make(chan struct{})}
 }
 
@@ -84,7 +85,10 @@ func (b *Budget) Give(identity string, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= n
-	addCount(b.by, identity, -n)
+	b.by[identity] -= n
+	if b.by[identity] <= 0 {
+		delete(b.by, identity)
+	}
 	close(b.freed)
 	b.freed = make(chan struct{})
 }
