@@ -64,13 +64,19 @@ func (c *call) takeMemory(ctx context.Context, n int) error {
 	return nil
 }
 
-// takeReplyMemory takes the memory of a response. A single one never has more than an identity may have.
+// takeReplyMemory takes the memory of a response. A single one never has more than an identity may have. Who has changed
+// something gets its response in any case.
 func (c *call) takeReplyMemory(ctx context.Context, reply any) error {
 	m, ok := reply.(proto.Message)
 	if !ok || c.memory == nil {
 		return nil
 	}
-	return c.takeMemory(ctx, min(memoryPerReplyByte*proto.Size(m), c.memory.Largest()/2))
+	n := min(memoryPerReplyByte*proto.Size(m), c.memory.Largest()/2)
+	if !c.onlyReads && n > c.taken {
+		c.memory.TakeAnyway(c.share, n-c.taken)
+		c.taken = n
+	}
+	return c.takeMemory(ctx, n)
 }
 
 // pacedWriter ends a response that is read too slowly.

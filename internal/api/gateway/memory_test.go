@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -53,6 +52,19 @@ func TestUnreadResponsesTakeMemory(t *testing.T) {
 		t.Error("the refusal does not say when to try again")
 	}
 	send(t, "GET", url+jobPath, "bert", "").want(t, 200, "")
+}
+
+// TestChangesAreAnswered: who has changed something hears of it, however little memory there is.
+func TestChangesAreAnswered(t *testing.T) {
+	n := newFakeNode(t)
+	g, url := newTestGateway(t, n, Options{})
+	g.memory = memorybudget.New(4 << 20)
+	body := `{"handler":"` + strings.Repeat("x", 100_000) + `"}`
+	g.memory.TakeAnyway("identity anna", 900_000)
+	send(t, "POST", url+"/v1/namespaces/default/jobs", "anna", body).want(t, 200, "")
+	if n := g.memory.InUse(); n != 900_000 {
+		t.Errorf("%d bytes are taken", n)
+	}
 }
 
 // TestMemoryIsGivenBack: whatever way a request ends.
@@ -157,38 +169,45 @@ func TestBodiesThatNobodyMayHave(t *testing.T) {
 // some to others.
 func TestSignInsAreBounded(t *testing.T) {
 	c := newSessionClient(t, &SessionOptions{})
-	server := httptest.NewUnstartedServer(c.gateway)
-	server.Listener = Listener(server.Listener, nil)
-	server.Start()
-	defer server.Close()
-	var held []net.Conn
-	for range maxSignIns / 4 {
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		held = append(held, conn)
-		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: console.example\r\nContent-Length: 100\r\n\r\n{", sessionPath)
-	}
 	places := c.gateway.sessions.places
-	redistest.Eventually(t, time.Minute, "the places are taken", func() bool { return places.inUse() == len(held) })
-	r, err := http.NewRequestWithContext(t.Context(), "DELETE", server.URL+sessionPath, nil)
-	if err != nil {
+	address := addressGroup(httptest.NewRequest("GET", "/", nil).RemoteAddr)
+	var held []func()
+	for range maxSignIns / 4 {
+		release, ok := places.take(t.Context(), address)
+		if !ok {
+			t.Fatal("no place in an empty table")
+		}
+		held = append(held, release)
+	}
+	if resp := c.send("DELETE", sessionPath, ""); resp.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("status %d: %s", resp.StatusCode, bodyOf(t, resp))
+	}
+	if release, ok := places.take(t.Context(), "another address"); !ok {
+		t.Error("another address has no place")
+	} else {
+		release()
+	}
+	held[0]()
+	if resp := c.send("DELETE", sessionPath, ""); resp.StatusCode != http.StatusNoContent || places.inUse() != len(held)-1 {
+		t.Errorf("after one has ended: status %d, %d places are taken", resp.StatusCode, places.inUse())
+	}
+}
+
+// TestTokensThatArriveSlowlyTakeNoPlace: a place is taken when the token has come.
+func TestTokensThatArriveSlowlyTakeNoPlace(t *testing.T) {
+	c := newSessionClient(t, &SessionOptions{})
+	body, write := io.Pipe()
+	r := httptest.NewRequest("POST", "https://console.example"+sessionPath, body)
+	var sending sync.WaitGroup
+	sending.Go(func() { c.gateway.ServeHTTP(httptest.NewRecorder(), r) })
+	if _, err := io.WriteString(write, "{"); err != nil {
 		t.Fatal(err)
 	}
-	r.Host = "console.example"
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
+	if n := c.gateway.sessions.places.inUse(); n != 0 {
+		t.Errorf("%d places are taken", n)
 	}
-	defer resp.Body.Close()
-	if text, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusTooManyRequests {
-		t.Errorf("status %d: %s", resp.StatusCode, text)
-	}
-	if resp := c.send("DELETE", sessionPath, ""); resp.StatusCode != http.StatusNoContent {
-		t.Errorf("another address: status %d", resp.StatusCode)
-	}
+	write.Close()
+	sending.Wait()
 }
 
 // TestOldestRefreshMakesRoom: the result of a refresh that others may ask for again goes before newer ones.

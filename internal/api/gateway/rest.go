@@ -27,9 +27,10 @@ type call struct {
 	requestID, etag string
 	trace           metadata.MD
 
-	memory *memorybudget.Budget
-	share  string // of the caller in the budget
-	taken  int    // of the budget
+	onlyReads bool
+	memory    *memorybudget.Budget
+	share     string // of the caller in the budget
+	taken     int    // of the budget
 }
 
 type callKey struct{}
@@ -43,7 +44,7 @@ func callFrom(ctx context.Context) *call {
 func newCall(r *http.Request, cred *credential) *call {
 	c := &call{
 		credential: cred, share: cred.identity.share, requestID: r.Header.Get("X-Request-Id"), etag: entityTag(r.Header.Get("If-Match")),
-		trace: metadata.MD{},
+		trace: metadata.MD{}, onlyReads: r.Method == http.MethodGet,
 	}
 	r.Header.Del("Grpc-Timeout") // the translation would take it for the deadline of the call
 	for _, name := range []string{"traceparent", "tracestate"} {

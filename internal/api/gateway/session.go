@@ -192,6 +192,11 @@ func (s *sessions) serves(path string) bool { return s != nil && strings.HasPref
 // serveSession begins, refreshes or ends a session, or signs in.
 func (g *Gateway) serveSession(w http.ResponseWriter, r *http.Request) {
 	s := g.sessions
+	token, err := readToken(w, r)
+	if err != nil {
+		writeError(w, r, err)
+		return
+	}
 	release, ok := s.places.take(r.Context(), g.proxies.remoteHost(r))
 	if !ok {
 		g.metrics.refuse("sign_in")
@@ -199,10 +204,9 @@ func (g *Gateway) serveSession(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	var err error
 	switch r.Method + " " + r.URL.Path {
 	case "POST " + sessionPath:
-		err = g.beginSession(w, r)
+		err = g.beginSession(w, r, token)
 	case "DELETE " + sessionPath:
 		s.setCookie(w, sessionCookie, "", http.SameSiteStrictMode, -1)
 	case "POST " + sessionPath + "/refresh":
@@ -224,8 +228,11 @@ func (g *Gateway) serveSession(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// beginSession begins a session with a token that nodes accept.
-func (g *Gateway) beginSession(w http.ResponseWriter, r *http.Request) error {
+// readToken reads the token that was pasted, before the request takes a place; "" if it is another request.
+func readToken(w http.ResponseWriter, r *http.Request) (string, error) {
+	if r.Method != http.MethodPost || r.URL.Path != sessionPath {
+		return "", nil
+	}
 	var q struct {
 		Token string `json:"token"`
 	}
@@ -236,12 +243,17 @@ func (g *Gateway) beginSession(w http.ResponseWriter, r *http.Request) error {
 	}
 	q.Token = strings.TrimSpace(q.Token)
 	if err != nil || q.Token == "" || !isHeaderText(q.Token) || strings.Contains(q.Token, " ") {
-		return status.Error(codes.InvalidArgument, "the text is not a token")
+		return "", status.Error(codes.InvalidArgument, "the text is not a token")
 	}
-	if err := g.checkToken(r, q.Token); err != nil {
+	return q.Token, nil
+}
+
+// beginSession begins a session with a token that nodes accept.
+func (g *Gateway) beginSession(w http.ResponseWriter, r *http.Request, token string) error {
+	if err := g.checkToken(r, token); err != nil {
 		return err
 	}
-	return g.sessions.begin(w, session{Token: q.Token})
+	return g.sessions.begin(w, session{Token: token})
 }
 
 // checkToken asks the nodes whether they accept a token.

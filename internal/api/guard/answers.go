@@ -3,6 +3,8 @@ package guard
 import (
 	"context"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -71,13 +73,24 @@ func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInf
 	if c.isAuthenticated() {
 		u.share = c.Identity.Subject
 	}
-	if !g.unread.TryTake(u.share, n) {
+	switch {
+	case !changesNothing(info.FullMethod):
+		g.unread.TakeAnyway(u.share, n) // a refusal would say that nothing was changed
+	case !g.unread.TryTake(u.share, n):
 		return nil, c.refuseOverLimit(ctx, "unread_bytes", time.Second)
 	}
 	if !conn.addUnread(u) {
 		u.free() // nobody reads it
 	}
 	return u, nil
+}
+
+// readVerbs begin the names of methods that change nothing.
+var readVerbs = []string{"Get", "List", "Read", "Export", "Top", "Explain", "Preview", "Plan", "Diff", "Forecast"}
+
+func changesNothing(method string) bool {
+	name := method[strings.LastIndexByte(method, '/')+1:]
+	return slices.ContainsFunc(readVerbs, func(verb string) bool { return strings.HasPrefix(name, verb) })
 }
 
 // addUnread has the end of the connection free a response; false: it has ended.

@@ -47,6 +47,12 @@ func parseVisibleCursor(text string) (visibleCursor, error) {
 // isLimited reports whether a filter hides what others have.
 func isLimited(f *job.Filter) bool { return f.Limited || f.Covers != nil || f.Scope != nil }
 
+// walksVisible reports whether a listing reads the lanes that the caller may see.
+func (r *Registry) walksVisible(f *job.Filter, cursor string) bool {
+	isOfEarlierNode := f.TrustedPlace && cursor != "" && !strings.HasPrefix(cursor, visibleCursorMark)
+	return r.o.Lanes != nil && isLimited(f) && !isOfEarlierNode
+}
+
 // visibleWalk reads the index of what a filter may select and the caller may see.
 type visibleWalk struct {
 	registry *Registry

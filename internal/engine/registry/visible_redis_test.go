@@ -155,3 +155,23 @@ func TestVisibleWalkFindsAll(t *testing.T) {
 		}
 	}
 }
+
+// TestChangesOfEarlierNodesContinue: a place that a node of an earlier version stored is one of a walk over all jobs.
+// Who lists cannot name such a place.
+func TestChangesOfEarlierNodesContinue(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	fillNamespaces(t, r, 30)
+	all, err := r.ExportJobs(t.Context(), job.Filter{Namespace: "a"}, 10, "")
+	if err != nil || all.Next == "" {
+		t.Fatalf("token %q: %v", all.Next, err)
+	}
+	f := job.Filter{Namespace: "a", Limited: true}
+	if _, err := r.ExportJobs(t.Context(), f, 10, all.Next); err == nil {
+		t.Error("a limited caller continues a walk over all jobs")
+	}
+	f.TrustedPlace = true
+	if _, err := r.ExportJobs(t.Context(), f, 10, all.Next); err != nil {
+		t.Errorf("a stored place: %v", err)
+	}
+}

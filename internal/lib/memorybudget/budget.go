@@ -77,6 +77,14 @@ func (b *Budget) tryTake(identity string, n int) (freed <-chan struct{}, ok bool
 	return nil, true
 }
 
+// TakeAnyway takes memory that is in use already, also where the identity may not have it.
+func (b *Budget) TakeAnyway(identity string, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.by[identity] += n
+	b.used += n
+}
+
 // Give gives back memory that the identity has.
 func (b *Budget) Give(identity string, n int) {
 	if n <= 0 {
