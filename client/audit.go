@@ -53,9 +53,15 @@ func (a Admin) AuditRecords(ctx context.Context, f AuditFilter) iter.Seq2[*Audit
 // at the oldest one. If it returns fewer, there are no more yet. head is the sequence number of the last record
 // of the chain.
 func (a Admin) ReadAuditRecords(ctx context.Context, after string) (records []*AuditRecord, head int64, err error) {
-	r, err := callWithRetry(ctx, a.c, a.c.cluster.ReadAuditRecords,
-		&fermatav1.ReadAuditRecordsRequest{After: after, PageSize: AuditPage})
-	return r.GetRecords(), r.GetHeadSequence(), err
+	for {
+		q := &fermatav1.ReadAuditRecordsRequest{After: after, PageSize: AuditPage - int32(len(records))}
+		r, err := callWithRetry(ctx, a.c, a.c.cluster.ReadAuditRecords, q)
+		records = append(records, r.GetRecords()...)
+		if err != nil || !r.GetMore() || len(r.GetRecords()) == 0 || len(records) >= AuditPage {
+			return records, r.GetHeadSequence(), err
+		}
+		after = records[len(records)-1].GetId()
+	}
 }
 
 // AuditPage is the maximum number of records that ReadAuditRecords returns.

@@ -218,7 +218,21 @@ func (a *app) askForCompletion(cmd *cobra.Command,
 	if err != nil {
 		return nil
 	}
-	return found
+	return slices.DeleteFunc(found, func(value string) bool { return !isPlainWord(value) })
+}
+
+// isPlainWord reports whether shells take a word as it is. The shell inserts what is offered into the command line
+// without quotes. Valid names are plain words; what a cluster answers may be none.
+func isPlainWord(value string) bool {
+	const marks = "._:~/-#"
+	for i := range len(value) {
+		c := value[i]
+		isAlphanumeric := c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
+		if !isAlphanumeric && (strings.IndexByte(marks, c) < 0 || i == 0) {
+			return false
+		}
+	}
+	return value != ""
 }
 
 func (a *app) completeJobs(cmd *cobra.Command, prefix string) []string {

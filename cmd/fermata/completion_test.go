@@ -128,3 +128,17 @@ func TestArgumentsHaveCompletions(t *testing.T) {
 		}
 	}
 }
+
+// TestCompletionsArePlainWords: what a cluster answers is inserted into a command line, so that nothing is offered that
+// a shell would run.
+func TestCompletionsArePlainWords(t *testing.T) {
+	for value, want := range map[string]bool{
+		"report-1": true, "a.b_c:d~e": true, "job/r1": true, "r-2026-01-01T00:00:00Z": true, "": false, "$(id)": false,
+		"`id`": false, "a;id": false, "a b": false, "a\nb": false, "a\tb": false, "a\x1b[2J": false, "-f": false, "~root": false,
+		"a\u202eb": false, "a&b": false, "a>b": false, "#a": false,
+	} {
+		if got := isPlainWord(value); got != want {
+			t.Errorf("%q: %v, want %v", value, got, want)
+		}
+	}
+}

@@ -111,7 +111,11 @@ func statusOfTypedError(err error) (*status.Status, bool) {
 	case errors.As(err, &bulk):
 		info := &errdetails.ErrorInfo{Reason: bulk.Reason, Domain: Domain, Metadata: map[string]string{
 			"matched": strconv.FormatInt(bulk.Matched, 10), "confirmed": strconv.FormatInt(bulk.Confirmed, 10)}}
-		return WithDetails(codes.FailedPrecondition, bulk.Error(), info), true
+		code := codes.FailedPrecondition
+		if bulk.Reason == job.ReasonTooManyBulkChanges {
+			code = codes.ResourceExhausted
+		}
+		return WithDetails(code, bulk.Error(), info), true
 	case errors.As(err, &unsorted):
 		info := &errdetails.ErrorInfo{Reason: job.ReasonTooManyToSort, Domain: Domain,
 			Metadata: map[string]string{"limit": strconv.Itoa(unsorted.Limit)}}

@@ -8,15 +8,16 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 )
 
 // Bodies are read completely before a call begins, so that a caller who sends slowly keeps nothing but the memory of
-// what it has sent. All bodies share one budget of memory; what a body needs is taken from it as it arrives.
+// what it has sent. What a body needs is taken from the budget of memory as it arrives.
 
 const (
 	// maxBodyBytes bounds a request body; maxBatchBodyBytes that of methods that take many jobs: what nodes accept
@@ -27,8 +28,6 @@ const (
 	maxBodyValues      = 20_000
 	maxBatchBodyValues = 200_000
 
-	// maxBodyMemory bounds the memory of all bodies that are read or translated.
-	maxBodyMemory = 256 << 20
 	// memoryPerByte and memoryPerValue are what the bytes and the JSON values of a body take while it is translated.
 	memoryPerByte  = 3
 	memoryPerValue = 300
@@ -72,7 +71,7 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, who *identity
 	}
 	control := http.NewResponseController(w)
 	began := time.Now()
-	b := &bodyReader{memory: g.memory, who: who, maxBytes: limit, maxValues: values, extend: func(received int) {
+	b := &bodyReader{memory: g.memory, share: who.share, maxBytes: limit, maxValues: values, extend: func(received int) {
 		allowed := bodyTime + time.Duration(received)*time.Second/bodyRate
 		_ = control.SetReadDeadline(began.Add(min(allowed, readTimeout)))
 	}}
@@ -93,7 +92,7 @@ func (g *Gateway) explainBody(err error) error {
 		return refuseBody()
 	case errors.Is(err, errNoMemory):
 		g.metrics.refuse("memory")
-		return exhausted("the bodies of other requests take the memory for this one")
+		return errMemoryTaken
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		g.metrics.refuse("slow_body")
 		return withReason(codes.InvalidArgument, "BODY_TOO_SLOW", "the body has not arrived in time")
@@ -108,14 +107,14 @@ var (
 
 // bodyReader reads one body.
 type bodyReader struct {
-	memory    *bodyMemory
-	who       *identityUse
+	memory    *memorybudget.Budget
+	share     string
 	maxBytes  int64
 	maxValues int
 	// extend is called with the number of bytes that have arrived, before more are waited for.
 	extend func(received int)
 
-	taken  int64
+	taken  int
 	values valueCounter
 }
 
@@ -131,8 +130,11 @@ func (b *bodyReader) read(ctx context.Context, from io.Reader) ([]byte, error) {
 		if int64(content.Len()+n) > b.maxBytes || b.values.values > b.maxValues {
 			return nil, errBodyTooLarge
 		}
-		need := int64(n)*memoryPerByte + int64(b.values.values-before)*memoryPerValue
-		if !b.memory.take(ctx, b.who, need) {
+		need := n*memoryPerByte + (b.values.values-before)*memoryPerValue
+		if b.taken+need > b.memory.Largest() {
+			return nil, errBodyTooLarge
+		}
+		if !b.memory.Take(ctx, b.share, need, placeWait) {
 			return nil, errNoMemory
 		}
 		b.taken += need
@@ -148,71 +150,8 @@ func (b *bodyReader) read(ctx context.Context, from io.Reader) ([]byte, error) {
 
 // release gives the memory back. It may be called twice.
 func (b *bodyReader) release() {
-	b.memory.give(b.who, b.taken)
+	b.memory.Give(b.share, b.taken)
 	b.taken = 0
-}
-
-// bodyMemory is the memory that bodies may take together. An identity has at most half of it. More than a quarter it
-// has only while a quarter is free, so that it takes several identities to leave nothing.
-type bodyMemory struct {
-	most int64
-
-	mu    sync.Mutex
-	used  int64
-	freed chan struct{} // closed when something is given back
-}
-
-func newBodyMemory(most int64) *bodyMemory {
-	return &bodyMemory{most: most, freed: make(chan struct{})}
-}
-
-// take takes memory; false: there was not enough in time.
-func (m *bodyMemory) take(ctx context.Context, who *identityUse, n int64) bool {
-	timer := time.NewTimer(placeWait)
-	defer timer.Stop()
-	for {
-		freed, ok := m.tryTake(who, n)
-		if ok {
-			return true
-		}
-		select {
-		case <-freed:
-		case <-timer.C:
-			return false
-		case <-ctx.Done():
-			return false
-		}
-	}
-}
-
-func (m *bodyMemory) tryTake(who *identityUse, n int64) (freed <-chan struct{}, ok bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	own, all := who.bodyMemory+n, m.used+n
-	if own > m.most/2 || all > m.most || own > m.most/4 && all > m.most-m.most/4 {
-		return m.freed, false
-	}
-	who.bodyMemory, m.used = own, all
-	return nil, true
-}
-
-func (m *bodyMemory) give(who *identityUse, n int64) {
-	if n == 0 {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	who.bodyMemory -= n
-	m.used -= n
-	close(m.freed)
-	m.freed = make(chan struct{})
-}
-
-// inUse is how much is taken.
-func (m *bodyMemory) inUse() float64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return float64(m.used)
 }
 
 // valueCounter counts the JSON values of a text that comes in parts, by the characters outside of texts that begin

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 )
 
 // A body ends when it has too many values, however it is read; texts may contain anything.
@@ -26,14 +28,14 @@ func TestValuesOfABodyAreBounded(t *testing.T) {
 		for how, reader := range map[string]func(io.Reader) io.Reader{
 			"whole": func(r io.Reader) io.Reader { return r }, "by bytes": iotest.OneByteReader,
 		} {
-			r := &bodyReader{memory: newBodyMemory(maxBodyMemory), who: &identityUse{}, maxBytes: maxBodyBytes, maxValues: most,
+			r := &bodyReader{memory: memorybudget.New(maxMemory), share: "anna", maxBytes: maxBodyBytes, maxValues: most,
 				extend: func(int) {}}
 			content, err := r.read(t.Context(), reader(strings.NewReader(tt.body)))
 			if (err == nil) != tt.ok || err != nil && !errors.Is(err, errBodyTooLarge) || err == nil && string(content) != tt.body {
 				t.Errorf("%s, %s: error %v after %d values", name, how, err, r.values.values)
 			}
 			r.release()
-			if used := r.memory.inUse(); used != 0 {
+			if used := r.memory.InUse(); used != 0 {
 				t.Errorf("%s, %s: %v bytes are still taken", name, how, used)
 			}
 		}

@@ -50,9 +50,9 @@ type credential struct {
 // than others.
 type identityUse struct {
 	name           string // "" where nodes do not authenticate callers: then each credential counts by itself
+	share          string // in the budget of memory; does not change
 	credentials    int
 	calls, watches int
-	bodyMemory     int64 // guarded by the mutex of bodyMemory
 }
 
 func newCredentials(o Options) *credentials {
@@ -145,7 +145,7 @@ func (c *credentials) verify(ctx context.Context, cred *credential, token string
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cred.conn, cred.hasRole, cred.err = conn, hasRole, err
-	cred.identity = c.joinIdentity(identity)
+	cred.identity = c.joinIdentity(identity, cred.key)
 	if !hasRole {
 		c.drop(cred)
 	}
@@ -153,10 +153,13 @@ func (c *credentials) verify(ctx context.Context, cred *credential, token string
 }
 
 // joinIdentity adds a credential to those of an identity.
-func (c *credentials) joinIdentity(name string) *identityUse {
+func (c *credentials) joinIdentity(name string, key credentialKey) *identityUse {
 	i := c.identities[name]
 	if i == nil || name == "" {
-		i = &identityUse{name: name}
+		i = &identityUse{name: name, share: "identity " + name}
+	}
+	if name == "" {
+		i.share = "credential " + string(key[:])
 	}
 	if name != "" {
 		c.identities[name] = i

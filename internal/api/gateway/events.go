@@ -60,7 +60,7 @@ func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request, cred *cred
 		return client.WatchEvents(metadata.NewOutgoingContext(ctx, metadata.MD{}), q)
 	}
 	g.credentials.retain(cred) // a feed may outlive the request that began it
-	reader := g.events.subscribe(g.stopped, cred.key, q, open, func() { g.credentials.release(cred) })
+	reader := g.events.subscribe(g.stopped, cred, q, open, func() { g.credentials.release(cred) })
 	defer reader.leave()
 	out := newEventWriter(w, r)
 	if err := g.forwardEvents(r.Context(), reader, out); err != nil {
@@ -114,7 +114,9 @@ func (g *Gateway) forwardEvents(ctx context.Context, reader *eventReader, out *e
 			if !ok {
 				return reader.err
 			}
-			if err := out.writeBatch(b); err != nil {
+			err := out.writeBatch(b)
+			reader.written(b)
+			if err != nil {
 				return nil
 			}
 		}

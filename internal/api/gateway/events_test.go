@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/internal/api/apierror"
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -210,23 +211,31 @@ func TestJSONLines(t *testing.T) {
 }
 
 func TestSlowReaderIsEnded(t *testing.T) {
-	h := newEventHub()
+	memory := memorybudget.New(1 << 20)
+	h := newEventHub(memory)
+	anyone := &credential{identity: &identityUse{share: "anyone"}}
 	sent := make(chan *fermatav1.WatchEventsResponse)
 	open := func(ctx context.Context, _ *fermatav1.WatchEventsRequest) (eventStream, error) {
 		return chanStream{ctx, sent}, nil
 	}
 	q := &fermatav1.WatchEventsRequest{}
-	slow := h.subscribe(t.Context(), credentialKey{}, q, open, func() {})
-	quick := h.subscribe(t.Context(), credentialKey{}, q, open, func() {})
+	slow := h.subscribe(t.Context(), anyone, q, open, func() {})
+	quick := h.subscribe(t.Context(), anyone, q, open, func() {})
 	for i := range readerBuffer + 10 {
 		sent <- &fermatav1.WatchEventsResponse{ResumeToken: fmt.Sprint(i)}
-		if b := <-quick.batches; b.token != fmt.Sprint(i) {
+		b := <-quick.batches
+		if b.token != fmt.Sprint(i) {
 			t.Fatalf("batch %q, want %d", b.token, i)
 		}
+		quick.written(b)
 	}
 	n := 0
-	for range slow.batches {
+	if memory.InUse() == 0 {
+		t.Error("what waits for a reader takes no memory")
+	}
+	for b := range slow.batches {
 		n++
+		slow.written(b)
 	}
 	if n != readerBuffer || slow.err != errReaderTooSlow {
 		t.Errorf("the slow reader got %d batches, %v", n, slow.err)
@@ -236,6 +245,9 @@ func TestSlowReaderIsEnded(t *testing.T) {
 	h.wait()
 	if h.readers() != 0 || len(h.feeds) != 0 {
 		t.Errorf("%v readers, %d feeds", h.readers(), len(h.feeds))
+	}
+	if n := memory.InUse(); n != 0 {
+		t.Errorf("%d bytes are taken after the last reader", n)
 	}
 }
 

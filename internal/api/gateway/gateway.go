@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 	gatewayproto "github.com/fermata-io/fermata/proto/gateway"
 )
 
@@ -21,7 +22,7 @@ type Gateway struct {
 	events      *eventHub
 	console     *consoleHandler // nil: none
 	sessions    *sessions       // nil: none
-	memory      *bodyMemory
+	memory      *memorybudget.Budget
 	proxies     trustedProxies
 	metrics     *metrics
 	stop        context.CancelFunc
@@ -36,8 +37,9 @@ func New(o Options) (*Gateway, error) {
 	}
 	g := &Gateway{
 		options: o, hosts: newHostChecker(o.AllowedHosts), origins: http.NewCrossOriginProtection(),
-		memory: newBodyMemory(maxBodyMemory), proxies: o.TrustedProxies, events: newEventHub(),
+		memory: newMemory(), proxies: o.TrustedProxies,
 	}
+	g.events = newEventHub(g.memory)
 	g.credentials = newCredentials(o)
 	g.stopped, g.stop = context.WithCancel(context.Background())
 	g.rest, err = newMux(g.credentials)
@@ -178,9 +180,15 @@ func (g *Gateway) serveCaller(w http.ResponseWriter, r *http.Request, cred *cred
 		return
 	}
 	defer release()
+	giveBack, err := g.takeCallMemory(r.Context(), c)
+	if err != nil {
+		writeError(w, r, err)
+		return
+	}
+	defer giveBack()
 	ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callKey{}, c), g.options.CallTimeout)
 	defer cancel()
-	g.rest.ServeHTTP(w, r.WithContext(ctx))
+	g.rest.ServeHTTP(newPacedWriter(w), r.WithContext(ctx))
 }
 
 // serveOpenAPI sends the description of the API, which is the same for everybody.

@@ -49,6 +49,7 @@ type fakeNode struct {
 	hold         chan struct{}     // WhoAmI waits for it
 	watch        func(*fermatav1.WatchEventsRequest, grpc.ServerStreamingServer[fermatav1.WatchEventsResponse]) error
 	watches      int
+	payload      []byte // of all jobs
 }
 
 var fakeRoles = map[string][]*fermatav1.RoleGrant{
@@ -130,7 +131,7 @@ func (n *fakeNode) record(ctx context.Context, q proto.Message) error {
 }
 
 func (n *fakeNode) GetJob(ctx context.Context, q *fermatav1.GetJobRequest) (*fermatav1.Job, error) {
-	return &fermatav1.Job{Name: q.GetName(), Etag: "e-1"}, n.record(ctx, q)
+	return &fermatav1.Job{Name: q.GetName(), Etag: "e-1", Payload: n.payload}, n.record(ctx, q)
 }
 
 func (n *fakeNode) CreateJob(ctx context.Context, q *fermatav1.CreateJobRequest) (*fermatav1.Job, error) {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -22,6 +23,8 @@ const (
 	keptBytes   = 1 << 20
 	// readerBuffer is how many batches a reader may be behind.
 	readerBuffer = 2 * keptBatches
+	// maxReaderBytes bounds the bytes that a reader may be behind.
+	maxReaderBytes = 4 << 20
 	// maxFeedAttempts bounds the attempts in a row to continue a broken stream.
 	maxFeedAttempts = 8
 	minFeedDelay    = 50 * time.Millisecond
@@ -33,6 +36,8 @@ var errReaderTooSlow = errors.New("the reader does not keep up")
 // eventHub shares one stream of a node among readers with the same credential and filter. Readers with different
 // credentials do not share: nodes end a stream when its own credential expires or loses its role.
 type eventHub struct {
+	memory *memorybudget.Budget // of batches that are kept or wait for a reader
+
 	mu          sync.Mutex
 	feeds       map[feedKey][]*feed
 	readerCount int
@@ -45,12 +50,15 @@ type feedKey struct {
 	query      string
 }
 
-func newEventHub() *eventHub { return &eventHub{feeds: map[feedKey][]*feed{}} }
+func newEventHub(memory *memorybudget.Budget) *eventHub {
+	return &eventHub{memory: memory, feeds: map[feedKey][]*feed{}}
+}
 
 // feed reads events from a node for its readers. It is guarded by the mutex of its hub.
 type feed struct {
 	hub     *eventHub
 	key     feedKey
+	share   string // of its caller in the budget of memory
 	request *fermatav1.WatchEventsRequest
 	shared  bool
 	cancel  context.CancelFunc
@@ -67,6 +75,8 @@ type eventBatch struct {
 	token   string
 	json    []byte
 	isEmpty bool // it has a token only
+	// memory is what the batch has of the budget, while refs feeds and readers have it.
+	memory, refs int
 }
 
 // eventReader is one HTTP response that events are written to.
@@ -75,6 +85,7 @@ type eventReader struct {
 	batches chan *eventBatch // closed at the end
 	err     error            // why it ended; set before batches is closed
 	closed  bool
+	behind  int // bytes of what waits to be written
 }
 
 // openStream opens a stream of events at a node.
@@ -86,11 +97,11 @@ type eventStream interface {
 
 // subscribe returns a reader of a request: of a feed that has what it asks for, or of a new one. The new feed calls
 // ended when it has no more use for open.
-func (h *eventHub) subscribe(ctx context.Context, key credentialKey, q *fermatav1.WatchEventsRequest, open openStream,
+func (h *eventHub) subscribe(ctx context.Context, caller *credential, q *fermatav1.WatchEventsRequest, open openStream,
 	ended func()) *eventReader {
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(withoutPosition(q))
 	shared := err == nil && q.GetStartTime() == nil && !q.GetStopAtEnd()
-	k := feedKey{credential: key, query: string(text)}
+	k := feedKey{credential: caller.key, query: string(text)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.readerCount++
@@ -105,7 +116,7 @@ func (h *eventHub) subscribe(ctx context.Context, key credentialKey, q *fermatav
 	ctx, cancel := context.WithCancel(ctx)
 	f := &feed{
 		hub: h, key: k, request: proto.CloneOf(q), shared: shared, cancel: cancel, readers: map[*eventReader]struct{}{},
-		from: q.GetResumeToken(),
+		from: q.GetResumeToken(), share: caller.identity.share,
 	}
 	if shared {
 		h.feeds[k] = append(h.feeds[k], f)
@@ -140,7 +151,7 @@ func (f *feed) join(token string) *eventReader {
 		}
 		r := f.newReader()
 		if n := len(f.kept); n > 0 {
-			r.batches <- &eventBatch{token: f.kept[n-1].token, isEmpty: true}
+			r.add(&eventBatch{token: f.kept[n-1].token, isEmpty: true})
 		}
 		return r
 	}
@@ -149,9 +160,9 @@ func (f *feed) join(token string) *eventReader {
 			continue
 		}
 		r := f.newReader()
-		r.batches <- &eventBatch{token: token, isEmpty: true}
+		r.add(&eventBatch{token: token, isEmpty: true})
 		for _, b := range f.kept[i:] {
-			r.batches <- b
+			r.add(b)
 		}
 		return r
 	}
@@ -213,20 +224,66 @@ func (f *feed) readStream(ctx context.Context, q *fermatav1.WatchEventsRequest,
 	}
 }
 
-// publish gives a batch to all readers. Readers whose buffer is full are ended.
+// add gives a batch to a reader; false: it is too far behind.
+func (r *eventReader) add(b *eventBatch) bool {
+	if r.behind+len(b.json) > maxReaderBytes {
+		return false
+	}
+	select {
+	case r.batches <- b:
+	default:
+		return false
+	}
+	r.behind += len(b.json)
+	b.refs++
+	return true
+}
+
+// written is called when a batch has been written.
+func (r *eventReader) written(b *eventBatch) {
+	h := r.feed.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r.behind -= len(b.json)
+	r.feed.forget(b)
+}
+
+// forget gives the memory of a batch back that nobody has any more.
+func (f *feed) forget(b *eventBatch) {
+	b.refs--
+	if b.refs == 0 {
+		f.hub.memory.Give(f.share, b.memory)
+	}
+}
+
+// takeMemory takes the memory of a batch. What is kept for readers that come back is given up for it.
+func (f *feed) takeMemory(b *eventBatch) error {
+	if f.hub.memory.TryTake(f.share, b.memory) {
+		return nil
+	}
+	f.dropKept(0)
+	if !f.hub.memory.TryTake(f.share, b.memory) {
+		return errMemoryTaken
+	}
+	return nil
+}
+
+// publish gives a batch to all readers. Readers that are too far behind are ended.
 func (f *feed) publish(response *fermatav1.WatchEventsResponse) error {
 	text, err := protojson.Marshal(response)
 	if err != nil {
 		return err
 	}
 	b := &eventBatch{token: response.GetResumeToken(), json: text, isEmpty: len(response.GetEvents()) == 0}
+	b.memory, b.refs = memoryPerEventByte*len(text), 1
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
+	if err := f.takeMemory(b); err != nil {
+		return err
+	}
 	f.keep(b)
 	for r := range f.readers {
-		select {
-		case r.batches <- b:
-		default:
+		if !r.add(b) {
 			f.remove(r, errReaderTooSlow)
 		}
 	}
@@ -237,8 +294,16 @@ func (f *feed) keep(b *eventBatch) {
 	f.kept = append(f.kept, b)
 	f.bytes += len(b.json)
 	for len(f.kept) > keptBatches || f.bytes > keptBytes && len(f.kept) > 1 {
-		f.from, f.bytes = f.kept[0].token, f.bytes-len(f.kept[0].json)
-		f.kept = f.kept[1:]
+		f.dropKept(len(f.kept) - 1)
+	}
+}
+
+// dropKept drops the oldest batches until so many are kept.
+func (f *feed) dropKept(keep int) {
+	for len(f.kept) > keep {
+		b := f.kept[0]
+		f.from, f.bytes, f.kept = b.token, f.bytes-len(b.json), f.kept[1:]
+		f.forget(b)
 	}
 }
 
@@ -284,6 +349,7 @@ func (f *feed) end(err error) {
 	for r := range f.readers {
 		f.remove(r, err)
 	}
+	f.dropKept(0)
 	f.cancel()
 }
 
@@ -292,6 +358,9 @@ func (r *eventReader) leave() {
 	r.feed.hub.mu.Lock()
 	defer r.feed.hub.mu.Unlock()
 	r.feed.remove(r, context.Canceled)
+	for b := range r.batches {
+		r.feed.forget(b)
+	}
 }
 
 // wait waits until all feeds have ended.

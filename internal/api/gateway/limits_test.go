@@ -136,29 +136,6 @@ func TestPlacesAreWaitedFor(t *testing.T) {
 	})
 }
 
-// TestMemoryOfBodiesIsShared: an identity gets at most half of the memory, two leave some for a third, and what is
-// given back serves who waits.
-func TestMemoryOfBodiesIsShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newBodyMemory(1000)
-		a, b, c := &identityUse{}, &identityUse{}, &identityUse{}
-		for _, step := range []struct {
-			who  *identityUse
-			n    int64
-			want bool
-		}{{a, 500, true}, {a, 1, false}, {b, 250, true}, {b, 1, false}, {c, 250, true}, {c, 1, false}} {
-			began := time.Now()
-			if got := m.take(t.Context(), step.who, step.n); got != step.want || !got && time.Since(began) != placeWait {
-				t.Errorf("%d bytes: %v, want %v", step.n, got, step.want)
-			}
-		}
-		time.AfterFunc(time.Second, func() { m.give(a, 400) })
-		if began := time.Now(); !m.take(t.Context(), c, 1) || time.Since(began) != time.Second {
-			t.Error("memory that was given back is not taken")
-		}
-	})
-}
-
 // TestLimitsAreThoseOfTheIdentity: new tokens of one identity give it no more calls and streams.
 func TestLimitsAreThoseOfTheIdentity(t *testing.T) {
 	n := newFakeNode(t)

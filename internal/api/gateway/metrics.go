@@ -16,7 +16,7 @@ type metrics struct {
 
 // refusalReasons are the values of the label reason.
 var refusalReasons = []string{
-	"verification", "callers", "without_role", "calls", "event_streams", "memory", "slow_body",
+	"verification", "callers", "without_role", "calls", "event_streams", "memory", "slow_body", "sign_in",
 }
 
 func newMetrics(r prometheus.Registerer, g *Gateway) (*metrics, error) {
@@ -46,8 +46,9 @@ func newMetrics(r prometheus.Registerer, g *Gateway) (*metrics, error) {
 			Name: "fermata_gateway_event_streams", Help: "Open event streams.",
 		}, g.events.readers),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "fermata_gateway_body_memory_bytes", Help: "Memory that request bodies take, of 256 MiB, by an estimate.",
-		}, g.memory.inUse),
+			Name: "fermata_gateway_body_memory_bytes",
+			Help: "Memory that bodies of requests, responses and events take, of 256 MiB or less, by an estimate.",
+		}, func() float64 { return float64(g.memory.InUse()) }),
 	} {
 		if err := r.Register(c); err != nil {
 			return nil, err

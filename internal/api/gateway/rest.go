@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/fermata-io/fermata/internal/api/convert"
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	gatewayv1 "github.com/fermata-io/fermata/proto/gateway/fermata/v1"
 )
@@ -25,6 +26,11 @@ type call struct {
 	// requestID and etag are the headers X-Request-Id and If-Match; "" if unset.
 	requestID, etag string
 	trace           metadata.MD
+
+	onlyReads bool
+	memory    *memorybudget.Budget
+	share     string // of the caller in the budget
+	taken     int    // of the budget
 }
 
 type callKey struct{}
@@ -37,8 +43,8 @@ func callFrom(ctx context.Context) *call {
 // newCall reads the headers that concern the call.
 func newCall(r *http.Request, cred *credential) *call {
 	c := &call{
-		credential: cred, requestID: r.Header.Get("X-Request-Id"), etag: entityTag(r.Header.Get("If-Match")),
-		trace: metadata.MD{},
+		credential: cred, share: cred.identity.share, requestID: r.Header.Get("X-Request-Id"), etag: entityTag(r.Header.Get("If-Match")),
+		trace: metadata.MD{}, onlyReads: r.Method == http.MethodGet,
 	}
 	r.Header.Del("Grpc-Timeout") // the translation would take it for the deadline of the call
 	for _, name := range []string{"traceparent", "tracestate"} {
@@ -132,7 +138,14 @@ func (c callerConnection) Invoke(ctx context.Context, method string, request, re
 	if status.Code(err) == codes.Unauthenticated {
 		c.credentials.reject(call.credential)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	if err := call.takeReplyMemory(ctx, reply); err != nil {
+		c.credentials.refuse("memory")
+		return err
+	}
+	return nil
 }
 
 // NewStream is not used: events have their own handler.

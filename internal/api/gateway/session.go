@@ -57,8 +57,13 @@ const (
 	issuerTimeout = 20 * time.Second
 	// refreshKept is how long the result of a refresh is kept for other tabs that send the same, used refresh token.
 	refreshKept = time.Minute
-	// maxRefreshes bounds the results that are kept.
-	maxRefreshes = 10_000
+	// maxRefreshes bounds the results that are kept, each of some kilobytes.
+	maxRefreshes = 2000
+	// maxSignIns bounds the requests that begin, refresh or end a session at once; a quarter may be of one remote
+	// address. Most come before anybody has signed in.
+	maxSignIns = 64
+	// tokenTime bounds the arrival of a token that was pasted.
+	tokenTime = 10 * time.Second
 )
 
 // session is what a cookie has.
@@ -74,6 +79,7 @@ type sessions struct {
 	url      string // without a slash at its end
 	base     string
 	isSecure bool
+	places   *places
 
 	mu        sync.Mutex
 	refreshes map[[sha256.Size]byte]*refreshCall
@@ -109,7 +115,7 @@ func newSessions(o *SessionOptions, base string) (*sessions, error) {
 	}
 	return &sessions{
 		seal: seal, signIn: o.SignIn, url: strings.TrimSuffix(o.URL, "/"), base: base,
-		isSecure: strings.HasPrefix(o.URL, "https:"), refreshes: map[[sha256.Size]byte]*refreshCall{},
+		isSecure: strings.HasPrefix(o.URL, "https:"), places: newPlaces(maxSignIns), refreshes: map[[sha256.Size]byte]*refreshCall{},
 	}, nil
 }
 
@@ -122,7 +128,7 @@ func (s *sessions) sealText(name string, value any) (string, error) {
 	nonce := make([]byte, s.seal.NonceSize())
 	_, _ = rand.Read(nonce) // never fails
 	sealed := base64.RawURLEncoding.EncodeToString(s.seal.Seal(nonce, nonce, text, []byte(name)))
-	if len(name)+len(sealed) > maxCookie {
+	if len(s.cookieName(name))+len(sealed) > maxCookie {
 		return "", errors.New("the tokens are too large for a cookie; ask the issuer for fewer claims")
 	}
 	return sealed, nil
@@ -130,7 +136,7 @@ func (s *sessions) sealText(name string, value any) (string, error) {
 
 // openText decrypts a cookie; false if it has none, or one of another key.
 func (s *sessions) openText(r *http.Request, name string, value any) bool {
-	cookie, err := r.Cookie(name)
+	cookie, err := r.Cookie(s.cookieName(name))
 	if err != nil {
 		return false
 	}
@@ -152,10 +158,22 @@ func (s *sessions) token(r *http.Request) string {
 	return c.Token
 }
 
+// cookieName is the name of a cookie in the browser. With TLS it has a prefix, by which browsers let no other host and no
+// page without TLS set it: neither can sign people in as somebody else. Below a base path only the latter holds.
+func (s *sessions) cookieName(name string) string {
+	switch {
+	case s.isSecure && s.base == "":
+		return "__Host-" + name
+	case s.isSecure:
+		return "__Secure-" + name // the other prefix needs the path /
+	}
+	return name
+}
+
 // setCookie sets a cookie that no script reads. Lax: it comes along when the issuer sends the browser back.
 func (s *sessions) setCookie(w http.ResponseWriter, name, value string, sameSite http.SameSite, maxAge int) {
 	http.SetCookie(w, &http.Cookie{
-		Name: name, Value: value, Path: s.base + "/", HttpOnly: true, Secure: s.isSecure, SameSite: sameSite, MaxAge: maxAge,
+		Name: s.cookieName(name), Value: value, Path: s.base + "/", HttpOnly: true, Secure: s.isSecure, SameSite: sameSite, MaxAge: maxAge,
 	})
 }
 
@@ -174,10 +192,21 @@ func (s *sessions) serves(path string) bool { return s != nil && strings.HasPref
 // serveSession begins, refreshes or ends a session, or signs in.
 func (g *Gateway) serveSession(w http.ResponseWriter, r *http.Request) {
 	s := g.sessions
-	var err error
+	token, err := readToken(w, r)
+	if err != nil {
+		writeError(w, r, err)
+		return
+	}
+	release, ok := s.places.take(r.Context(), g.proxies.remoteHost(r))
+	if !ok {
+		g.metrics.refuse("sign_in")
+		writeError(w, r, exhausted("too many sign-ins at once"))
+		return
+	}
+	defer release()
 	switch r.Method + " " + r.URL.Path {
 	case "POST " + sessionPath:
-		err = g.beginSession(w, r)
+		err = g.beginSession(w, r, token)
 	case "DELETE " + sessionPath:
 		s.setCookie(w, sessionCookie, "", http.SameSiteStrictMode, -1)
 	case "POST " + sessionPath + "/refresh":
@@ -199,23 +228,32 @@ func (g *Gateway) serveSession(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// beginSession begins a session with a token that nodes accept.
-func (g *Gateway) beginSession(w http.ResponseWriter, r *http.Request) error {
+// readToken reads the token that was pasted, before the request takes a place; "" if it is another request.
+func readToken(w http.ResponseWriter, r *http.Request) (string, error) {
+	if r.Method != http.MethodPost || r.URL.Path != sessionPath {
+		return "", nil
+	}
 	var q struct {
 		Token string `json:"token"`
 	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(tokenTime))
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCookie))
 	if err == nil {
 		err = json.Unmarshal(text, &q)
 	}
 	q.Token = strings.TrimSpace(q.Token)
 	if err != nil || q.Token == "" || !isHeaderText(q.Token) || strings.Contains(q.Token, " ") {
-		return status.Error(codes.InvalidArgument, "the text is not a token")
+		return "", status.Error(codes.InvalidArgument, "the text is not a token")
 	}
-	if err := g.checkToken(r, q.Token); err != nil {
+	return q.Token, nil
+}
+
+// beginSession begins a session with a token that nodes accept.
+func (g *Gateway) beginSession(w http.ResponseWriter, r *http.Request, token string) error {
+	if err := g.checkToken(r, token); err != nil {
 		return err
 	}
-	return g.sessions.begin(w, session{Token: q.Token})
+	return g.sessions.begin(w, session{Token: token})
 }
 
 // checkToken asks the nodes whether they accept a token.
@@ -319,17 +357,29 @@ func (s *sessions) findRefresh(refresh string) (call *refreshCall, isNew bool) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for k, c := range s.refreshes {
-		if now.Sub(c.at) > refreshKept || len(s.refreshes) >= maxRefreshes {
-			delete(s.refreshes, k)
-		}
-	}
-	if c := s.refreshes[key]; c != nil {
+	if c := s.refreshes[key]; c != nil && now.Sub(c.at) <= refreshKept {
 		return c, false
 	}
+	s.dropRefreshes(now)
 	call = &refreshCall{done: make(chan struct{}), at: now}
 	s.refreshes[key] = call
 	return call, true
+}
+
+// dropRefreshes drops the results that are no longer needed, and if there is no room for one more, the oldest.
+func (s *sessions) dropRefreshes(now time.Time) {
+	var oldest [sha256.Size]byte
+	at := now
+	for k, c := range s.refreshes {
+		if now.Sub(c.at) > refreshKept {
+			delete(s.refreshes, k)
+		} else if !c.at.After(at) {
+			oldest, at = k, c.at
+		}
+	}
+	if len(s.refreshes) >= maxRefreshes {
+		delete(s.refreshes, oldest)
+	}
 }
 
 func (s *sessions) forgetRefresh(refresh string) {

@@ -72,10 +72,11 @@ func (c *sessionClient) send(verb, path, body string, headers ...string) *http.R
 	c.gateway.ServeHTTP(w, r)
 	resp := w.Result()
 	for _, cookie := range resp.Cookies() {
+		name := strings.TrimPrefix(cookie.Name, "__Host-")
 		if cookie.MaxAge < 0 {
-			delete(c.cookies, cookie.Name)
+			delete(c.cookies, name)
 		} else {
-			c.cookies[cookie.Name] = cookie
+			c.cookies[name] = cookie
 		}
 	}
 	return resp
@@ -102,7 +103,17 @@ func TestSessionOfAPastedToken(t *testing.T) {
 	if !cookie.HttpOnly || !cookie.Secure || cookie.SameSite != http.SameSiteStrictMode || strings.Contains(cookie.Value, "anna") {
 		t.Errorf("cookie %+v", cookie)
 	}
+	if cookie.Name != "__Host-"+sessionCookie || cookie.Path != "/" || cookie.Domain != "" {
+		t.Errorf("other hosts may set the cookie %s of %q, path %s", cookie.Name, cookie.Domain, cookie.Path)
+	}
 	c.wantIdentity("anna")
+	plain := *cookie
+	plain.Name = sessionCookie
+	c.cookies[sessionCookie] = &plain
+	if resp := c.send("GET", "/v1/whoami", ""); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a cookie that another host may have set: status %d", resp.StatusCode)
+	}
+	c.cookies[sessionCookie] = cookie
 	if text := bodyOf(t, c.send("GET", "/v1/whoami", "", "Authorization", "Bearer bert")); !strings.Contains(text, "bert") {
 		t.Errorf("the header does not replace the session: %s", text)
 	}

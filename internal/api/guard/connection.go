@@ -44,6 +44,7 @@ type connection struct {
 	mu     sync.Mutex
 	quota  *quota // of the identity that called last
 	closed bool
+	unread map[*unreadResponse]struct{} // see [Gate.BoundUnread]
 }
 
 // markAuthenticated keeps a proof. With that of an identity that has a role the connection may send
@@ -206,6 +207,7 @@ func (w *countingConn) countBytes(n int) error {
 
 func (w *countingConn) Close() error {
 	w.connection.releasePlaces()
+	w.connection.freeUnread()
 	return w.Conn.Close()
 }
 

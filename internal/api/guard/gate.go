@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 )
 
 // Gate lets calls in. Without an authority everybody is let in, within the limits
@@ -22,6 +23,7 @@ type Gate struct {
 	options    Options
 	quotas     quotaTable
 	scans      chan struct{} // has an element for each scan of the node
+	unread     *memorybudget.Budget
 	denied     *prometheus.CounterVec
 	leases     prometheus.Counter
 	logger     *slog.Logger
@@ -31,6 +33,7 @@ type Gate struct {
 func New(o Options) (*Gate, error) {
 	g := &Gate{
 		options: o, authority: o.Authority, limits: o.Limits, binding: o.Binding, logger: o.Logger,
+		unread: newUnreadBudget(processMemory()),
 		quotas: quotaTable{bySubject: make(map[string]*quota)}, scans: make(chan struct{}, maxScans), logLimiter: rate.NewLimiter(1, 20),
 		denied: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_access_denied_total", Help: "Calls that were refused, by method and reason.",
@@ -73,7 +76,7 @@ func (g *Gate) UnaryInterceptor(ctx context.Context, q any, info *grpc.UnaryServ
 	if c.isAuthenticated() {
 		ctx = context.WithValue(ctx, callerKey{}, c)
 	}
-	if c.quota != nil && isScan(info.FullMethod) {
+	if c.quota != nil && isScan(info.FullMethod, q) {
 		end, err := c.beginScan(ctx)
 		if err != nil {
 			return nil, err

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -17,9 +18,12 @@ const (
 	maxScanWait = 5 * time.Second
 )
 
-// isScan reports whether calls of a method take turns.
-func isScan(method string) bool {
+// isScan reports whether a call of a method takes turns.
+func isScan(method string, q any) bool {
 	switch workBounds[method] {
+	case runsOrPage:
+		r, ok := q.(interface{ GetParent() string })
+		return ok && strings.HasSuffix(r.GetParent(), "/jobs/-")
 	case scannedPage, adminPage, timedPart, wholeCluster, sharedCounts, worstJobs:
 		return true
 	case forecastWork:

@@ -91,8 +91,16 @@ func TestListingsAreScans(t *testing.T) {
 		fermatav1.JobService_CreateJob_FullMethodName:            false,
 		fermatav1.WorkerService_Work_FullMethodName:              false,
 	} {
-		if isScan(method) != want {
+		if isScan(method, nil) != want {
 			t.Errorf("%s: scan %v", method, !want)
+		}
+	}
+	for parent, want := range map[string]bool{
+		"namespaces/a/jobs/-": true, "namespaces/-/jobs/-": true, "namespaces/a/jobs/b": false,
+	} {
+		q := &fermatav1.ListRunsRequest{Parent: parent}
+		if isScan(fermatav1.JobService_ListRuns_FullMethodName, q) != want {
+			t.Errorf("runs of %s: scan %v", parent, !want)
 		}
 	}
 }

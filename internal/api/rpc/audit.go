@@ -25,7 +25,7 @@ type AuditTrail interface {
 	// List returns up to size records, newest first.
 	List(ctx context.Context, f job.TrailFilter, size int, token string) (job.TrailPage, error)
 	// Read returns up to size records after one, oldest first, and where the chain ends.
-	Read(ctx context.Context, after string, size int) ([]job.TrailRecord, job.TrailHead, error)
+	Read(ctx context.Context, after string, size int) (job.TrailPart, error)
 	// Acknowledge creates an export, or records its progress.
 	Acknowledge(ctx context.Context, export, id string, seq int64) (job.TrailExport, error)
 	Exports(ctx context.Context) ([]job.TrailExport, error)

@@ -36,11 +36,14 @@ func (s *clusterService) ReadAuditRecords(ctx context.Context, q *fermatav1.Read
 	if s.trail == nil {
 		return nil, errNoTrail
 	}
-	records, head, err := s.trail.Read(ctx, q.GetAfter(), int(q.GetPageSize()))
+	page, err := s.trail.Read(ctx, q.GetAfter(), int(q.GetPageSize()))
 	if err != nil {
 		return nil, err
 	}
-	return &fermatav1.ReadAuditRecordsResponse{Records: convert.Map(records, convert.AuditRecordToPB), HeadSequence: head.Seq, HeadHash: head.Hash}, nil
+	return &fermatav1.ReadAuditRecordsResponse{
+		Records: convert.Map(page.Records, convert.AuditRecordToPB), HeadSequence: page.Head.Seq, HeadHash: page.Head.Hash,
+		More: page.More,
+	}, nil
 }
 
 func (s *clusterService) AcknowledgeAuditRecords(ctx context.Context, q *fermatav1.AcknowledgeAuditRecordsRequest) (*fermatav1.AuditExport, error) {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/internal/api/apierror"
@@ -211,11 +212,26 @@ func (s *eventService) ListUndeliveredEvents(ctx context.Context, q *fermatav1.L
 	if err != nil {
 		return nil, err
 	}
-	return &fermatav1.ListUndeliveredEventsResponse{Events: convert.Map(letters, func(l job.UndeliveredEvent) *fermatav1.UndeliveredEvent {
-		return &fermatav1.UndeliveredEvent{
-			Webhook: l.Webhook, Event: convert.EventToPB(l.Event), Attempts: int32(l.Attempts), Time: convert.MillisToPB(l.AtMS), Reason: l.Reason,
+	r := &fermatav1.ListUndeliveredEventsResponse{}
+	for bytes := 0; len(letters) > 0; letters = letters[1:] {
+		if bytes >= maxUndeliveredBytes {
+			r.Incomplete = true
+			break
 		}
-	})}, nil
+		event := undeliveredToPB(letters[0])
+		r.Events, bytes = append(r.Events, event), bytes+proto.Size(event)
+	}
+	return r, nil
+}
+
+// maxUndeliveredBytes bounds a list of undelivered events, but for its last one.
+const maxUndeliveredBytes = 4 << 20
+
+func undeliveredToPB(l job.UndeliveredEvent) *fermatav1.UndeliveredEvent {
+	return &fermatav1.UndeliveredEvent{
+		Webhook: l.Webhook, Event: convert.EventToPB(l.Event), Attempts: int32(l.Attempts), Time: convert.MillisToPB(l.AtMS),
+		Reason: l.Reason,
+	}
 }
 
 func (s *eventService) RedeliverEvents(ctx context.Context, q *fermatav1.RedeliverEventsRequest) (*fermatav1.RedeliverEventsResponse, error) {

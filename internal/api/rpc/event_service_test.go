@@ -157,3 +157,27 @@ func TestNothingIsSentAfterTheEnd(t *testing.T) {
 		t.Error("what is being sent would be waited for")
 	}
 }
+
+// manyUndelivered has large undelivered events.
+type manyUndelivered struct{ Webhooks }
+
+func (manyUndelivered) UndeliveredEvents(_ context.Context, _ string, n int) (out []job.UndeliveredEvent, err error) {
+	for range n {
+		out = append(out, job.UndeliveredEvent{Webhook: "ops", Reason: strings.Repeat("x", 10_000)})
+	}
+	return out, nil
+}
+
+// TestUndeliveredEventsHaveFewBytes: a list of large events ends early, and says so.
+func TestUndeliveredEventsHaveFewBytes(t *testing.T) {
+	s := &eventService{hooks: manyUndelivered{}}
+	for size, wantAll := range map[int32]bool{100: true, 1000: false} {
+		r, err := s.ListUndeliveredEvents(t.Context(), &fermatav1.ListUndeliveredEventsRequest{PageSize: size})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all := len(r.GetEvents()) == int(size); all != wantAll || r.GetIncomplete() == all || len(r.GetEvents()) > 500 {
+			t.Errorf("%d of %d events, incomplete %v", len(r.GetEvents()), size, r.GetIncomplete())
+		}
+	}
+}

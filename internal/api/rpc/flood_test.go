@@ -5,10 +5,13 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"fmt"
 	"net"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -644,6 +647,46 @@ func TestFloodOfUnreadAnswers(t *testing.T) {
 	settled(t, goroutines)
 	// Buffers come back to their pools as the last goroutines go.
 	redistest.Eventually(t, patience, "little is kept after the connection", func() bool { return heap()-before <= 16<<20 })
+}
+
+// TestUnreadAnswersOfAnIdentity: over all its connections they take a part of the memory of the node, which ends with
+// the connections, and leave some to others.
+func TestUnreadAnswersOfAnIdentity(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(160 << 20))
+	const connections, calls, size = 4, 40, 512 << 10
+	jobs := &floodJobs{payload: size}
+	f := serveFlooded(t, Options{}, jobs, nil)
+	stop := f.others(t)
+	before := heap()
+	body := encoded(t, &fermatav1.ListJobsRequest{Parent: "namespaces/n"})
+	var floods []*rude
+	for range connections {
+		w := f.rude(t, 0)
+		floods = append(floods, w)
+		for range calls {
+			w.start(t, "flood", fermatav1.JobService_ListJobs_FullMethodName, body)
+		}
+	}
+	redistest.Eventually(t, patience, "every call is answered", func() bool { return jobs.calls.Load() >= connections*calls && jobs.inside.Load() == 0 })
+	if more := heap() - before; more > 40<<20 {
+		t.Errorf("%d MiB are kept for %d answers of half a MiB", more>>20, connections*calls)
+	}
+	conn := f.dial(t)
+	list := func(token string) error {
+		_, err := fermatav1.NewJobServiceClient(conn).ListJobs(as(t.Context(), token), &fermatav1.ListJobsRequest{Parent: "namespaces/n"})
+		return err
+	}
+	if err := list("flood"); !strings.Contains(fmt.Sprint(err), "unread") {
+		t.Errorf("one more of the identity that does not read: %v", err)
+	}
+	if err := list("other"); err != nil {
+		t.Errorf("another identity: %v", err)
+	}
+	for _, w := range floods {
+		_ = w.conn.Close()
+	}
+	redistest.Eventually(t, patience, "the closed connections give all back", func() bool { return list("flood") == nil })
+	stop()
 }
 
 // hasty notes for how long the server lets a connection take to shake hands, and

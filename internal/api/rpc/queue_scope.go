@@ -49,10 +49,11 @@ func requireCoveredQueue(ctx context.Context, f job.Filter) error {
 }
 
 // restrictListing is requireCoveredQueue for a listing. Without a queue the caller may go through all jobs, and the
-// filter that it returns hides those of other queues. A list of jobs, in an order or of few jobs, reads only the lanes
-// that the caller may see. A longer list without an order, and one of dead letters, walks all jobs: hidden ones take no
-// place of a page and are named by no token, but how soon pages end shows that there are others.
+// filter that it returns hides those of other queues. Listings of callers who may not see everything read only the lanes
+// that they may see. Where these are more than one call may read, a listing walks all jobs: hidden ones take no place of
+// a page and are named by no token, but how soon pages end shows that there are others.
 func restrictListing(ctx context.Context, f job.Filter) (job.Filter, error) {
+	f.Limited = isLimitedCaller(ctx)
 	if f.AllNamespaces {
 		f.Scope = reachableOfAll(ctx)
 		return f, nil
@@ -66,6 +67,11 @@ func restrictListing(ctx context.Context, f job.Filter) (job.Filter, error) {
 		return f, nil
 	}
 	return f, scope.Check(ctx, f.Queue)
+}
+
+// isLimitedCaller reports whether the caller may not see all namespaces.
+func isLimitedCaller(ctx context.Context) bool {
+	return guard.RoleScopeFrom(ctx, authz.AllNamespaces) != nil
 }
 
 // reachableOfAll are the queues of all namespaces that the caller may reach; nil: all.
@@ -329,7 +335,7 @@ func (j queueScopedJobs) RedriveDeadLetters(ctx context.Context, q job.RedriveRe
 			return job.Bulk{}, err
 		}
 	}
-	q.Filter.Covers = guard.RoleScopeFrom(ctx, q.Filter.Namespace).Filter()
+	q.Filter.Covers, q.Filter.Limited = guard.RoleScopeFrom(ctx, q.Filter.Namespace).Filter(), isLimitedCaller(ctx)
 	return j.inner.RedriveDeadLetters(ctx, q)
 }
 
@@ -371,6 +377,7 @@ func (j queueScopedJobs) PauseAll(ctx context.Context, f job.Filter, note, token
 	if err := requireCoveredQueue(ctx, f); err != nil {
 		return job.Bulk{}, err
 	}
+	f.Limited = isLimitedCaller(ctx)
 	return j.inner.PauseAll(ctx, f, note, token)
 }
 
@@ -378,11 +385,13 @@ func (j queueScopedJobs) ResumeAll(ctx context.Context, f job.Filter, note strin
 	if err := requireCoveredQueue(ctx, f); err != nil {
 		return job.Bulk{}, err
 	}
+	f.Limited = isLimitedCaller(ctx)
 	return j.inner.ResumeAll(ctx, f, note, catchUp, token)
 }
 
 // ChangeMatching hides what is in other queues. A filter that names queues has to name queues of the caller.
 func (j queueScopedJobs) ChangeMatching(ctx context.Context, q job.BulkRequest) (job.BulkPage, error) {
+	q.Filter.Limited = isLimitedCaller(ctx)
 	scope := guard.RoleScopeFrom(ctx, q.Filter.Namespace)
 	if scope == nil {
 		return j.inner.ChangeMatching(ctx, q)
@@ -509,6 +518,7 @@ func (j queueScopedJobs) Rename(ctx context.Context, q job.RenameRequest) (job.R
 // ExportJobs and Restore need a role for all queues: see allQueues in guard's table of permissions.
 
 func (j queueScopedJobs) ExportJobs(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error) {
+	f.Limited = isLimitedCaller(ctx)
 	return j.inner.ExportJobs(ctx, f, pageSize, token)
 }
 

@@ -180,6 +180,7 @@ func serverOptions(o Options) ([]grpc.ServerOption, error) {
 	if gate.ChecksCalls() {
 		unary, stream = append(unary, gate.UnaryInterceptor), append(stream, gate.StreamInterceptor)
 	}
+	unary = append(unary, gate.BoundUnread)
 	if o.Trace != nil {
 		unary = append(unary, o.Trace.UnaryInterceptor)
 	}
@@ -194,7 +195,7 @@ func serverOptions(o Options) ([]grpc.ServerOption, error) {
 		grpc.ChainUnaryInterceptor(append(unary, a.interceptUnary)...),
 		grpc.ChainStreamInterceptor(stream...),
 		grpc.MaxRecvMsgSize(cmp.Or(o.MaxRecvMsgSize, guard.MaxRequestBytes)),
-		grpc.ForceServerCodecV2(grpccodec.BoundedCodec()),
+		grpc.ForceServerCodecV2(guard.UnreadCodec(grpccodec.BoundedCodec())),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow),
 		grpc.MaxConcurrentStreams(cmp.Or(o.MaxConcurrentStreams, guard.MaxStreamsPerConnection)),
 		grpc.MaxHeaderListSize(guard.MaxHeaderBytes),

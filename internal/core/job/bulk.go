@@ -121,6 +121,7 @@ const (
 	ReasonConfirmationExpired  = "CONFIRMATION_EXPIRED"
 	ReasonTooManyMatches       = "TOO_MANY_MATCHES"
 	ReasonBulkChangeUnknown    = "BULK_CHANGE_UNKNOWN"
+	ReasonTooManyBulkChanges   = "TOO_MANY_BULK_CHANGES"
 )
 
 // BulkError means that a change by a filter cannot begin, or cannot continue.

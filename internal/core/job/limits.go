@@ -202,6 +202,9 @@ type CellReply struct {
 // BulkName returns the progress of a change of many jobs.
 func BulkName(id string) string { return "bulk/" + id }
 
+// BulkListName returns the list of the changes of many jobs of a namespace whose progress is kept.
+func BulkListName(namespace string) string { return "bulks/" + namespace }
+
 // LockName returns the limit of a lock. No two kinds of limits share a name.
 func LockName(namespace, key string) string { return "lock/" + namespace + "/" + key }
 

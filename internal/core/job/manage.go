@@ -57,6 +57,11 @@ type Filter struct {
 	Covers func(queue string) bool `json:"-"`
 	// Scope, when set, does the same for the jobs of all namespaces.
 	Scope QueueScope `json:"-"`
+	// Limited: the caller may not see all namespaces. Then the work of a listing does not depend on others.
+	Limited bool `json:"-"`
+	// TrustedPlace: the caller cannot choose where the listing continues. Then it may be a place of a walk over all jobs,
+	// as nodes of an earlier version made for limited callers too.
+	TrustedPlace bool `json:"-"`
 }
 
 // CoversAll reports whether none of some queues is hidden.

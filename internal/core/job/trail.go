@@ -91,6 +91,13 @@ type TrailPage struct {
 	Next    string
 }
 
+// TrailPart is a part of the records, oldest first. More: it ends early, and others follow.
+type TrailPart struct {
+	Records []TrailRecord
+	Head    TrailHead
+	More    bool
+}
+
 // TrailHead is the end of the chain, as the store has it. The zero value is that of a chain that
 // has not begun.
 type TrailHead struct {

@@ -297,9 +297,10 @@ func TestExports(t *testing.T) {
 	if err != nil || e.Seq != 0 || e.Waiting != 5 || e.SinceMS != 1_000_000 {
 		t.Fatalf("%+v, %v", e, err)
 	}
-	read, head, err := r.Read(ctx, "", 3)
-	if err != nil || len(read) != 3 || read[0].Seq != 1 || head.Seq != 5 {
-		t.Fatalf("%+v, %+v, %v", read, head, err)
+	page, err := r.Read(ctx, "", 3)
+	read := page.Records
+	if err != nil || len(read) != 3 || read[0].Seq != 1 || page.Head.Seq != 5 || page.More {
+		t.Fatalf("%+v, %v", page, err)
 	}
 	for range 2 {
 		if e, err = r.Acknowledge(ctx, "siem", read[2].ID, read[2].Seq); err != nil || e.Seq != 3 || e.Waiting != 2 {

@@ -10,26 +10,40 @@ import (
 
 var exportName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// Read returns up to size records (0: 100), oldest first, after the one with the id after, and
-// where the chain ends.
-func (r *Recorder) Read(ctx context.Context, after string, size int) ([]job.TrailRecord, job.TrailHead, error) {
+// Read returns up to size records (0: 100), oldest first, after the one with the id after. A page of large records is
+// shorter, and has More set.
+func (r *Recorder) Read(ctx context.Context, after string, size int) (page job.TrailPart, err error) {
 	switch {
 	case size < 0 || size > MaxPageSize:
-		return nil, job.TrailHead{}, job.Invalid("page_size", "is %d, want 1 to %d, or 0 for %d", size, MaxPageSize,
+		return page, job.Invalid("page_size", "is %d, want 1 to %d, or 0 for %d", size, MaxPageSize,
 			DefaultPageSize)
 	case after != "" && !isID(after):
-		return nil, job.TrailHead{}, job.Invalid("after", "is not the id of a record")
+		return page, job.Invalid("after", "is not the id of a record")
 	}
 	if size == 0 {
 		size = DefaultPageSize
 	}
 	// Read the end first: what is read later is beyond it only by what was written since.
 	state, err := r.options.Store.TrailState(ctx)
-	if err != nil {
-		return nil, job.TrailHead{}, err
+	page.Head = state.Head
+	for bytes := 0; err == nil && len(page.Records) < size; {
+		if bytes >= maxReadBytes {
+			page.More = true
+			return page, nil
+		}
+		var records []job.TrailRecord
+		n := min(scanStep, size-len(page.Records))
+		records, err = r.options.Store.ReadTrailFrom(ctx, after, n)
+		page.Records = append(page.Records, records...)
+		if len(records) < n {
+			break
+		}
+		after = records[n-1].ID
+		for _, record := range records {
+			bytes += record.Size()
+		}
 	}
-	records, err := r.options.Store.ReadTrailFrom(ctx, after, size)
-	return records, state.Head, err
+	return page, err
 }
 
 // Acknowledge stores that an export has delivered all records up to one. With no id it creates the export, if

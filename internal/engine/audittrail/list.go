@@ -19,6 +19,8 @@ const (
 	scanStep     = 100
 	maxScanTime  = 50 * time.Millisecond
 	maxScanBytes = 2 << 20
+	// maxReadBytes bounds the records that one Read returns, but for the last scanStep of them.
+	maxReadBytes = 4 << 20
 )
 
 // isID reports whether a text is the id of a record. Ids serve as page tokens.

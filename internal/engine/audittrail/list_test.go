@@ -58,3 +58,35 @@ func TestListsAreBounded(t *testing.T) {
 		})
 	}
 }
+
+// TestPagesOfAnExportHaveFewBytes: a page of large records ends early and says so, and no record is left out.
+func TestPagesOfAnExportHaveFewBytes(t *testing.T) {
+	store := &memory{}
+	for i := range 1500 {
+		store.records = append(store.records, job.TrailRecord{ID: fmt.Sprintf("%d-0", i+1), Resource: strings.Repeat("x", 10_000)})
+	}
+	r := recorder(t, Options{Store: store})
+	defer r.Stop(t.Context())
+	after, n := "", 0
+	for more := true; more; {
+		page, err := r.Read(t.Context(), after, MaxPageSize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes := 0
+		for _, record := range page.Records {
+			bytes += record.Size()
+		}
+		if bytes > maxReadBytes+scanStep*11_000 {
+			t.Errorf("a page of %d bytes", bytes)
+		}
+		if len(page.Records) < MaxPageSize && !page.More && n+len(page.Records) < len(store.records) {
+			t.Fatalf("a page of %d records looks like the last one", len(page.Records))
+		}
+		n += len(page.Records)
+		after, more = page.Records[len(page.Records)-1].ID, page.More
+	}
+	if n != len(store.records) {
+		t.Errorf("%d records, want %d", n, len(store.records))
+	}
+}

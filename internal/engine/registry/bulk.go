@@ -37,6 +37,7 @@ type bulkChange struct {
 	cell     string // its name
 	binding  string
 	text     string // of the cell, as it was read
+	nowMS    unixtime.Milli
 	progress bulkProgress
 }
 
@@ -54,6 +55,8 @@ type bulkProgress struct {
 	Total job.BulkCounts `json:"t"`
 	Last  *bulkResult    `json:"last,omitempty"`
 	Done  bool           `json:"d,omitempty"`
+	// AtMS is when the last call began that stored this; 0: a node of an earlier version stored it.
+	AtMS unixtime.Milli `json:"at,omitempty"`
 }
 
 // planPhase is how far a plan has got.
@@ -191,7 +194,7 @@ func (c *bulkChange) loadProgress(ctx context.Context) error {
 	if reply.Err != nil {
 		return reply.Err
 	}
-	c.text, c.progress = reply.Text, bulkProgress{}
+	c.text, c.nowMS, c.progress = reply.Text, reply.NowMS, bulkProgress{}
 	if reply.Text == "" {
 		if c.Token != "" {
 			return &job.BulkError{Reason: job.ReasonBulkChangeUnknown,
@@ -283,6 +286,12 @@ func (c *bulkChange) planPage(ctx context.Context) error {
 
 // storeProgress replaces the text of the cell. swapped is false if it is no longer the one that was read.
 func (c *bulkChange) storeProgress(ctx context.Context) (swapped bool, err error) {
+	if c.text == "" {
+		if err := c.enlist(ctx); err != nil {
+			return false, err
+		}
+	}
+	c.progress.AtMS = c.nowMS
 	text, err := json.Marshal(&c.progress)
 	if err != nil {
 		return false, err

@@ -9,6 +9,7 @@ import (
 // findTargets finds a page of the matches of a change. next is where the listing continues; "" after the last page.
 func (r *Registry) findTargets(ctx context.Context, q job.BulkRequest, place string) (targets []job.BulkTarget,
 	next string, err error) {
+	q.Filter.TrustedPlace = true // it is stored, or signed
 	switch q.Action {
 	case job.BulkRedriveDeadLetters, job.BulkDiscardDeadLetters:
 		return r.findLetterTargets(ctx, q, place)

@@ -206,7 +206,7 @@ func TestRepeatedPageLeavesLaterChangesAlone(t *testing.T) {
 				}
 			}
 			q := bulkRequest(t, action, "labels.team = a")
-			store := &lossyCells{fake: f, lose: 2} // the result of the page is not stored
+			store := &lossyCells{fake: f, lose: 3} // the result of the page is not stored
 			r.o.SharedLimits = store
 			if _, err := r.ChangeMatching(t.Context(), q); !errors.Is(err, job.ErrUnavailable) {
 				t.Fatal(err)

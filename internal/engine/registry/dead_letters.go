@@ -45,6 +45,12 @@ func (r *Registry) listLetters(f job.Filter, size int, token, call string) (*pag
 	}
 	return &pageBuilder[job.DeadLetter]{
 		source: func(ctx context.Context, cursor string, n int) ([]job.DeadLetter, string, int, error) {
+			if r.walksVisible(&f, cursor) {
+				letters, next, bytes, ok, err := r.lettersVisible(ctx, f, cursor, n)
+				if ok || err != nil {
+					return letters, next, bytes, err
+				}
+			}
 			return r.o.Store.ListDeadLetters(ctx, f.Namespace, cursor, n)
 		},
 		id: func(l job.DeadLetter) string { return string(l.Record) },

@@ -291,12 +291,16 @@ func reachesQueue(f *job.Filter, q job.QueueKey) bool {
 		f.CoversAll(q.Queue) && (f.Scope == nil || f.Scope(q))
 }
 
+// limitedScanFactor is how much longer a page may take for a caller who may not see all. The events of all are in one
+// stream: pages of such a caller pass over those of others, and do not end by how many they are.
+const limitedScanFactor = 10
+
 // endedPage builds one page of ended runs.
 type endedPage struct {
 	registry *Registry
 	query    *job.EndedRunsQuery
 	size     int
-	started  time.Time
+	deadline time.Time
 	at       runPlace // everything up to it has been looked at
 
 	runs              []job.EndedRun
@@ -318,7 +322,11 @@ func (r *Registry) ListEndedRuns(ctx context.Context, q job.EndedRunsQuery) (job
 	if err != nil {
 		return job.EndedRunsPage{}, err
 	}
-	p := &endedPage{registry: r, query: &q, size: cmp.Or(q.PageSize, DefaultPageSize), started: time.Now(), at: after}
+	p := &endedPage{registry: r, query: &q, size: cmp.Or(q.PageSize, DefaultPageSize), at: after,
+		deadline: time.Now().Add(r.o.ScanTime)}
+	if isLimited(&q.Filter) {
+		p.deadline = p.deadline.Add((limitedScanFactor - 1) * r.o.ScanTime)
+	}
 	if err := p.fill(ctx, m); err != nil {
 		return job.EndedRunsPage{}, err
 	}
@@ -354,7 +362,7 @@ func (p *endedPage) fill(ctx context.Context, m *runMerge) error {
 			return nil
 		case len(p.runs) >= p.size:
 			return nil
-		case p.looked >= scanRecords || p.read >= pageBytes || time.Since(p.started) >= p.registry.o.ScanTime:
+		case p.looked >= scanRecords || p.read >= pageBytes || !time.Now().Before(p.deadline):
 			p.incomplete = true
 			return nil
 		}
@@ -376,7 +384,9 @@ func (p *endedPage) take(ctx context.Context, candidates []runCandidate) (full b
 				return true, nil
 			}
 			p.at = c.at
-			p.looked++
+			if p.wantsRun(c.run) || !isLimited(&p.query.Filter) {
+				p.looked++
+			}
 			if wanted {
 				p.runs = append(p.runs, *c.run)
 			}

@@ -344,6 +344,17 @@ func (f *fake) GetRecords(_ context.Context, shard int, ids []job.RecordID) ([]*
 	return out, f.err
 }
 
+func (f *fake) ReadDeadLetters(_ context.Context, entries []job.IndexEntry) (letters []job.DeadLetter, _ int, _ error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, l := range f.letters {
+		if slices.ContainsFunc(entries, func(e job.IndexEntry) bool { return e.Record == l.Record }) {
+			letters = append(letters, l)
+		}
+	}
+	return letters, 0, nil
+}
+
 func (f *fake) ListDeadLetters(_ context.Context, namespace, cursor string, budget int) ([]job.DeadLetter, string, int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

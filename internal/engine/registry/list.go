@@ -68,6 +68,12 @@ func (r *Registry) listJobs(f job.Filter, size int, token, call string,
 	}
 	return &pageBuilder[job.Record]{
 		source: func(ctx context.Context, cursor string, n int) ([]job.Record, string, int, error) {
+			if r.walksVisible(&f, cursor) {
+				records, next, bytes, ok, err := r.jobsVisible(ctx, f, cursor, n)
+				if ok || err != nil {
+					return records, next, bytes, err
+				}
+			}
 			records, next, err := r.o.Store.List(ctx, f.Namespace, cursor, n)
 			return records, next, payloadBytes(records), err
 		},

@@ -36,6 +36,8 @@ type Store interface {
 	// ListDeadLetters lists the dead letters of a namespace as List does its jobs. It also returns how many bytes it
 	// has read: of definitions, also of jobs without dead letters, and of results.
 	ListDeadLetters(ctx context.Context, namespace, cursor string, budget int) ([]job.DeadLetter, string, int, error)
+	// ReadDeadLetters reads the dead letters among some entries, and returns how many bytes it has read.
+	ReadDeadLetters(ctx context.Context, entries []job.IndexEntry) (letters []job.DeadLetter, bytes int, err error)
 	// RemoveRanked removes outdated entries of a ranking.
 	RemoveRanked(ctx context.Context, which job.Ranking, entries []job.Ranked) error
 	Shards() int

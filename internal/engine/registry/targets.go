@@ -257,7 +257,7 @@ func wakeOf(target string) job.Wake { return job.Wake{Reason: job.HeldTarget, Ke
 
 // filterOfTarget validates a target and selects the jobs of its namespace.
 func filterOfTarget(namespace, target string) (job.Filter, error) {
-	f := job.Filter{Namespace: namespace}
+	f := job.Filter{Limited: true, Namespace: namespace}
 	if err := validateFilter(f, 0); err != nil {
 		return f, err
 	}

@@ -29,6 +29,35 @@ func (s *Store) ListDeadLetters(ctx context.Context, namespace, cursor string, b
 	return letters, next, bytes, nil
 }
 
+// ReadDeadLetters reads the dead letters among some entries of the index, and returns how many bytes of definitions and
+// results it has read.
+func (s *Store) ReadDeadLetters(ctx context.Context, entries []job.IndexEntry) (letters []job.DeadLetter, bytes int,
+	err error) {
+	records, err := s.ReadEntries(ctx, entries)
+	if err != nil {
+		return nil, 0, err
+	}
+	byShard := map[int][]scannedRecord{}
+	for i, record := range records {
+		if record != nil {
+			shard := entries[i].Shard
+			byShard[shard] = append(byShard[shard], scannedRecord{entries[i].Record, *record})
+			bytes += len(record.Definition.Payload)
+		}
+	}
+	for shard, found := range byShard {
+		some, err := s.lettersAmong(ctx, shard, found)
+		if err != nil {
+			return nil, 0, err
+		}
+		letters = append(letters, some...)
+	}
+	for i := range letters {
+		bytes += len(letters[i].Run.Output)
+	}
+	return letters, bytes, nil
+}
+
 // lettersAmong picks the dead runs, and reads when each will be deleted and its
 // place in the history.
 func (s *Store) lettersAmong(ctx context.Context, shard int, found []scannedRecord) ([]job.DeadLetter, error) {

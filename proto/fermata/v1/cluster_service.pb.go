@@ -555,12 +555,14 @@ func (x *ReadAuditRecordsRequest) GetPageSize() int32 {
 
 type ReadAuditRecordsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Oldest first. Fewer than page_size: there are no more at the moment.
+	// Oldest first. Fewer than page_size: there are no more at the moment, unless `more` is set.
 	Records []*AuditRecord `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
 	// Sequence of the newest record of the chain.
 	HeadSequence int64 `protobuf:"varint,2,opt,name=head_sequence,json=headSequence,proto3" json:"head_sequence,omitempty"`
 	// Hash of the newest record of the chain.
-	HeadHash      []byte `protobuf:"bytes,3,opt,name=head_hash,json=headHash,proto3" json:"head_hash,omitempty"`
+	HeadHash []byte `protobuf:"bytes,3,opt,name=head_hash,json=headHash,proto3" json:"head_hash,omitempty"`
+	// The page ends after about 4 MiB of records, and there are more: continue after the last one.
+	More          bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -614,6 +616,13 @@ func (x *ReadAuditRecordsResponse) GetHeadHash() []byte {
 		return x.HeadHash
 	}
 	return nil
+}
+
+func (x *ReadAuditRecordsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 type AcknowledgeAuditRecordsRequest struct {
@@ -2366,11 +2375,12 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\tsignature\x18\x15 \x01(\fR\tsignature\"L\n" +
 	"\x17ReadAuditRecordsRequest\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\tR\x05after\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\"\x8f\x01\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\"\xa3\x01\n" +
 	"\x18ReadAuditRecordsResponse\x121\n" +
 	"\arecords\x18\x01 \x03(\v2\x17.fermata.v1.AuditRecordR\arecords\x12#\n" +
 	"\rhead_sequence\x18\x02 \x01(\x03R\fheadSequence\x12\x1b\n" +
-	"\thead_hash\x18\x03 \x01(\fR\bheadHash\"q\n" +
+	"\thead_hash\x18\x03 \x01(\fR\bheadHash\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"q\n" +
 	"\x1eAcknowledgeAuditRecordsRequest\x12\x16\n" +
 	"\x06export\x18\x01 \x01(\tR\x06export\x12\x1b\n" +
 	"\trecord_id\x18\x02 \x01(\tR\brecordId\x12\x1a\n" +

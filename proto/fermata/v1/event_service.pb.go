@@ -626,7 +626,9 @@ func (x *ListUndeliveredEventsRequest) GetPageSize() int32 {
 type ListUndeliveredEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Newest first.
-	Events        []*UndeliveredEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	Events []*UndeliveredEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// The list ends after about 4 MiB of events, before page_size of them: there are older ones.
+	Incomplete    bool `protobuf:"varint,2,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -666,6 +668,13 @@ func (x *ListUndeliveredEventsResponse) GetEvents() []*UndeliveredEvent {
 		return x.Events
 	}
 	return nil
+}
+
+func (x *ListUndeliveredEventsResponse) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
 }
 
 // UndeliveredEvent is an event that a webhook gave up on.
@@ -954,9 +963,12 @@ const file_fermata_v1_event_service_proto_rawDesc = "" +
 	"\vundelivered\x18\x06 \x01(\x05R\vundelivered\"U\n" +
 	"\x1cListUndeliveredEventsRequest\x12\x18\n" +
 	"\awebhook\x18\x01 \x01(\tR\awebhook\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\"U\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\"u\n" +
 	"\x1dListUndeliveredEventsResponse\x124\n" +
-	"\x06events\x18\x01 \x03(\v2\x1c.fermata.v1.UndeliveredEventR\x06events\"\xb9\x01\n" +
+	"\x06events\x18\x01 \x03(\v2\x1c.fermata.v1.UndeliveredEventR\x06events\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x02 \x01(\bR\n" +
+	"incomplete\"\xb9\x01\n" +
 	"\x10UndeliveredEvent\x12\x18\n" +
 	"\awebhook\x18\x01 \x01(\tR\awebhook\x12'\n" +
 	"\x05event\x18\x02 \x01(\v2\x11.fermata.v1.EventR\x05event\x12\x1a\n" +

@@ -175,7 +175,9 @@ type JobServiceClient interface {
 	//
 	// Reasons of all Bulk methods: CONFIRMATION_REQUIRED, CONFIRMATION_EXPIRED, TOO_MANY_MATCHES (many
 	// more match than were confirmed; nothing of this page was changed), BULK_CHANGE_UNKNOWN (a page
-	// token of a change that did not begin, or whose record was deleted after a week).
+	// token of a change that did not begin, or whose record was deleted after a week, or to make room for
+	// those of many later changes), TOO_MANY_BULK_CHANGES (64 of the namespace are under way, or 32 of the
+	// caller; RESOURCE_EXHAUSTED).
 	BulkPauseJobs(ctx context.Context, in *BulkPauseJobsRequest, opts ...grpc.CallOption) (*BulkChangeResponse, error)
 	// Resumes the paused jobs that match a filter, or those of them that one BulkPauseJobs paused, one
 	// page per call.
@@ -820,7 +822,9 @@ type JobServiceServer interface {
 	//
 	// Reasons of all Bulk methods: CONFIRMATION_REQUIRED, CONFIRMATION_EXPIRED, TOO_MANY_MATCHES (many
 	// more match than were confirmed; nothing of this page was changed), BULK_CHANGE_UNKNOWN (a page
-	// token of a change that did not begin, or whose record was deleted after a week).
+	// token of a change that did not begin, or whose record was deleted after a week, or to make room for
+	// those of many later changes), TOO_MANY_BULK_CHANGES (64 of the namespace are under way, or 32 of the
+	// caller; RESOURCE_EXHAUSTED).
 	BulkPauseJobs(context.Context, *BulkPauseJobsRequest) (*BulkChangeResponse, error)
 	// Resumes the paused jobs that match a filter, or those of them that one BulkPauseJobs paused, one
 	// page per call.

@@ -1,0 +1,162 @@
+package guard
+
+import (
+	"context"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
+)
+
+// gRPC keeps the response of a call until the client has read it, and the call has ended by then. So large responses
+// take their bytes from a budget, in equal parts for the identities that have any there. A response gives its bytes
+// back when gRPC frees its buffer, or when its connection is closed.
+
+const (
+	// maxUnreadBytes bounds the large responses of a node that clients have not read, or an eighth of the memory that
+	// the process is to keep to.
+	maxUnreadBytes = 256 << 20
+	minUnreadBytes = 16 << 20
+	// smallResponse is the size up to which a response is not counted: the number of calls bounds those.
+	smallResponse = 16 << 10
+)
+
+func newUnreadBudget(memory int64) *memorybudget.Budget {
+	return memorybudget.New(int(min(maxUnreadBytes, max(minUnreadBytes, memory/8))))
+}
+
+func processMemory() int64 { return debug.SetMemoryLimit(-1) }
+
+// unreadResponse is a response that takes its bytes from the budget until it is freed.
+type unreadResponse struct {
+	message proto.Message
+	budget  *memorybudget.Budget
+	share   string
+	bytes   int
+	conn    *connection
+	freed   sync.Once
+}
+
+// free gives the bytes back. It may be called twice.
+func (u *unreadResponse) free() {
+	u.freed.Do(func() {
+		u.budget.Give(u.share, u.bytes)
+		u.conn.removeUnread(u)
+	})
+}
+
+// BoundUnread refuses responses to who leaves too many unread. It comes after the interceptor of the gate.
+func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	answer, err := next(ctx, q)
+	m, ok := answer.(proto.Message)
+	conn := connectionFrom(ctx)
+	if err != nil || !ok || conn == nil {
+		return answer, err
+	}
+	n := proto.Size(m)
+	if n <= smallResponse {
+		return answer, nil
+	}
+	c := CallerFrom(ctx)
+	if c == nil {
+		c = &Caller{gate: g, method: info.FullMethod}
+	}
+	u := &unreadResponse{message: m, budget: g.unread, share: "host:" + conn.host, bytes: n, conn: conn}
+	if c.isAuthenticated() {
+		u.share = c.Identity.Subject
+	}
+	switch {
+	case !changesNothing(info.FullMethod):
+		g.unread.TakeAnyway(u.share, n) // a refusal would say that nothing was changed
+	case !g.unread.TryTake(u.share, n):
+		return nil, c.refuseOverLimit(ctx, "unread_bytes", time.Second)
+	}
+	if !conn.addUnread(u) {
+		u.free() // nobody reads it
+	}
+	return u, nil
+}
+
+// readVerbs begin the names of methods that change nothing.
+var readVerbs = []string{"Get", "List", "Read", "Export", "Top", "Explain", "Preview", "Plan", "Diff", "Forecast"}
+
+func changesNothing(method string) bool {
+	name := method[strings.LastIndexByte(method, '/')+1:]
+	return slices.ContainsFunc(readVerbs, func(verb string) bool { return strings.HasPrefix(name, verb) })
+}
+
+// addUnread has the end of the connection free a response; false: it has ended.
+func (c *connection) addUnread(u *unreadResponse) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	if c.unread == nil {
+		c.unread = map[*unreadResponse]struct{}{}
+	}
+	c.unread[u] = struct{}{}
+	return true
+}
+
+func (c *connection) removeUnread(u *unreadResponse) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.unread, u)
+}
+
+// freeUnread frees all responses of a connection that is closed: gRPC does not free what waits in one.
+func (c *connection) freeUnread() {
+	c.mu.Lock()
+	unread := c.unread
+	c.unread = nil
+	c.mu.Unlock()
+	for u := range unread {
+		u.free()
+	}
+}
+
+// UnreadCodec encodes what [Gate.BoundUnread] returns. Other messages are those of the inner codec.
+func UnreadCodec(inner encoding.CodecV2) encoding.CodecV2 { return unreadCodec{inner} }
+
+type unreadCodec struct{ encoding.CodecV2 }
+
+func (c unreadCodec) Marshal(v any) (mem.BufferSlice, error) {
+	u, ok := v.(*unreadResponse)
+	if !ok {
+		return c.CodecV2.Marshal(v)
+	}
+	data, err := c.CodecV2.Marshal(u.message)
+	u.message = nil
+	if err != nil {
+		u.free()
+		return nil, err
+	}
+	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	data.Free()
+	content := whole.ReadOnlyData()
+	return mem.BufferSlice{mem.NewBuffer(&content, freeingPool{whole, u})}, nil
+}
+
+// freeingPool is the pool of one buffer, which is not used again.
+type freeingPool struct {
+	content  mem.Buffer
+	response *unreadResponse
+}
+
+// Get is not called: buffers are only returned to the pool.
+func (freeingPool) Get(length int) *[]byte { b := make([]byte, length); return &b }
+
+// Put is called when gRPC has no more use for the buffer.
+func (p freeingPool) Put(*[]byte) {
+	p.content.Free()
+	p.response.free()
+}

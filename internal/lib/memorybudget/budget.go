@@ -1,0 +1,102 @@
+// Package memorybudget shares an amount of memory among identities, so that a few of them leave something for all others.
+package memorybudget
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Budget is an amount of memory, in bytes, that identities share. It is safe for concurrent use.
+//
+// Of three quarters an identity may take more while it has less than what is left: one alone gets half of them, and the
+// next half of the rest. The last quarter is for identities that have little, a 128th of the budget at most. So a few
+// identities leave something for all others, and it takes some forty to leave nothing.
+type Budget struct {
+	most, little int
+
+	mu    sync.Mutex
+	used  int
+	by    map[string]int // by identity
+	freed chan struct{}  // closed when something is given back
+}
+
+// New makes a budget of so many bytes.
+func New(most int) *Budget {
+	return &Budget{most: most, little: most / 128, by: map[string]int{}, freed: make(chan struct{})}
+}
+
+// Largest is what an identity may have at most, while no other has anything.
+func (b *Budget) Largest() int { return b.most / 8 * 3 }
+
+// InUse is how much is taken.
+func (b *Budget) InUse() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
+
+// TryTake takes memory; false: the identity may not have so much now.
+func (b *Budget) TryTake(identity string, n int) bool {
+	_, ok := b.tryTake(identity, n)
+	return ok
+}
+
+// Take is TryTake that waits for memory of others to be given back, for some time at most.
+func (b *Budget) Take(ctx context.Context, identity string, n int, patience time.Duration) bool {
+	freed, ok := b.tryTake(identity, n)
+	if ok || n > b.Largest() {
+		return ok
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for !ok {
+		select {
+		case <-freed:
+		case <-timer.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+		freed, ok = b.tryTake(identity, n)
+	}
+	return true
+}
+
+func (b *Budget) tryTake(identity string, n int) (freed <-chan struct{}, ok bool) {
+	if n <= 0 {
+		return nil, true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	own, used := b.by[identity]+n, b.used+n
+	if own > b.little && own > b.most/4*3-used || used > b.most {
+		return b.freed, false
+	}
+	b.by[identity], b.used = own, used
+	return nil, true
+}
+
+// TakeAnyway takes memory that is in use already, also where the identity may not have it.
+func (b *Budget) TakeAnyway(identity string, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.by[identity] += n
+	b.used += n
+}
+
+// Give gives back memory that the identity has.
+func (b *Budget) Give(identity string, n int) {
+	if n <= 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+	b.by[identity] -= n
+	if b.by[identity] <= 0 {
+		delete(b.by, identity)
+	}
+	close(b.freed)
+	b.freed = make(chan struct{})
+}

@@ -1,0 +1,65 @@
+package memorybudget
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestFewIdentitiesLeaveMemoryForOthers: they take all that they may have, and others get something.
+func TestFewIdentitiesLeaveMemoryForOthers(t *testing.T) {
+	b := New(1 << 20)
+	if b.TryTake("0", b.Largest()+1) {
+		t.Error("one identity has more than its share")
+	}
+	const greedy = 30
+	for i := range greedy {
+		for b.TryTake(strconv.Itoa(i), 1000) {
+		}
+	}
+	for i := range 5 {
+		if !b.TryTake(fmt.Sprint("modest ", i), 1000) {
+			t.Fatalf("modest identity %d gets nothing after %d bytes", i, b.InUse())
+		}
+	}
+}
+
+// TestBudgetIsEmptyAgain: nothing is remembered of identities that have given all back.
+func TestBudgetIsEmptyAgain(t *testing.T) {
+	b := New(1 << 20)
+	for i := range 100 {
+		if !b.TryTake(strconv.Itoa(i), 100) {
+			t.Fatal("a small part is not given")
+		}
+		b.Give(strconv.Itoa(i), 100)
+	}
+	if b.InUse() != 0 || len(b.by) != 0 {
+		t.Errorf("%d bytes of %d identities", b.InUse(), len(b.by))
+	}
+}
+
+// TestTakeWaits: for what others give back, not for what nobody may have, and not for ever.
+func TestTakeWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(1000)
+		if !b.TryTake("a", 350) || !b.TryTake("b", 180) {
+			t.Fatal("a part of a free budget is not given")
+		}
+		began := time.Now()
+		if b.Take(t.Context(), "c", 376, time.Second) || time.Since(began) != 0 {
+			t.Error("what nobody may have is waited for")
+		}
+		if b.Take(t.Context(), "c", 200, time.Second) || time.Since(began) != time.Second {
+			t.Errorf("the wait ended after %v", time.Since(began))
+		}
+		time.AfterFunc(time.Second, func() { b.Give("a", 350) })
+		if !b.Take(t.Context(), "c", 200, time.Minute) || time.Since(began) != 2*time.Second {
+			t.Error("memory that was given back is not taken")
+		}
+		if n := b.InUse(); n != 380 {
+			t.Errorf("%d are in use, want 380", n)
+		}
+	})
+}
