@@ -169,7 +169,9 @@ class CheckpointRun(_message.Message):
     slot: int
     started: bool
     ignore_exclusions: bool
-    def __init__(self, *, trigger: _job_pb2.Run.Trigger | str | None = ..., request_id: str | None = ..., backoff: _job_service_pb2.RunJobRequest.Backoff | str | None = ..., generation: int | None = ..., nominal_time: _timestamp_pb2.Timestamp | _Mapping[str, _Any] | None = ..., due_time: _timestamp_pb2.Timestamp | _Mapping[str, _Any] | None = ..., delay_source: _job_pb2.DelaySource | str | None = ..., attempts: int | None = ..., first_start_time: _timestamp_pb2.Timestamp | _Mapping[str, _Any] | None = ..., hold: _job_pb2.Hold | _Mapping[str, _Any] | None = ..., recovery: bool | None = ..., paced: bool | None = ..., lost_attempts: int | None = ..., undelivered: int | None = ..., slot: int | None = ..., started: bool | None = ..., ignore_exclusions: bool | None = ...) -> None: ...
+    @property
+    def own_payload(self) -> _job_pb2.RunPayload: ...
+    def __init__(self, *, trigger: _job_pb2.Run.Trigger | str | None = ..., request_id: str | None = ..., backoff: _job_service_pb2.RunJobRequest.Backoff | str | None = ..., generation: int | None = ..., nominal_time: _timestamp_pb2.Timestamp | _Mapping[str, _Any] | None = ..., due_time: _timestamp_pb2.Timestamp | _Mapping[str, _Any] | None = ..., delay_source: _job_pb2.DelaySource | str | None = ..., attempts: int | None = ..., first_start_time: _timestamp_pb2.Timestamp | _Mapping[str, _Any] | None = ..., hold: _job_pb2.Hold | _Mapping[str, _Any] | None = ..., recovery: bool | None = ..., paced: bool | None = ..., lost_attempts: int | None = ..., undelivered: int | None = ..., slot: int | None = ..., started: bool | None = ..., ignore_exclusions: bool | None = ..., own_payload: _job_pb2.RunPayload | _Mapping[str, _Any] | None = ...) -> None: ...
 
 class CheckpointBackfill(_message.Message):
     DESCRIPTOR: _ClassVar[_descriptor.Descriptor]

@@ -75,7 +75,8 @@ class ReadAuditRecordsResponse(_message.Message):
     def records(self) -> _containers.RepeatedCompositeFieldContainer[AuditRecord]: ...
     head_sequence: int
     head_hash: bytes
-    def __init__(self, *, records: _Iterable[AuditRecord | _Mapping[str, _Any]] | None = ..., head_sequence: int | None = ..., head_hash: bytes | None = ...) -> None: ...
+    more: bool
+    def __init__(self, *, records: _Iterable[AuditRecord | _Mapping[str, _Any]] | None = ..., head_sequence: int | None = ..., head_hash: bytes | None = ..., more: bool | None = ...) -> None: ...
 
 class AcknowledgeAuditRecordsRequest(_message.Message):
     DESCRIPTOR: _ClassVar[_descriptor.Descriptor]

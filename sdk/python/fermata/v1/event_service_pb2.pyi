@@ -98,7 +98,8 @@ class ListUndeliveredEventsResponse(_message.Message):
     DESCRIPTOR: _ClassVar[_descriptor.Descriptor]
     @property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[UndeliveredEvent]: ...
-    def __init__(self, *, events: _Iterable[UndeliveredEvent | _Mapping[str, _Any]] | None = ...) -> None: ...
+    incomplete: bool
+    def __init__(self, *, events: _Iterable[UndeliveredEvent | _Mapping[str, _Any]] | None = ..., incomplete: bool | None = ...) -> None: ...
 
 class UndeliveredEvent(_message.Message):
     DESCRIPTOR: _ClassVar[_descriptor.Descriptor]

@@ -18,6 +18,7 @@ from google.protobuf import any_pb2 as _any_pb2
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import empty_pb2 as _empty_pb2
 from google.protobuf import field_mask_pb2 as _field_mask_pb2
+from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -351,7 +352,8 @@ class ListJobsRequest(_message.Message):
     min_consecutive_failures: int
     filter: str
     order_by: str
-    def __init__(self, *, parent: str | None = ..., page_size: int | None = ..., page_token: str | None = ..., queue: str | None = ..., state: _job_pb2.JobStatus.State | str | None = ..., id_prefix: str | None = ..., labels: _Mapping[str, str] | None = ..., min_consecutive_failures: int | None = ..., filter: str | None = ..., order_by: str | None = ...) -> None: ...
+    recent_runs: int
+    def __init__(self, *, parent: str | None = ..., page_size: int | None = ..., page_token: str | None = ..., queue: str | None = ..., state: _job_pb2.JobStatus.State | str | None = ..., id_prefix: str | None = ..., labels: _Mapping[str, str] | None = ..., min_consecutive_failures: int | None = ..., filter: str | None = ..., order_by: str | None = ..., recent_runs: int | None = ...) -> None: ...
 
 class ListJobsResponse(_message.Message):
     DESCRIPTOR: _ClassVar[_descriptor.Descriptor]
@@ -412,6 +414,14 @@ class DeleteJobRequest(_message.Message):
     allow_missing: bool
     def __init__(self, *, name: str | None = ..., etag: str | None = ..., allow_missing: bool | None = ...) -> None: ...
 
+class RenameJobRequest(_message.Message):
+    DESCRIPTOR: _ClassVar[_descriptor.Descriptor]
+    name: str
+    new_id: str
+    etag: str
+    request_id: str
+    def __init__(self, *, name: str | None = ..., new_id: str | None = ..., etag: str | None = ..., request_id: str | None = ...) -> None: ...
+
 class PauseJobRequest(_message.Message):
     DESCRIPTOR: _ClassVar[_descriptor.Descriptor]
     name: str
@@ -449,6 +459,16 @@ class RunJobResponse(_message.Message):
     def run(self) -> _job_pb2.Run: ...
     coalesced: bool
     def __init__(self, *, run: _job_pb2.Run | _Mapping[str, _Any] | None = ..., coalesced: bool | None = ...) -> None: ...
+
+class RunJobWithPayloadRequest(_message.Message):
+    DESCRIPTOR: _ClassVar[_descriptor.Descriptor]
+    name: str
+    request_id: str
+    payload: bytes
+    @property
+    def payload_json(self) -> _struct_pb2.Value: ...
+    ignore_exclusions: bool
+    def __init__(self, *, name: str | None = ..., request_id: str | None = ..., payload: bytes | None = ..., payload_json: _struct_pb2.Value | _Mapping[str, _Any] | None = ..., ignore_exclusions: bool | None = ...) -> None: ...
 
 class BulkRunJobsRequest(_message.Message):
     DESCRIPTOR: _ClassVar[_descriptor.Descriptor]
