@@ -29,7 +29,7 @@ const forever = "600000"
 // expectOutcome waits for the first result of a lease.
 func (t *trial) expectOutcome(rule Rule, r *leaseRecord, want fermatav1.Result_Outcome) *fermatav1.Result {
 	t.expect(rule, fmt.Sprintf("want a result of %s", r.lease.GetHandler()), r.hasResult)
-	result := r.results[0].Result
+	result := t.firstResult(r).Result
 	if result.GetOutcome() != want {
 		t.fail(rule, "the result of %s is %v with the error %q, not %v", r.lease.GetHandler(), result.GetOutcome(),
 			result.GetError(), want)
@@ -155,7 +155,7 @@ func checkTimeout(t *trial) {
 	other := t.startSleeper(s, forever)
 	s.lease(r)
 	t.expectOutcome(ruleTimeout, r, timedOut)
-	if took := r.results[0].at.Sub(r.sentAt); took < limit {
+	if took := t.firstResult(r).at.Sub(r.sentAt); took < limit {
 		t.fail(ruleTimeout, "the handler timed out after %v, and its timeout is %v", took, limit)
 	}
 	s.cancel(fermatav1.Cancel_REASON_TIMED_OUT, other.id)
@@ -197,7 +197,7 @@ func checkPanic(t *trial) {
 	missing := t.newLease("check.missing", "")
 	s.lease(missing)
 	t.expect(rulePanic, "want a result of a handler that the worker does not have", missing.hasResult)
-	if got := missing.results[0]; got.GetOutcome() != failed || got.GetError() == "" {
+	if got := t.firstResult(missing); got.GetOutcome() != failed || got.GetError() == "" {
 		t.fail(rulePanic, "the result of a missing handler is %v with the error %q, not a failure with a text",
 			got.GetOutcome(),
 			got.GetError())

@@ -28,7 +28,7 @@ func checkReconnect(t *trial) {
 	n.revive()
 	s = t.next(ruleReconnect, s)
 	t.expectCarriedOver(s, r)
-	if !short.hasResult() {
+	if !look(t, short.hasResult) {
 		t.expectCarriedOver(s, short)
 	}
 	t.expect(ruleKeepResult, "want the result of a handler that ended without a stream", short.hasResult)
@@ -53,7 +53,7 @@ func checkLoadBalancer(t *trial) {
 		t.pause(t.ms(250))
 		b.cutAll()
 		s = t.next(ruleConfigured, s)
-		if !r.hasEnded() {
+		if !look(t, r.hasEnded) {
 			t.expectCarriedOver(s, r)
 		}
 	}
@@ -311,7 +311,7 @@ func checkStartAfter(t *trial) {
 	t.expectOutcome(ruleStartAfter, first, succeeded)
 	s.breakOff()
 	next := t.next(ruleReconnect, s)
-	if !second.hasRun() {
+	if !look(t, second.hasRun) {
 		t.check(ruleStartAfter, "live_lease_ids lacks an early lease", func() bool { return next.names(second) })
 	}
 	t.expectOutcome(ruleStartAfter, second, succeeded)
@@ -322,7 +322,8 @@ func checkStartAfter(t *trial) {
 		func() bool { return len(third.returned) > 0 || third.hasResult() })
 	t.never(t.ms(1000), ruleCancel, "the handler of a cancelled early lease was started", third.hasRun)
 	for _, r := range []*leaseRecord{first, second} {
-		if after := r.starts[0].Sub(r.sentAt); after < r.lease.GetStartAfter().AsDuration() {
+		after := look(t, func() time.Time { return r.starts[0] }).Sub(r.sentAt)
+		if after < r.lease.GetStartAfter().AsDuration() {
 			t.fail(ruleStartAfter, "the handler started %v after its lease, which said %v", after,
 				r.lease.GetStartAfter().AsDuration())
 		}

@@ -31,7 +31,7 @@ func (t *trial) awaitAckedHeartbeat(s *session) {
 // expectStopped checks that a handler has ended by the time when another worker may have its run.
 func (t *trial) expectStopped(rule Rule, r *leaseRecord, by time.Time) {
 	limit := by.Add(t.slack())
-	if !t.await(time.Until(limit), r.hasEnded) || r.ends[0].After(limit) {
+	if !t.await(time.Until(limit), func() bool { return r.hasEnded() && !r.ends[0].After(limit) }) {
 		t.fail(rule, "the handler still ran when another worker might have had its run, for %v", t.slack())
 	}
 }
@@ -53,10 +53,10 @@ func checkHeartbeats(t *trial) {
 	t.needsHeartbeats(s)
 	t.expect(ruleHeartbeats, "want a heartbeat, also without a lease", func() bool { return len(s.heartbeats) > 0 })
 	r := t.startSleeper(s, forever)
-	if after := s.heartbeats[0].at.Sub(s.at); after > ttl/2+t.slack() {
+	if after := look(t, func() time.Time { return s.heartbeats[0].at }).Sub(s.at); after > ttl/2+t.slack() {
 		t.fail(ruleHeartbeats, "the first heartbeat came %v after Hello", after)
 	}
-	began, from := time.Now(), len(s.heartbeats)
+	began, from := time.Now(), look(t, func() int { return len(s.heartbeats) })
 	t.pause(ttl * 5 / 2)
 	quarters := int(time.Since(began) / (ttl / 4))
 	t.check(ruleHeartbeats, "heartbeats do not come every quarter of session_ttl",
@@ -75,8 +75,8 @@ func checkTrust(t *trial) {
 	r := t.startSleeper(s, forever)
 	t.awaitAckedHeartbeat(s)
 	n.kill()
-	t.expectStopped(ruleTrustEnds, r, s.ackedAt.Add(ttl))
-	t.pause(time.Until(s.ackedAt.Add(ttl)))
+	t.expectStopped(ruleTrustEnds, r, t.ackedHeartbeat(s).Add(ttl))
+	t.pause(time.Until(t.ackedHeartbeat(s).Add(ttl)))
 	n.revive()
 	t.expectGivenUp(t.next(ruleReconnect, s), r)
 }
@@ -89,10 +89,10 @@ func checkSilentNode(t *trial) {
 	r := t.startSleeper(s, forever)
 	t.awaitAckedHeartbeat(s)
 	n.change(func(n *scriptedNode) { n.acksHeartbeats = false; refuse(n) })
-	t.expectStopped(ruleTrustEnds, r, s.ackedAt.Add(ttl))
+	t.expectStopped(ruleTrustEnds, r, t.ackedHeartbeat(s).Add(ttl))
 	late := t.newLease("check.succeed", "late")
-	t.pause(time.Until(s.ackedAt.Add(ttl)))
-	s.ackHeartbeat(s.lastSeq, true)
+	t.pause(time.Until(t.ackedHeartbeat(s).Add(ttl)))
+	s.ackHeartbeat(look(t, func() int64 { return s.lastSeq }), true)
 	s.lease(late)
 	t.never(t.ms(300), ruleTrustClose, "a handler was started after the leases could not be trusted any more", late.hasRun)
 	t.expect(ruleTrustClose, "want the end of the stream when the leases cannot be trusted any more",
@@ -109,12 +109,12 @@ func checkSilentNodeLeft(t *trial) {
 	t.awaitAckedHeartbeat(s)
 	s.node.change(func(n *scriptedNode) { n.acksHeartbeats = false; refuse(n) })
 	next := t.accept(ruleSilentNode, "want a Hello to the other node when heartbeats are not answered", other, s)
-	if late := next.at.Sub(s.ackedAt); late > ttl {
+	if late := next.at.Sub(t.ackedHeartbeat(s)); late > ttl {
 		t.fail(ruleSilentNode, "Hello came to the other node %v after the last acknowledged heartbeat", late)
 	}
 	t.check(ruleSilentNode, "the lease of a running handler was given up before another node was asked",
 		func() bool { return next.names(r) })
-	t.pause(time.Until(s.ackedAt.Add(ttl + ttl/4)))
+	t.pause(time.Until(t.ackedHeartbeat(s).Add(ttl + ttl/4)))
 	t.check(ruleSilentNode, "the handler was stopped although another node had taken its lease over", r.isRunning)
 }
 
@@ -151,7 +151,7 @@ func checkUnconfirmed(t *trial) {
 	s.breakOff()
 	next := t.next(ruleReconnect, s)
 	t.check(ruleLive, "live_lease_ids lacks a lease whose handler runs", func() bool { return next.names(r) })
-	t.expectStopped(ruleUnconfirmed, r, s.ackedAt.Add(ttl))
+	t.expectStopped(ruleUnconfirmed, r, t.ackedHeartbeat(s).Add(ttl))
 }
 
 func checkConfirmed(t *trial) {
@@ -164,7 +164,7 @@ func checkConfirmed(t *trial) {
 	s.breakOff()
 	next := t.next(ruleReconnect, s)
 	t.expectCarriedOver(next, r)
-	t.pause(time.Until(s.ackedAt.Add(ttl + ttl/4)))
+	t.pause(time.Until(t.ackedHeartbeat(s).Add(ttl + ttl/4)))
 	t.check(ruleUnconfirmed, "the handler was stopped although its lease was confirmed on a new stream",
 		func() bool { return r.isRunning() && !next.closed })
 }

@@ -146,6 +146,7 @@ func (n *scriptedNode) Work(g fermatav1.WorkerService_WorkServer) error {
 		trial: t, node: n, hello: first.GetHello(), meta: meta, at: time.Now(), stream: g, cut: make(chan error, 1),
 		acked: map[string]bool{}, cancelled: map[string]bool{},
 	}
+	s.sendMu.Lock() // until the Welcome is sent, which comes first
 	t.mu.Lock()
 	refusal, withheld, welcome := n.refuseWith, n.withholdWelcome, n.welcome()
 	t.observeHello(s, first)
@@ -153,6 +154,7 @@ func (n *scriptedNode) Work(g fermatav1.WorkerService_WorkServer) error {
 		n.refused = append(n.refused, s.at)
 		s.closed, s.closedAt, s.refused = true, s.at, true
 		t.mu.Unlock()
+		s.sendMu.Unlock()
 		if refusal == nil {
 			refusal = status.Error(codes.InvalidArgument, "want Hello")
 		}
@@ -160,8 +162,9 @@ func (n *scriptedNode) Work(g fermatav1.WorkerService_WorkServer) error {
 	}
 	t.mu.Unlock()
 	if !withheld {
-		s.send(welcome)
+		_ = g.Send(welcome) // a broken stream shows when it is read
 	}
+	s.sendMu.Unlock()
 	return s.serve(g)
 }
 

@@ -196,6 +196,23 @@ func (t *trial) check(rule Rule, what string, ok func() bool) {
 	}
 }
 
+// look returns what get returns, which is called under the mutex.
+func look[T any](t *trial, get func() T) T {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return get()
+}
+
+// firstResult returns the first result of a lease that has one.
+func (t *trial) firstResult(r *leaseRecord) receivedResult {
+	return look(t, func() receivedResult { return r.results[0] })
+}
+
+// ackedHeartbeat returns when the latest acknowledged heartbeat of a session was read.
+func (t *trial) ackedHeartbeat(s *session) time.Time {
+	return look(t, func() time.Time { return s.ackedAt })
+}
+
 // newLease makes a lease that no node has sent yet.
 func (t *trial) newLease(handler, payload string, change ...func(*fermatav1.Lease)) *leaseRecord {
 	t.mu.Lock()
