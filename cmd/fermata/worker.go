@@ -207,8 +207,10 @@ func (a *app) printCheckResult(r workercheck.Result) error {
 func (a *app) printCheckSummary(s workercheck.Summary, o workercheck.Options) error {
 	if a.output != "table" {
 		report := checkReport{
-			Protocol: workercheck.ProtocolVersion, Profile: o.Profile, Passed: s.Passed, Failed: s.Failed, LeftOut: s.LeftOut,
-			NotRun: s.NotRun, Seconds: s.Took.Round(time.Millisecond).Seconds(), Badge: s.Badge, Cases: []checkedCase{},
+			Protocol: workercheck.ProtocolVersion, Profile: o.Profile, Passed: s.Passed, Failed: s.Failed,
+			LeftOut: s.LeftOut,
+			NotRun:  s.NotRun, Seconds: s.Took.Round(time.Millisecond).Seconds(), Badge: s.Badge,
+			Cases: []checkedCase{},
 		}
 		for _, r := range s.Results {
 			report.Cases = append(report.Cases, describeResult(r))

@@ -9,10 +9,10 @@ import (
 
 func checkHello(t *trial) {
 	n := t.newNode()
-	s := t.first(n)
+	s := t.acceptFirst(n)
 	t.check(ruleLive, "live_lease_ids of the first Hello is not empty",
 		func() bool { return len(s.hello.GetLiveLeaseIds()) == 0 })
-	t.never(t.ms(200), ruleHelloFirst, "the worker has opened a second stream beside the first",
+	t.expectNever(t.ms(200), ruleHelloFirst, "the worker has opened a second stream beside the first",
 		func() bool { return len(t.sessions) > 1 })
 	id := t.forgetWorker()
 	again := t.accept(ruleProgram, "want a stream of the second process", nil, s)
@@ -40,7 +40,7 @@ func (t *trial) forgetWorker() string {
 
 func checkAnnounces(t *trial) {
 	t.settings["FERMATA_PREFETCH"] = "8"
-	h := t.first(t.newNode()).hello
+	h := t.acceptFirst(t.newNode()).hello
 	switch {
 	case !h.GetSupportsHeartbeats():
 		t.fail(ruleAnnounce, "supports_heartbeats is not set")
@@ -59,20 +59,21 @@ func checkOneHello(t *trial) {
 	t.startWorker(addressesOf(nodes)...)
 	s := t.firstSession(nil)
 	// A worker waits 2 s for a Welcome.
-	t.never(time.Second, ruleOneHello, "a second Hello was sent while the first one had no answer yet",
+	t.expectNever(time.Second, ruleOneHello, "a second Hello was sent while the first one had no answer yet",
 		func() bool { return len(t.sessions) > 1 })
 	for _, n := range nodes {
 		n.change(func(n *scriptedNode) { n.withholdWelcome = n == s.node })
 	}
 	var welcomed *session
-	t.expectWithin(t.soon()*2, ruleOneHello, "want a Hello to another node after one that sent no Welcome", func() bool {
-		for _, other := range t.sessions {
-			if other.node != s.node && !other.closed {
-				welcomed = other
+	t.expectWithin(t.soon()*2, ruleOneHello, "want a Hello to another node after one that sent no Welcome",
+		func() bool {
+			for _, other := range t.sessions {
+				if other.node != s.node && !other.closed {
+					welcomed = other
+				}
 			}
-		}
-		return welcomed != nil
-	})
+			return welcomed != nil
+		})
 	r := t.newLease("check.succeed", "works")
 	welcomed.lease(r)
 	t.expect(ruleOneHello, "want the result of a lease", r.hasResult)
@@ -84,7 +85,7 @@ func checkRefused(t *trial) {
 	t.expectWithin(t.ms(30_000), ruleProgram, "want a stream with Hello", func() bool { return len(n.refused) > 0 })
 	t.expectWithin(t.soon()*2, ruleRefused, "want a second Hello after a refused one",
 		func() bool { return len(n.refused) > 1 })
-	t.never(t.ms(2000), ruleRefused, "more than 60 Hellos in 2 s to a node that refuses them",
+	t.expectNever(t.ms(2000), ruleRefused, "more than 60 Hellos in 2 s to a node that refuses them",
 		func() bool { return len(n.refused) > 60 })
 	n.change(func(n *scriptedNode) { n.refuseWith = nil })
 	t.accept(ruleRefused, "want a Hello when the node accepts it", n, nil)

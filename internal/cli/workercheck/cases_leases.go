@@ -29,7 +29,7 @@ const forever = "600000"
 // expectOutcome waits for the first result of a lease.
 func (t *trial) expectOutcome(rule Rule, r *leaseRecord, want fermatav1.Result_Outcome) *fermatav1.Result {
 	t.expect(rule, fmt.Sprintf("want a result of %s", r.lease.GetHandler()), r.hasResult)
-	result := r.results[0].Result
+	result := t.firstResult(r).Result
 	if result.GetOutcome() != want {
 		t.fail(rule, "the result of %s is %v with the error %q, not %v", r.lease.GetHandler(), result.GetOutcome(),
 			result.GetError(), want)
@@ -46,15 +46,15 @@ func (t *trial) startSleeper(s *session, payload string, change ...func(*fermata
 	return r
 }
 
-// works checks that the worker still runs what it is leased.
-func (t *trial) works(rule Rule, s *session) {
+// expectWorking checks that the worker still runs what it is leased.
+func (t *trial) expectWorking(rule Rule, s *session) {
 	r := t.newLease("check.succeed", "still works")
 	s.lease(r)
 	t.expectOutcome(rule, r, succeeded)
 }
 
 func checkLease(t *trial) {
-	s := t.first(t.newNode())
+	s := t.acceptFirst(t.newNode())
 	r := t.startSleeper(s, "300")
 	t.expect(ruleStarted, "want Started while the handler runs",
 		func() bool { return len(r.started) > 0 || r.hasResult() })
@@ -64,13 +64,15 @@ func checkLease(t *trial) {
 	t.check(ruleStarted, "a handler that ran for 300 ms has no Started before its result",
 		func() bool { return len(r.started) > 0 })
 	s.breakOff()
-	s = t.next(ruleReconnect, s)
-	t.check(ruleAckFinal, "live_lease_ids has a lease whose result was acknowledged", func() bool { return !s.names(r) })
-	t.never(t.ms(300), ruleAckFinal, "an acknowledged result was repeated", func() bool { return len(r.results) > 1 })
+	s = t.acceptNext(ruleReconnect, s)
+	t.check(ruleAckFinal, "live_lease_ids has a lease whose result was acknowledged",
+		func() bool { return !s.listsAsLive(r) })
+	t.expectNever(t.ms(300), ruleAckFinal, "an acknowledged result was repeated",
+		func() bool { return len(r.results) > 1 })
 }
 
 func checkPayloads(t *trial) {
-	s := t.first(t.newNode())
+	s := t.acceptFirst(t.newNode())
 	var all [256]byte
 	for i := range all {
 		all[i] = byte(i)
@@ -84,7 +86,8 @@ func checkPayloads(t *trial) {
 		output := t.expectOutcome(rulePayload, r, succeeded).GetOutput()
 		// A worker may cut what nodes do not keep.
 		if !bytes.HasPrefix([]byte(payload), output) || len(output) < min(len(payload), 4096) {
-			t.fail(rulePayload, "the output of check.succeed has %d bytes and is not the payload of %d bytes", len(output),
+			t.fail(rulePayload, "the output of check.succeed has %d bytes and is not the payload of %d bytes",
+				len(output),
 				len(payload))
 		}
 	}
@@ -92,20 +95,20 @@ func checkPayloads(t *trial) {
 
 func checkSameLease(t *trial) {
 	n := t.newNode(func(n *scriptedNode) { n.acksResults = false })
-	s := t.first(n)
+	s := t.acceptFirst(n)
 	r := t.newLease("check.sleep", "400")
 	s.lease(r, r)
 	t.expect(ruleJournal, "want the start of check.sleep in the journal", r.hasRun)
 	s.lease(r)
 	t.expectOutcome(ruleStartOnce, r, succeeded)
 	s.lease(r)
-	t.never(t.ms(400), ruleStartOnce, "a handler was started twice for one lease",
+	t.expectNever(t.ms(400), ruleStartOnce, "a handler was started twice for one lease",
 		func() bool { return len(r.starts) > 1 })
 }
 
 func checkSlots(t *trial) {
 	t.slots = 3
-	s := t.first(t.newNode())
+	s := t.acceptFirst(t.newNode())
 	var open []*leaseRecord
 	for i := 0; i < 30 || len(open) > 0; {
 		for ; len(open) < t.slots && i < 30; i++ {
@@ -131,7 +134,7 @@ func checkSlots(t *trial) {
 
 func checkUnknown(t *trial) {
 	n := t.newNode(func(n *scriptedNode) { n.acksResults = false })
-	s := t.first(n)
+	s := t.acceptFirst(n)
 	unknown := protowire.AppendTag(nil, 199, protowire.BytesType)
 	unknown = protowire.AppendBytes(unknown, []byte("of a later version"))
 	m := &fermatav1.WorkResponse{}
@@ -144,18 +147,18 @@ func checkUnknown(t *trial) {
 	other := t.startSleeper(s, forever)
 	s.cancel(fermatav1.Cancel_Reason(99), other.id)
 	t.expect(ruleUnknown, "want the end of a handler after a Cancel with a reason of a later version", other.hasEnded)
-	t.works(ruleUnknown, s)
+	t.expectWorking(ruleUnknown, s)
 	t.check(ruleUnknown, "the stream was closed after a message of a later version", func() bool { return !s.closed })
 }
 
 func checkTimeout(t *trial) {
-	s := t.first(t.newNode())
+	s := t.acceptFirst(t.newNode())
 	limit := t.ms(400)
 	r := t.newLease("check.sleep", forever, func(l *fermatav1.Lease) { l.Timeout = durationpb.New(limit) })
 	other := t.startSleeper(s, forever)
 	s.lease(r)
 	t.expectOutcome(ruleTimeout, r, timedOut)
-	if took := r.results[0].at.Sub(r.sentAt); took < limit {
+	if took := t.firstResult(r).at.Sub(r.sentAt); took < limit {
 		t.fail(ruleTimeout, "the handler timed out after %v, and its timeout is %v", took, limit)
 	}
 	s.cancel(fermatav1.Cancel_REASON_TIMED_OUT, other.id)
@@ -165,13 +168,15 @@ func checkTimeout(t *trial) {
 }
 
 func checkFailures(t *trial) {
-	s := t.first(t.newNode())
-	for handler, want := range map[string]fermatav1.Result_Outcome{"check.fail": failed, "check.permanent": permanently} {
+	s := t.acceptFirst(t.newNode())
+	for handler, want := range map[string]fermatav1.Result_Outcome{"check.fail": failed,
+		"check.permanent": permanently} {
 		r := t.newLease(handler, "no such account: Zoë")
 		s.lease(r)
 		result := t.expectOutcome(ruleOutcome, r, want)
 		if !strings.Contains(result.GetError(), "no such account: Zoë") {
-			t.fail(ruleOutcome, "the error of %s is %q and has no text of the handler's error", handler, result.GetError())
+			t.fail(ruleOutcome, "the error of %s is %q and has no text of the handler's error", handler,
+				result.GetError())
 		}
 		if result.GetRetryAfter().AsDuration() != 0 {
 			t.fail(ruleRetryAfter, "the result of %s has a retry_after", handler)
@@ -188,7 +193,7 @@ func checkFailures(t *trial) {
 }
 
 func checkPanic(t *trial) {
-	s := t.first(t.newNode())
+	s := t.acceptFirst(t.newNode())
 	r := t.newLease("check.panic", "")
 	s.lease(r)
 	if t.expectOutcome(rulePanic, r, failed).GetError() == "" {
@@ -197,18 +202,18 @@ func checkPanic(t *trial) {
 	missing := t.newLease("check.missing", "")
 	s.lease(missing)
 	t.expect(rulePanic, "want a result of a handler that the worker does not have", missing.hasResult)
-	if got := missing.results[0]; got.GetOutcome() != failed || got.GetError() == "" {
+	if got := t.firstResult(missing); got.GetOutcome() != failed || got.GetError() == "" {
 		t.fail(rulePanic, "the result of a missing handler is %v with the error %q, not a failure with a text",
 			got.GetOutcome(),
 			got.GetError())
 	}
-	t.works(rulePanic, s)
+	t.expectWorking(rulePanic, s)
 	t.check(rulePanic, "the stream was closed after a panic", func() bool { return !s.closed && len(t.sessions) == 1 })
 }
 
 func checkKeptResults(t *trial) {
 	n := t.newNode(func(n *scriptedNode) { n.acksResults = false })
-	s := t.first(n)
+	s := t.acceptFirst(n)
 	r := t.newLease("check.succeed", "kept")
 	s.lease(r)
 	for stream := range 3 {
@@ -219,20 +224,22 @@ func checkKeptResults(t *trial) {
 			t.pause(t.ms(200))
 		}
 		s.breakOff()
-		s = t.next(ruleReconnect, s)
+		s = t.acceptNext(ruleReconnect, s)
 		if stream < 2 {
 			t.check(ruleKeepResult, "live_lease_ids lacks a lease whose result is not acknowledged",
-				func() bool { return s.names(r) })
+				func() bool { return s.listsAsLive(r) })
 		}
 	}
-	t.check(ruleAckFinal, "live_lease_ids has a lease whose result was acknowledged", func() bool { return !s.names(r) })
-	t.never(t.ms(400), ruleAckFinal, "an acknowledged result was repeated", func() bool { return r.resultOn(s) != nil })
+	t.check(ruleAckFinal, "live_lease_ids has a lease whose result was acknowledged",
+		func() bool { return !s.listsAsLive(r) })
+	t.expectNever(t.ms(400), ruleAckFinal, "an acknowledged result was repeated",
+		func() bool { return r.resultOn(s) != nil })
 	t.check(ruleStartOnce, "a handler was started twice", func() bool { return len(r.starts) == 1 })
 }
 
 func checkAcks(t *trial) {
 	n := t.newNode(func(n *scriptedNode) { n.acksResults = false })
-	s := t.first(n)
+	s := t.acceptFirst(n)
 	var records []*leaseRecord
 	for range 4 {
 		r := t.newLease("check.succeed", "x")
@@ -247,16 +254,17 @@ func checkAcks(t *trial) {
 	s.ack(fermatav1.ResultAck_STATUS_NOT_FOUND, records[3])
 	t.pause(t.ms(200))
 	s.finish(status.Error(codes.Unavailable, "cut by the case"))
-	s = t.next(ruleReconnect, s)
+	s = t.acceptNext(ruleReconnect, s)
 	repeated := func() bool {
 		for _, r := range records {
-			if s.names(r) || r.resultOn(s) != nil {
+			if s.listsAsLive(r) || r.resultOn(s) != nil {
 				return true
 			}
 		}
 		return false
 	}
-	t.never(t.ms(400), ruleAckFinal, "a result that was acknowledged, with whatever status, is still live or repeated",
+	t.expectNever(t.ms(400), ruleAckFinal,
+		"a result that was acknowledged, with whatever status, is still live or repeated",
 		repeated)
 }
 
@@ -269,13 +277,13 @@ func checkNodeLost(t *trial) {
 	s.node.kill()
 	next := t.accept(ruleReconnect, "want a Hello to the other node", other, s)
 	t.check(ruleLive, "live_lease_ids lacks a lease whose result is not acknowledged",
-		func() bool { return next.names(r) })
+		func() bool { return next.listsAsLive(r) })
 	t.expect(ruleKeepResult, "want the result at the other node", func() bool { return r.resultOn(next) != nil })
 }
 
 func checkStale(t *trial) {
 	n := t.newNode(func(n *scriptedNode) { n.acksResults = false })
-	s := t.first(n)
+	s := t.acceptFirst(n)
 	r := t.newLease("check.succeed", "stale")
 	s.lease(r)
 	t.expectOutcome(ruleOutcome, r, succeeded)
@@ -292,30 +300,30 @@ func checkStale(t *trial) {
 	}
 	t.expect(ruleStaleLost, "want Lost for a lease whose result was stale", lostOn(s))
 	s.breakOff()
-	s = t.next(ruleReconnect, s)
+	s = t.acceptNext(ruleReconnect, s)
 	t.expect(ruleStaleLost, "want Lost again on the next stream", lostOn(s))
 	s.ack(fermatav1.ResultAck_STATUS_ACCEPTED, r)
 	t.pause(t.ms(200))
 	s.breakOff()
-	s = t.next(ruleReconnect, s)
-	t.never(t.ms(300), ruleStaleLost, "Lost was repeated after it was acknowledged", lostOn(s))
+	s = t.acceptNext(ruleReconnect, s)
+	t.expectNever(t.ms(300), ruleStaleLost, "Lost was repeated after it was acknowledged", lostOn(s))
 }
 
 func checkCancel(t *trial) {
-	s := t.first(t.newNode())
+	s := t.acceptFirst(t.newNode())
 	r, other := t.startSleeper(s, forever), t.startSleeper(s, forever)
 	s.cancel(fermatav1.Cancel_REASON_REQUESTED, "nobody/has/this", r.id)
 	t.expectOutcome(ruleCancel, r, cancelled)
 	s.cancel(fermatav1.Cancel_REASON_REQUESTED, r.id) // has ended
 	s.cancel(fermatav1.Cancel_REASON_TIMED_OUT, "nobody/has/this")
-	t.works(ruleCancelOther, s)
+	t.expectWorking(ruleCancelOther, s)
 	t.check(ruleCancelOther, "Cancel has stopped another handler", func() bool { return other.isRunning() })
-	t.never(t.ms(200), ruleCancel, "a cancelled handler has more than one result",
+	t.expectNever(t.ms(200), ruleCancel, "a cancelled handler has more than one result",
 		func() bool { return len(r.results) > 1 })
 }
 
 func checkCancelLost(t *trial) {
-	s := t.first(t.newNode())
+	s := t.acceptFirst(t.newNode())
 	r, other := t.startSleeper(s, forever), t.startSleeper(s, forever)
 	s.cancel(fermatav1.Cancel_REASON_LEASE_LOST, r.id)
 	t.expect(ruleCancelLost, "want the end of the handler of a lost lease", r.hasEnded)

@@ -15,20 +15,20 @@ import (
 
 // expectCarriedOver checks that a new session has a running lease.
 func (t *trial) expectCarriedOver(s *session, r *leaseRecord) {
-	t.check(ruleLive, "live_lease_ids lacks a lease whose handler runs", func() bool { return s.names(r) })
+	t.check(ruleLive, "live_lease_ids lacks a lease whose handler runs", func() bool { return s.listsAsLive(r) })
 }
 
 func checkReconnect(t *trial) {
 	n := t.newNode()
-	s := t.first(n)
+	s := t.acceptFirst(n)
 	r := t.startSleeper(s, fmt.Sprint(t.ms(1500).Milliseconds()))
 	short := t.startSleeper(s, fmt.Sprint(t.ms(150).Milliseconds()))
 	n.kill()
 	t.expect(ruleReconnect, "want the end of a handler that sleeps for a short time", short.hasEnded)
 	n.revive()
-	s = t.next(ruleReconnect, s)
+	s = t.acceptNext(ruleReconnect, s)
 	t.expectCarriedOver(s, r)
-	if !short.hasResult() {
+	if !readLocked(t, short.hasResult) {
 		t.expectCarriedOver(s, short)
 	}
 	t.expect(ruleKeepResult, "want the result of a handler that ended without a stream", short.hasResult)
@@ -36,8 +36,8 @@ func checkReconnect(t *trial) {
 	t.check(ruleReconnect, "the handler was stopped when the stream broke",
 		func() bool { return r.results[0].GetOutcome() == succeeded && len(r.starts) == 1 })
 	s.finish(nil)
-	s = t.next(ruleReconnect, s)
-	t.works(ruleReconnect, s)
+	s = t.acceptNext(ruleReconnect, s)
+	t.expectWorking(ruleReconnect, s)
 }
 
 func checkLoadBalancer(t *trial) {
@@ -52,8 +52,8 @@ func checkLoadBalancer(t *trial) {
 	for range 3 {
 		t.pause(t.ms(250))
 		b.cutAll()
-		s = t.next(ruleConfigured, s)
-		if !r.hasEnded() {
+		s = t.acceptNext(ruleConfigured, s)
+		if !readLocked(t, r.hasEnded) {
 			t.expectCarriedOver(s, r)
 		}
 	}
@@ -66,7 +66,7 @@ func checkAdvertised(t *trial) {
 	a, b, c := t.newNode(), t.newNode(), t.newNode()
 	a.change(func(n *scriptedNode) { n.addresses = []string{t.closedAddress()} })
 	b.change(func(n *scriptedNode) { n.addresses = []string{c.addr} })
-	s := t.first(a)
+	s := t.acceptFirst(a)
 	r := t.startSleeper(s, forever)
 	s.advertise(b.addr)
 	t.pause(t.ms(200))
@@ -96,7 +96,7 @@ func checkKeepalive(t *trial) {
 
 func checkDrain(t *trial) {
 	a, b := t.newNode(), t.newNode()
-	s := t.first(a)
+	s := t.acceptFirst(a)
 	r := t.startSleeper(s, fmt.Sprint(t.ms(1200).Milliseconds()))
 	a.change(refuse)
 	s.drain(b.addr)
@@ -111,7 +111,7 @@ func checkDrain(t *trial) {
 func checkDrainOutage(t *trial) {
 	ttl := t.ms(1200)
 	n := t.newNode(shortSession(ttl), func(n *scriptedNode) { n.leaseTTL = t.ms(12_000) })
-	s := t.first(n)
+	s := t.acceptFirst(n)
 	t.needsHeartbeats(s)
 	r := t.startSleeper(s, forever)
 	t.awaitAckedHeartbeat(s)
@@ -124,12 +124,12 @@ func checkDrainOutage(t *trial) {
 		r.isRunning)
 	n.change(func(n *scriptedNode) { n.refuseWith = nil })
 	n.revive()
-	t.expectCarriedOver(t.next(ruleReconnect, s), r)
+	t.expectCarriedOver(t.acceptNext(ruleReconnect, s), r)
 }
 
 func checkStopIdle(t *trial) {
-	s := t.first(t.newNode())
-	t.works(ruleHandlers, s)
+	s := t.acceptFirst(t.newNode())
+	t.expectWorking(ruleHandlers, s)
 	t.pause(t.ms(200)) // the acknowledgement arrives
 	t.terminate()
 	t.expectExit(ruleFinish, 0)
@@ -146,7 +146,7 @@ func checkStopAlone(t *trial) {
 
 func checkStop(t *trial) {
 	n := t.newNode(func(n *scriptedNode) { n.acksResults = false })
-	s := t.first(n)
+	s := t.acceptFirst(n)
 	r := t.startSleeper(s, fmt.Sprint(t.ms(900).Milliseconds()))
 	t.terminate()
 	t.expect(ruleDraining, "want Draining after SIGTERM", func() bool { return !s.drainingAt.IsZero() })
@@ -156,7 +156,7 @@ func checkStop(t *trial) {
 		func() bool { return len(late.returned) > 0 || late.hasRun() })
 	t.check(ruleDraining, "a handler was started after Draining", func() bool { return !late.hasRun() })
 	t.expectOutcome(ruleFinish, r, succeeded)
-	t.never(t.ms(400), ruleFinish, "the worker ended before the result was acknowledged",
+	t.expectNever(t.ms(400), ruleFinish, "the worker ended before the result was acknowledged",
 		func() bool { return t.process.exited || s.closed })
 	s.ack(fermatav1.ResultAck_STATUS_ACCEPTED, r)
 	t.expectExit(ruleFinish, 0)
@@ -173,12 +173,12 @@ func (t *trial) expectExit(rule Rule, code int) {
 }
 
 func checkStopCut(t *trial) {
-	s := t.first(t.newNode())
+	s := t.acceptFirst(t.newNode())
 	r := t.startSleeper(s, fmt.Sprint(t.ms(1200).Milliseconds()))
 	t.terminate()
 	t.expect(ruleDraining, "want Draining after SIGTERM", func() bool { return !s.drainingAt.IsZero() })
 	s.breakOff()
-	next := t.next(ruleStopCut, s)
+	next := t.acceptNext(ruleStopCut, s)
 	t.expectCarriedOver(next, r)
 	t.expect(ruleStopCut, "want Draining on the new stream", func() bool { return !next.drainingAt.IsZero() })
 	t.expectOutcome(ruleStopCut, r, succeeded)
@@ -188,7 +188,7 @@ func checkStopCut(t *trial) {
 func checkDrainTimeout(t *trial) {
 	limit := t.ms(700)
 	t.settings["FERMATA_DRAIN_TIMEOUT"] = fmt.Sprintf("%dms", limit.Milliseconds())
-	s := t.first(t.newNode())
+	s := t.acceptFirst(t.newNode())
 	r := t.startSleeper(s, forever)
 	began := time.Now()
 	t.terminate()
@@ -206,7 +206,7 @@ func checkDrainTimeout(t *trial) {
 func (t *trial) prefetching(n *scriptedNode) *session {
 	t.settings["FERMATA_PREFETCH"] = "8"
 	t.slots = 1
-	s := t.first(n)
+	s := t.acceptFirst(n)
 	if s.hello.GetPrefetch() == 0 {
 		t.leaveOut("the worker announces no prefetch")
 	}
@@ -240,7 +240,8 @@ func checkPrefetch(t *trial) {
 	long := t.startSleeper(s, forever)
 	waiting := t.newLeases(3, "check.succeed", "waits")
 	s.lease(waiting...)
-	t.expect(ruleLateReturn, "want Returned for leases that wait for a slot longer than 50 ms", allReturnedOn(waiting, s))
+	t.expect(ruleLateReturn, "want Returned for leases that wait for a slot longer than 50 ms", allReturnedOn(waiting,
+		s))
 	t.check(rulePrefetch, "a handler was started without a slot", func() bool {
 		return !slices.ContainsFunc(waiting, func(r *leaseRecord) bool { return r.hasRun() || len(r.started) > 0 })
 	})
@@ -261,7 +262,8 @@ func (t *trial) moveWithWaitingLease(s *session, other *scriptedNode, running *l
 		s.drain(other.addr)
 		next := t.accept(ruleDrain, "want a Hello at the address that Drain named", other, s)
 		t.expectCarriedOver(next, running)
-		t.check(rulePrefetch, "live_lease_ids has a lease that waits for a slot", func() bool { return !next.names(waiting) })
+		t.check(rulePrefetch, "live_lease_ids has a lease that waits for a slot",
+			func() bool { return !next.listsAsLive(waiting) })
 		t.expect(ruleLateReturn, "want Returned for a lease that waited for a slot when the worker left its node",
 			func() bool { return len(waiting.returned) > 0 || s.closed })
 		s, other = next, s.node
@@ -292,14 +294,15 @@ func checkReturnedAgain(t *trial) {
 	t.startSleeper(s, forever)
 	waiting := t.newLeases(2, "check.succeed", "waits")
 	s.lease(waiting...)
-	t.expect(ruleLateReturn, "want Returned for leases that wait for a slot longer than 50 ms", allReturnedOn(waiting, s))
+	t.expect(ruleLateReturn, "want Returned for leases that wait for a slot longer than 50 ms", allReturnedOn(waiting,
+		s))
 	s.breakOff()
-	s = t.next(ruleReconnect, s)
+	s = t.acceptNext(ruleReconnect, s)
 	t.expect(ruleReturnedAgain, "want Returned again on the next stream", allReturnedOn(waiting, s))
 }
 
 func checkStartAfter(t *trial) {
-	s := t.first(t.newNode())
+	s := t.acceptFirst(t.newNode())
 	if !s.hello.GetSupportsStartAfter() {
 		t.leaveOut("the worker announces no early leases")
 	}
@@ -310,9 +313,9 @@ func checkStartAfter(t *trial) {
 	s.lease(second, first)
 	t.expectOutcome(ruleStartAfter, first, succeeded)
 	s.breakOff()
-	next := t.next(ruleReconnect, s)
-	if !second.hasRun() {
-		t.check(ruleStartAfter, "live_lease_ids lacks an early lease", func() bool { return next.names(second) })
+	next := t.acceptNext(ruleReconnect, s)
+	if !readLocked(t, second.hasRun) {
+		t.check(ruleStartAfter, "live_lease_ids lacks an early lease", func() bool { return next.listsAsLive(second) })
 	}
 	t.expectOutcome(ruleStartAfter, second, succeeded)
 	third := early(700)
@@ -320,9 +323,10 @@ func checkStartAfter(t *trial) {
 	next.cancel(fermatav1.Cancel_REASON_REQUESTED, third.id)
 	t.expect(ruleCancel, "want Returned or a result for an early lease that was cancelled",
 		func() bool { return len(third.returned) > 0 || third.hasResult() })
-	t.never(t.ms(1000), ruleCancel, "the handler of a cancelled early lease was started", third.hasRun)
+	t.expectNever(t.ms(1000), ruleCancel, "the handler of a cancelled early lease was started", third.hasRun)
 	for _, r := range []*leaseRecord{first, second} {
-		if after := r.starts[0].Sub(r.sentAt); after < r.lease.GetStartAfter().AsDuration() {
+		after := readLocked(t, func() time.Time { return r.starts[0] }).Sub(r.sentAt)
+		if after < r.lease.GetStartAfter().AsDuration() {
 			t.fail(ruleStartAfter, "the handler started %v after its lease, which said %v", after,
 				r.lease.GetStartAfter().AsDuration())
 		}
@@ -336,7 +340,7 @@ func checkTLS(t *trial) {
 	t.writeFile("FERMATA_TLS_CA", "ca.pem", trusted.pem)
 	t.startWorker(impostor.addr, plain.addr, real.addr)
 	s := t.firstSession(nil)
-	t.works(ruleTLS, s)
+	t.expectWorking(ruleTLS, s)
 	t.check(ruleTLS, "Hello was sent to a node without a certificate of the authority", func() bool {
 		return !slices.ContainsFunc(t.sessions, func(s *session) bool { return s.node != real })
 	})
@@ -349,13 +353,13 @@ func checkClientCertificate(t *trial) {
 	t.writeFile("FERMATA_TLS_CA", "ca.pem", a.pem)
 	t.writeFile("FERMATA_TLS_CERT", "worker.pem", cert)
 	t.writeFile("FERMATA_TLS_KEY", "worker.key", key)
-	t.works(ruleTLS, t.first(n))
+	t.expectWorking(ruleTLS, t.acceptFirst(n))
 }
 
 func checkToken(t *trial) {
 	n := t.newNode()
 	t.writeFile("FERMATA_TOKEN_FILE", "token", []byte("first-token\n"))
-	s := t.first(n)
+	s := t.acceptFirst(n)
 	t.check(ruleToken, "authorization of the stream is not Bearer and the token of the file",
 		func() bool { return s.token() == "first-token" })
 	t.writeFile("FERMATA_TOKEN_FILE", "token", []byte("second-token\n"))

@@ -31,7 +31,7 @@ func (t *trial) awaitAckedHeartbeat(s *session) {
 // expectStopped checks that a handler has ended by the time when another worker may have its run.
 func (t *trial) expectStopped(rule Rule, r *leaseRecord, by time.Time) {
 	limit := by.Add(t.slack())
-	if !t.await(time.Until(limit), r.hasEnded) || r.ends[0].After(limit) {
+	if !t.await(time.Until(limit), func() bool { return r.hasEnded() && !r.ends[0].After(limit) }) {
 		t.fail(rule, "the handler still ran when another worker might have had its run, for %v", t.slack())
 	}
 }
@@ -39,9 +39,10 @@ func (t *trial) expectStopped(rule Rule, r *leaseRecord, by time.Time) {
 // expectGivenUp checks what a worker says on its first stream after its leases were lost.
 func (t *trial) expectGivenUp(s *session, r *leaseRecord) {
 	t.check(ruleLive, "live_lease_ids has a lease that was lost and whose handler has ended",
-		func() bool { return !s.names(r) })
+		func() bool { return !s.listsAsLive(r) })
 	if t.options.Profile == ProfileFull {
-		t.expect(ruleReportLost, "want Lost for a lease that was given up", func() bool { return slices.Contains(r.lost, s) })
+		t.expect(ruleReportLost, "want Lost for a lease that was given up",
+			func() bool { return slices.Contains(r.lost, s) })
 	}
 	t.check(ruleTrustEnds, "a handler that was stopped has succeeded",
 		func() bool { return !r.hasResult() || r.results[0].GetOutcome() != succeeded })
@@ -49,14 +50,14 @@ func (t *trial) expectGivenUp(s *session, r *leaseRecord) {
 
 func checkHeartbeats(t *trial) {
 	ttl := t.ms(1000)
-	s := t.first(t.newNode(shortSession(ttl)))
+	s := t.acceptFirst(t.newNode(shortSession(ttl)))
 	t.needsHeartbeats(s)
 	t.expect(ruleHeartbeats, "want a heartbeat, also without a lease", func() bool { return len(s.heartbeats) > 0 })
 	r := t.startSleeper(s, forever)
-	if after := s.heartbeats[0].at.Sub(s.at); after > ttl/2+t.slack() {
+	if after := readLocked(t, func() time.Time { return s.heartbeats[0].at }).Sub(s.at); after > ttl/2+t.slack() {
 		t.fail(ruleHeartbeats, "the first heartbeat came %v after Hello", after)
 	}
-	began, from := time.Now(), len(s.heartbeats)
+	began, from := time.Now(), readLocked(t, func() int { return len(s.heartbeats) })
 	t.pause(ttl * 5 / 2)
 	quarters := int(time.Since(began) / (ttl / 4))
 	t.check(ruleHeartbeats, "heartbeats do not come every quarter of session_ttl",
@@ -70,35 +71,36 @@ func checkHeartbeats(t *trial) {
 func checkTrust(t *trial) {
 	ttl := t.ms(1800)
 	n := t.newNode(shortSession(ttl))
-	s := t.first(n)
+	s := t.acceptFirst(n)
 	t.needsHeartbeats(s)
 	r := t.startSleeper(s, forever)
 	t.awaitAckedHeartbeat(s)
 	n.kill()
-	t.expectStopped(ruleTrustEnds, r, s.ackedAt.Add(ttl))
-	t.pause(time.Until(s.ackedAt.Add(ttl)))
+	t.expectStopped(ruleTrustEnds, r, t.ackedHeartbeat(s).Add(ttl))
+	t.pause(time.Until(t.ackedHeartbeat(s).Add(ttl)))
 	n.revive()
-	t.expectGivenUp(t.next(ruleReconnect, s), r)
+	t.expectGivenUp(t.acceptNext(ruleReconnect, s), r)
 }
 
 func checkSilentNode(t *trial) {
 	ttl := t.ms(1500)
 	n := t.newNode(shortSession(ttl))
-	s := t.first(n)
+	s := t.acceptFirst(n)
 	t.needsHeartbeats(s)
 	r := t.startSleeper(s, forever)
 	t.awaitAckedHeartbeat(s)
 	n.change(func(n *scriptedNode) { n.acksHeartbeats = false; refuse(n) })
-	t.expectStopped(ruleTrustEnds, r, s.ackedAt.Add(ttl))
+	t.expectStopped(ruleTrustEnds, r, t.ackedHeartbeat(s).Add(ttl))
 	late := t.newLease("check.succeed", "late")
-	t.pause(time.Until(s.ackedAt.Add(ttl)))
-	s.ackHeartbeat(s.lastSeq, true)
+	t.pause(time.Until(t.ackedHeartbeat(s).Add(ttl)))
+	s.ackHeartbeat(readLocked(t, func() int64 { return s.lastSeq }), true)
 	s.lease(late)
-	t.never(t.ms(300), ruleTrustClose, "a handler was started after the leases could not be trusted any more", late.hasRun)
+	t.expectNever(t.ms(300), ruleTrustClose, "a handler was started after the leases could not be trusted any more",
+		late.hasRun)
 	t.expect(ruleTrustClose, "want the end of the stream when the leases cannot be trusted any more",
 		func() bool { return s.closed })
 	n.change(func(n *scriptedNode) { n.acksHeartbeats, n.refuseWith = true, nil })
-	t.expectGivenUp(t.next(ruleReconnect, s), r)
+	t.expectGivenUp(t.acceptNext(ruleReconnect, s), r)
 }
 
 func checkSilentNodeLeft(t *trial) {
@@ -109,19 +111,19 @@ func checkSilentNodeLeft(t *trial) {
 	t.awaitAckedHeartbeat(s)
 	s.node.change(func(n *scriptedNode) { n.acksHeartbeats = false; refuse(n) })
 	next := t.accept(ruleSilentNode, "want a Hello to the other node when heartbeats are not answered", other, s)
-	if late := next.at.Sub(s.ackedAt); late > ttl {
+	if late := next.at.Sub(t.ackedHeartbeat(s)); late > ttl {
 		t.fail(ruleSilentNode, "Hello came to the other node %v after the last acknowledged heartbeat", late)
 	}
 	t.check(ruleSilentNode, "the lease of a running handler was given up before another node was asked",
-		func() bool { return next.names(r) })
-	t.pause(time.Until(s.ackedAt.Add(ttl + ttl/4)))
+		func() bool { return next.listsAsLive(r) })
+	t.pause(time.Until(t.ackedHeartbeat(s).Add(ttl + ttl/4)))
 	t.check(ruleSilentNode, "the handler was stopped although another node had taken its lease over", r.isRunning)
 }
 
 func checkLateAck(t *trial) {
 	ttl := t.ms(2000)
 	n := t.newNode(shortSession(ttl))
-	s := t.first(n)
+	s := t.acceptFirst(n)
 	t.needsHeartbeats(s)
 	r := t.startSleeper(s, forever)
 	t.awaitAckedHeartbeat(s)
@@ -143,35 +145,35 @@ func checkLateAck(t *trial) {
 func checkUnconfirmed(t *trial) {
 	ttl := t.ms(1800)
 	n := t.newNode(shortSession(ttl))
-	s := t.first(n)
+	s := t.acceptFirst(n)
 	t.needsHeartbeats(s)
 	r := t.startSleeper(s, forever)
 	t.awaitAckedHeartbeat(s)
 	n.change(func(n *scriptedNode) { n.confirms = false })
 	s.breakOff()
-	next := t.next(ruleReconnect, s)
-	t.check(ruleLive, "live_lease_ids lacks a lease whose handler runs", func() bool { return next.names(r) })
-	t.expectStopped(ruleUnconfirmed, r, s.ackedAt.Add(ttl))
+	next := t.acceptNext(ruleReconnect, s)
+	t.check(ruleLive, "live_lease_ids lacks a lease whose handler runs", func() bool { return next.listsAsLive(r) })
+	t.expectStopped(ruleUnconfirmed, r, t.ackedHeartbeat(s).Add(ttl))
 }
 
 func checkConfirmed(t *trial) {
 	ttl := t.ms(1800)
 	n := t.newNode(shortSession(ttl))
-	s := t.first(n)
+	s := t.acceptFirst(n)
 	t.needsHeartbeats(s)
 	r := t.startSleeper(s, forever)
 	t.awaitAckedHeartbeat(s)
 	s.breakOff()
-	next := t.next(ruleReconnect, s)
+	next := t.acceptNext(ruleReconnect, s)
 	t.expectCarriedOver(next, r)
-	t.pause(time.Until(s.ackedAt.Add(ttl + ttl/4)))
+	t.pause(time.Until(t.ackedHeartbeat(s).Add(ttl + ttl/4)))
 	t.check(ruleUnconfirmed, "the handler was stopped although its lease was confirmed on a new stream",
 		func() bool { return r.isRunning() && !next.closed })
 }
 
 func checkSuspended(t *trial) {
 	ttl := t.ms(1200)
-	s := t.first(t.newNode(shortSession(ttl)))
+	s := t.acceptFirst(t.newNode(shortSession(ttl)))
 	t.needsHeartbeats(s)
 	r := t.startSleeper(s, forever)
 	t.awaitAckedHeartbeat(s)
@@ -188,7 +190,8 @@ func checkSuspended(t *trial) {
 	if err := continueGroup(t.process.cmd); err != nil {
 		t.fail(ruleProgram, "cannot continue the worker: %v", err)
 	}
-	t.never(t.ms(700), ruleSuspended, "a handler was started on a lease that had expired while the process was suspended",
+	t.expectNever(t.ms(700), ruleSuspended,
+		"a handler was started on a lease that had expired while the process was suspended",
 		late.hasRun)
 	t.expect(ruleSuspended, "want the end of a handler whose lease has expired", r.hasEnded)
 }
@@ -196,7 +199,7 @@ func checkSuspended(t *trial) {
 func checkTwoThirds(t *trial) {
 	ttl := t.ms(3000)
 	n := t.newNode(func(n *scriptedNode) { n.leaseTTL, n.sessionTTL = ttl, 0 })
-	s := t.first(n)
+	s := t.acceptFirst(n)
 	r := t.startSleeper(s, forever)
 	t.pause(t.ms(300))
 	t.check(ruleHeartbeats, "a heartbeat was sent to a node whose Welcome has no session_ttl",
@@ -206,5 +209,5 @@ func checkTwoThirds(t *trial) {
 	t.expectStopped(ruleTwoThirds, r, broken.Add(ttl*2/3))
 	t.pause(time.Until(broken.Add(ttl)))
 	n.revive()
-	t.expectGivenUp(t.next(ruleReconnect, s), r)
+	t.expectGivenUp(t.acceptNext(ruleReconnect, s), r)
 }

@@ -1,7 +1,7 @@
 // Package workercheck checks whether a worker, written in any language, follows the protocol of
 // docs/worker-protocol.md.
 //
-// Each case starts the command under test against scripted nodes of its own: gRPC servers in this process that speak
+// Each case starts the command under test against its own scripted nodes: gRPC servers in this process that speak
 // WorkerService and have neither jobs nor Redis. The worker has the check handlers
 // (docs/worker-protocol.md#the-check-program), which write a line to a journal when they start and when they end, so
 // that a case knows what really ran.

@@ -79,7 +79,8 @@ func (t *trial) newNode(change ...func(*scriptedNode)) *scriptedNode {
 
 func (t *trial) newSecureNode(secure *tls.Config, change ...func(*scriptedNode)) *scriptedNode {
 	n := &scriptedNode{
-		trial: t, leaseTTL: t.ms(60_000), sessionTTL: t.ms(20_000), acksResults: true, acksHeartbeats: true, confirms: true,
+		trial: t, leaseTTL: t.ms(60_000), sessionTTL: t.ms(20_000), acksResults: true, acksHeartbeats: true,
+		confirms: true,
 	}
 	for _, c := range change {
 		c(n)
@@ -146,6 +147,7 @@ func (n *scriptedNode) Work(g fermatav1.WorkerService_WorkServer) error {
 		trial: t, node: n, hello: first.GetHello(), meta: meta, at: time.Now(), stream: g, cut: make(chan error, 1),
 		acked: map[string]bool{}, cancelled: map[string]bool{},
 	}
+	s.sendMu.Lock() // until the Welcome is sent, which comes first
 	t.mu.Lock()
 	refusal, withheld, welcome := n.refuseWith, n.withholdWelcome, n.welcome()
 	t.observeHello(s, first)
@@ -153,6 +155,7 @@ func (n *scriptedNode) Work(g fermatav1.WorkerService_WorkServer) error {
 		n.refused = append(n.refused, s.at)
 		s.closed, s.closedAt, s.refused = true, s.at, true
 		t.mu.Unlock()
+		s.sendMu.Unlock()
 		if refusal == nil {
 			refusal = status.Error(codes.InvalidArgument, "want Hello")
 		}
@@ -160,8 +163,9 @@ func (n *scriptedNode) Work(g fermatav1.WorkerService_WorkServer) error {
 	}
 	t.mu.Unlock()
 	if !withheld {
-		s.send(welcome)
+		_ = g.Send(welcome) // a broken stream shows when it is read
 	}
+	s.sendMu.Unlock()
 	return s.serve(g)
 }
 
@@ -348,8 +352,8 @@ func (t *trial) accept(rule Rule, what string, at *scriptedNode, after *session)
 	return found
 }
 
-// first starts the worker with the addresses of nodes, and waits for its first session.
-func (t *trial) first(nodes ...*scriptedNode) *session {
+// acceptFirst starts the worker with the addresses of nodes, and waits for its first session.
+func (t *trial) acceptFirst(nodes ...*scriptedNode) *session {
 	t.startWorker(addressesOf(nodes)...)
 	return t.firstSession(nodes[0])
 }
@@ -368,8 +372,8 @@ func (t *trial) firstOfTwo(a, b *scriptedNode) (*session, *scriptedNode) {
 	return s, a
 }
 
-// next waits for the session after one at the same node.
-func (t *trial) next(rule Rule, after *session) *session {
+// acceptNext waits for the session after one at the same node.
+func (t *trial) acceptNext(rule Rule, after *session) *session {
 	return t.accept(rule, "want a new stream with Hello after the end of the last one", after.node, after)
 }
 
@@ -380,13 +384,16 @@ func addressesOf(nodes []*scriptedNode) (addresses []string) {
 	return addresses
 }
 
-func (s *session) names(r *leaseRecord) bool { return slices.Contains(s.hello.GetLiveLeaseIds(), r.id) }
+func (s *session) listsAsLive(r *leaseRecord) bool {
+	return slices.Contains(s.hello.GetLiveLeaseIds(), r.id)
+}
 
 func defaultLease(name, handler string, payload []byte, token int64) *fermatav1.Lease {
 	run := "namespaces/" + checkNamespace + "/jobs/" + name + "/runs/1"
 	now := time.Now()
 	return &fermatav1.Lease{
-		LeaseId: run + "/1", Run: run, Queue: checkQueues[0], Handler: handler, Payload: payload, Attempt: 1, MaxAttempts: 3,
+		LeaseId: run + "/1", Run: run, Queue: checkQueues[0], Handler: handler, Payload: payload, Attempt: 1,
+		MaxAttempts: 3,
 		NominalTime: timestamppb.New(now), DueTime: timestamppb.New(now), Timeout: durationpb.New(10 * time.Minute),
 		Token:         token,
 		CorrelationId: name, Labels: map[string]string{"check": "yes"},

@@ -110,7 +110,8 @@ func (t *trial) observeResult(s *session, result *fermatav1.Result, now time.Tim
 		}
 		for _, earlier := range r.results {
 			if earlier.GetOutcome() != result.GetOutcome() || !bytes.Equal(earlier.GetOutput(), result.GetOutput()) ||
-				earlier.GetError() != result.GetError() || !proto.Equal(earlier.GetRetryAfter(), result.GetRetryAfter()) {
+				earlier.GetError() != result.GetError() || !proto.Equal(earlier.GetRetryAfter(),
+				result.GetRetryAfter()) {
 				t.addFault(ruleSameResult, "a repeated result differs: %v, and then %v", earlier.Result, result)
 			}
 			if earlier.on == s && s.acked[r.id] {

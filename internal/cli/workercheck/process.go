@@ -96,7 +96,8 @@ func (t *trial) startWorker(addresses ...string) {
 		t.readJournal(t.journal)
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		p.exited, p.exitedAt, p.code, p.status = true, time.Now(), p.cmd.ProcessState.ExitCode(), p.cmd.ProcessState.String()
+		p.exited, p.exitedAt, p.code, p.status = true, time.Now(), p.cmd.ProcessState.ExitCode(),
+			p.cmd.ProcessState.String()
 		t.noteChange()
 	}()
 	t.onEnd(func() {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// startGroup starts a command in a process group of its own, so that what it starts can be ended with it.
+// startGroup starts a command in its own process group, so that what it starts can be ended with it.
 func startGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // killGroup ends the command and what it has started. A group that has ended is fine.

@@ -88,7 +88,8 @@ func Rules() []Rule {
 		ruleUnknown, ruleTimeout, ruleOutcome, ruleRetryAfter, rulePanic, ruleKeepResult, ruleSameResult,
 		ruleAckFinal, ruleStaleLost, ruleCancel, ruleCancelLost, ruleCancelOther, ruleHeartbeats, ruleTrustEnds,
 		ruleTrustClose, ruleLateAck, ruleSuspended, ruleUnconfirmed, ruleSilentNode, ruleTwoThirds, ruleReportLost,
-		ruleReconnect, ruleLive, ruleConfigured, ruleAdvertised, ruleKeepalive, ruleReturnedAgain, ruleDrain, ruleDrainTrust,
+		ruleReconnect, ruleLive, ruleConfigured, ruleAdvertised, ruleKeepalive, ruleReturnedAgain, ruleDrain,
+		ruleDrainTrust,
 		ruleDraining, ruleFinish, ruleCleanEnd, ruleStopCut, ruleDrainTimeout, rulePrefetch, ruleLateReturn,
 		ruleStartAfter, ruleTLS, ruleToken,
 	}

@@ -92,7 +92,7 @@ func Run(ctx context.Context, o Options, report func(Result)) (Summary, error) {
 	results := make([]Result, len(chosen))
 	results[0] = runCase(ctx, o, chosen[0], o.Scale)
 	if results[0].neverConnected {
-		// No other case would tell more.
+		// The other cases would fail in the same way.
 		report(results[0])
 		return summarize(results[:1], len(chosen)-1, o, time.Since(began)), ctx.Err()
 	}

@@ -163,7 +163,8 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			}
 			r := s.Results[0]
 			if r.Status != workercheck.Failed || !slices.Contains(strings.Fields(p.rule), r.Faults[0].Rule.ID) {
-				t.Errorf("%s: %s %v, want a fault of rule %s in case %s", p.fault, r.Status, r.Faults, p.rule, p.caseName)
+				t.Errorf("%s: %s %v, want a fault of rule %s in case %s", p.fault, r.Status, r.Faults, p.rule,
+					p.caseName)
 			}
 			if s.Badge != "" {
 				t.Errorf("%s: has the badge %q", p.fault, s.Badge)

@@ -176,8 +176,8 @@ func (t *trial) expectWithin(limit time.Duration, rule Rule, what string, done f
 	}
 }
 
-// never watches for a time. It fails the case if it happens.
-func (t *trial) never(during time.Duration, rule Rule, what string, happens func() bool) {
+// expectNever watches for a time. It fails the case if it happens.
+func (t *trial) expectNever(during time.Duration, rule Rule, what string, happens func() bool) {
 	if t.await(during, happens) {
 		t.fail(rule, "%s", what)
 	}
@@ -194,6 +194,23 @@ func (t *trial) check(rule Rule, what string, ok func() bool) {
 	if !fine {
 		t.fail(rule, "%s", what)
 	}
+}
+
+// readLocked returns what get returns, which is called under the mutex.
+func readLocked[T any](t *trial, get func() T) T {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return get()
+}
+
+// firstResult returns the first result of a lease that has one.
+func (t *trial) firstResult(r *leaseRecord) receivedResult {
+	return readLocked(t, func() receivedResult { return r.results[0] })
+}
+
+// ackedHeartbeat returns when the latest acknowledged heartbeat of a session was read.
+func (t *trial) ackedHeartbeat(s *session) time.Time {
+	return readLocked(t, func() time.Time { return s.ackedAt })
 }
 
 // newLease makes a lease that no node has sent yet.

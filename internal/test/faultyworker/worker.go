@@ -49,8 +49,9 @@ func newID() string { return "faulty-" + rand.Text() }
 func Main(fault string) int {
 	w := &worker{
 		fault: fault, id: newID(), namespace: os.Getenv("FERMATA_NAMESPACE"), stopConnecting: make(chan struct{}),
-		queues: strings.Split(os.Getenv("FERMATA_QUEUES"), ","), configured: strings.Split(os.Getenv("FERMATA_ADDRESS"), ","),
-		attempts: map[string]*attempt{},
+		queues:     strings.Split(os.Getenv("FERMATA_QUEUES"), ","),
+		configured: strings.Split(os.Getenv("FERMATA_ADDRESS"), ","),
+		attempts:   map[string]*attempt{},
 	}
 	var errs [3]error
 	w.slots, errs[0] = strconv.Atoi(os.Getenv("FERMATA_SLOTS"))
