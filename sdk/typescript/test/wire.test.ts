@@ -4,8 +4,8 @@ import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { Fermata } from "../src/index.js";
 
-/** withNode serves answers with these statuses, one after the other and the last one for all further calls, and collects
- * the headers of calls. */
+/** withNode serves answers with these statuses, one after the other and the last one for all further calls, and
+ * collects the headers of calls. */
 async function withNode(
   statuses: Record<string, string>[],
   use: (address: string, calls: IncomingHttpHeaders[]) => Promise<void>,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { Fermata, json, type JobInput, Outcome, type Run, Run_State } from "../src/index.js";
+import { Fermata, json, type JobInput, Outcome, type Run, Run_State, text } from "../src/index.js";
 import { type Handler, type Logger, Permanent, RetryAfter, Worker, type WorkerOptions } from "../src/worker/index.js";
 import { eventually, Program, startDev } from "./cluster.js";
 import { Proxy } from "./proxy.js";
@@ -357,6 +357,23 @@ test("a task has the fields of its run", async () => {
       payload: [1],
       due: true,
     });
+  });
+});
+
+test("a run can have a payload of its own, and a job another name", async () => {
+  await withWorker({ echo: (task) => task.text() }, async (run) => {
+    const first = await ended(await run("echo", { payload: text("of the job") }));
+    assert.equal(first.outputText, "of the job");
+    const id = first.name.split("/")[3]!;
+    const own = await fermata.jobs.run(id, { payload: text("of the run"), wait: "30s" });
+    assert.equal(own.outputText, "of the run");
+    await assert.rejects(fermata.jobs.run(id, { payload: text("x"), backoff: "keep" }), TypeError);
+    await fermata.jobs.rename(id, `${id}-new`);
+    assert.equal((await fermata.jobs.run(`${id}-new`, { wait: "30s" })).outputText, "of the job");
+    for await (const job of fermata.jobs.list({ idPrefix: `${id}-new`, recentRuns: 3 })) {
+      assert.equal(job.status!.recentRuns.length, 3);
+    }
+    await assert.rejects(fermata.jobs.get(id), { code: "NOT_FOUND" });
   });
 });
 

@@ -26,7 +26,7 @@ import {
   type UpcomingRun,
 } from "../gen/fermata/v1/job_service_pb.js";
 import { OverlapPolicy } from "../gen/fermata/v1/job_pb.js";
-import { type CallOptions, type Calls, newRequestId, type RequestOptions } from "./calls.js";
+import { type Attempt, type CallOptions, type Calls, newRequestId, type RequestOptions } from "./calls.js";
 import { errorOfStatus, FermataError, isFermataError } from "./errors.js";
 import { type DurationInput, type Input, type TimeInput, toMessage, toTimestamp } from "./messages.js";
 import { toMilliseconds } from "./messages.js";
@@ -49,6 +49,8 @@ export interface JobFilter {
   /** orderBy is "id", "next_due_time", "consecutive_failures desc" or "last_run_time desc". */
   orderBy?: string;
   allNamespaces?: boolean;
+  /** recentRuns adds so many of the latest runs to each job, 1 to 10: status.recentRuns. */
+  recentRuns?: number;
   /** pageSize is the number of jobs per call, 1 to 1000. Default 100. */
   pageSize?: number;
 }
@@ -66,6 +68,9 @@ const runBackoffs: Record<RunBackoff, RunJobRequest_Backoff> = {
 export interface RunOptions extends RequestOptions {
   /** backoff is what the run does to the failure count of its job. Default "reset". */
   backoff?: RunBackoff;
+  /** payload is that of this run alone, in place of the job's. Such a run joins no other, and does not count for the
+   * backoff of the job. */
+  payload?: Uint8Array<ArrayBuffer>;
   /** ignoreExclusions starts the run also at a time that the schedule excludes. */
   ignoreExclusions?: boolean;
   /** wait waits for the end of the run, with all its attempts, until the signal is aborted: a duration bounds it. */
@@ -165,6 +170,7 @@ export class Jobs {
       filter: filter.filter,
       orderBy: filter.orderBy,
       pageSize: filter.pageSize,
+      recentRuns: filter.recentRuns,
     };
     yield* pages((pageToken) =>
       this.#calls.call(options, async (attempt) => {
@@ -192,6 +198,14 @@ export class Jobs {
     return this.#calls.call(options, (attempt) => this.#calls.jobs.updateJob(request, attempt));
   }
 
+  /** rename gives a job another id in its namespace. The job keeps its state, history, dead letters and revisions. Runs
+   * that are live have to end before. */
+  rename(id: string, newId: string, options: RequestOptions & { etag?: string } = {}): Promise<Job> {
+    const requestId = options.requestId ?? newRequestId();
+    const request = { name: this.#calls.jobName(id), newId, etag: options.etag ?? "", requestId };
+    return this.#calls.call(options, (attempt) => this.#calls.jobs.renameJob(request, attempt));
+  }
+
   /** delete deletes a job. A live run finishes. */
   async delete(id: string, options: CallOptions & { etag?: string; allowMissing?: boolean } = {}): Promise<void> {
     const request = { name: this.#calls.jobName(id), etag: options.etag ?? "" };
@@ -215,17 +229,29 @@ export class Jobs {
 
   /** run requests a manual run, and returns it; with `wait` when it has ended. */
   async run(id: string, options: RunOptions = {}): Promise<Run> {
+    if (options.payload !== undefined && options.backoff !== undefined) {
+      throw new TypeError("a run with a payload of its own does not count for the backoff: leave one of them out");
+    }
     const request = {
       name: this.#calls.jobName(id),
       requestId: options.requestId ?? newRequestId(),
       backoff: runBackoffs[options.backoff ?? "reset"],
       ignoreExclusions: options.ignoreExclusions ?? false,
     };
-    const response = await this.#calls.call(options, (attempt) => this.#calls.jobs.runJob(request, attempt));
-    const run = response.run;
+    const run = await this.#calls.call(options, (attempt) => this.#requestRun(request, options.payload, attempt));
     if (!run) throw new FermataError("INTERNAL", "the response has no run");
     if (options.wait === undefined || options.wait === false) return run;
     return this.waitRun(run.name, { signal: options.signal, timeout: options.wait === true ? Infinity : options.wait });
+  }
+
+  async #requestRun(
+    request: { name: string; requestId: string; backoff: RunJobRequest_Backoff; ignoreExclusions: boolean },
+    payload: Uint8Array<ArrayBuffer> | undefined,
+    attempt: Attempt,
+  ): Promise<Run | undefined> {
+    if (payload === undefined) return (await this.#calls.jobs.runJob(request, attempt)).run;
+    const { name, requestId, ignoreExclusions } = request;
+    return this.#calls.jobs.runJobWithPayload({ name, requestId, ignoreExclusions, payload }, attempt);
   }
 
   /** waitRun waits until a run has ended, with all its attempts, and returns it. The timeout is DEADLINE_EXCEEDED. If

@@ -41,7 +41,13 @@ export class Link {
   async run(): Promise<void> {
     let session = await this.#openSession(this.#stop);
     while (session) {
-      await Promise.race([this.#stop.fired, session.ended.fired, session.drained.fired, session.unresponsive.fired]);
+      await Promise.race([
+        this.#stop.fired,
+        session.ended.fired,
+        session.drained.fired,
+        session.relocated.fired,
+        session.unresponsive.fired,
+      ]);
       if (this.#stop.hasFired) return this.#finish(session);
       session = await this.#next(session);
     }
@@ -58,7 +64,7 @@ export class Link {
       return this.#openSession(this.#stop);
     }
     this.#withoutSince = performance.now();
-    if (session.drained.hasFired) {
+    if (session.drained.hasFired || session.relocated.hasFired) {
       this.#preferAddresses(session);
     } else {
       this.#log("warn", "node does not acknowledge heartbeats, connecting to another one", session);
@@ -153,10 +159,10 @@ export class Link {
     });
   }
 
-  /** #preferAddresses makes the next session try the addresses of a Drain first. A node that only renews an old stream
-   * or an expiring credential sends none. */
+  /** #preferAddresses makes the next session try the addresses of a Drain or a Relocate first. A node that only renews
+   * an old stream or an expiring credential sends none. */
   #preferAddresses(session: Session): void {
-    const addresses = session.drained.value ?? [];
+    const addresses = session.drained.value ?? session.relocated.value ?? [];
     this.#withoutSince = performance.now();
     this.#log("info", "node requested a new connection", session, { addresses });
     this.#routes.prefer(addresses.filter(isAdvertisable));

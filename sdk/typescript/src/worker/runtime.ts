@@ -114,6 +114,8 @@ export class Runtime {
         return this.#trust.acknowledge(session, message.value);
       case "addresses":
         return this.onAddresses(message.value.addresses);
+      case "relocate":
+        return session.relocated.fire(message.value.addresses);
       case "drain":
         this.#leaveNode(session);
         return session.drained.fire(message.value.addresses);

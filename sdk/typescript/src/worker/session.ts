@@ -37,6 +37,8 @@ export class Session {
   readonly ended = new Trigger<void>();
   /** drained has the addresses of a Drain. */
   readonly drained = new Trigger<string[]>();
+  /** relocated has the addresses of a Relocate: the session goes on until there is another one. */
+  readonly relocated = new Trigger<string[]>();
   /** unresponsive: the acknowledgement of a heartbeat is overdue. */
   readonly unresponsive = new Trigger<void>();
   readonly leaseTtl: number;

@@ -1,10 +1,10 @@
 import type { HeartbeatAck } from "../gen/fermata/v1/worker_service_pb.js";
 import type { Session } from "./session.js";
 
-/** Trust decides how long this worker may trust its leases. One time applies to all of them, and acknowledged heartbeats
- * move it on. A process that was suspended does not notice that, so the time is compared with the clock before each
- * handler starts. Once it has passed, only another session moves it on: messages that waited in the socket prove
- * nothing. */
+/** Trust decides how long this worker may trust its leases. One time applies to all of them, and acknowledged
+ * heartbeats move it on. A process that was suspended does not notice that, so the time is compared with the clock
+ * before each handler starts. Once it has passed, only another session moves it on: messages that waited in the socket
+ * prove nothing. */
 export class Trust {
   /** stopMargin is how long handlers have to return after trust has ended. */
   stopMargin = 0;
@@ -50,7 +50,8 @@ export class Trust {
     if (this.#hasBegun && !this.holds()) this.#onEnd();
   }
 
-  /** acknowledge extends trust from when the acknowledged heartbeat was sent: the node had the session when it read it. */
+  /** acknowledge extends trust from when the acknowledged heartbeat was sent: the node had the session when it read it.
+   * */
   acknowledge(session: Session, ack: HeartbeatAck): void {
     const beats = session.heartbeats;
     const at = beats.acknowledge(Number(ack.seq), ack.confirmed);
@@ -65,8 +66,8 @@ export class Trust {
     if (session === this.#session && confirmedAt > 0) this.#extendTo(confirmedAt + session.trustPeriod);
   }
 
-  /** endSession sets the trust of a session that has ended and whose node takes no heartbeats: its leases are trusted for a
-   * while after the last contact. */
+  /** endSession sets the trust of a session that has ended and whose node takes no heartbeats: its leases are trusted
+   * for a while after the last contact. */
   endSession(session: Session): void {
     this.leave(session);
     if (!session.sendsHeartbeats) this.#extendTo(session.lastContact + session.trustPeriod);
