@@ -7,6 +7,7 @@ import uuid
 
 import grpc
 import pytest
+import support
 from google.protobuf import any_pb2
 from support import Calls, serve
 
@@ -45,7 +46,7 @@ def test_failover_over_addresses():
         await up.stop(0)
         await stopping.stop(0)
 
-    asyncio.run(run())
+    support.run(run())
 
 
 def test_repeated_calls_have_the_same_request_id():
@@ -70,7 +71,7 @@ def test_repeated_calls_have_the_same_request_id():
         assert ids[0] == ids[1] != ids[2] == ids[3] != ids[4] == ids[5]
         assert list(calls.requests[5].update_mask.paths) == ["timeout", "payload"]
 
-    asyncio.run(run())
+    support.run(run())
 
 
 def test_deletion_whose_answer_is_lost():
@@ -88,7 +89,7 @@ def test_deletion_whose_answer_is_lost():
         await server.stop(0)
         assert [(q.allow_missing, q.etag) for q in calls.requests] == [(False, "e"), (True, "e")]
 
-    asyncio.run(run())
+    support.run(run())
 
 
 def test_errors_that_are_not_repeated():
@@ -126,7 +127,7 @@ def test_errors_that_are_not_repeated():
                     assert raised.value.reason == "EXCLUDED_TIME"
         await server.stop(0)
 
-    asyncio.run(run())
+    support.run(run())
 
 
 def test_timeout_covers_all_attempts():
@@ -140,7 +141,7 @@ def test_timeout_covers_all_attempts():
                 await f.jobs.get("x")
         await server.stop(0)
 
-    asyncio.run(run())
+    support.run(run())
 
 
 def test_token_and_trace_are_sent():
@@ -163,7 +164,7 @@ def test_token_and_trace_are_sent():
         assert (calls.metadata[1]["traceparent"], calls.metadata[1]["tracestate"]) == (parent, "k=v")
         assert calls.requests[1].name == "namespaces/shop/jobs/x"
 
-    asyncio.run(run())
+    support.run(run())
 
 
 def test_events_resume_by_token(tmp_path):
@@ -190,7 +191,7 @@ def test_events_resume_by_token(tmp_path):
             assert store.load() == "3" and calls.requests[-1].resume_token == "3"
         await server.stop(0)
 
-    asyncio.run(run())
+    support.run(run())
 
 
 def certificate(directory, name):
@@ -210,13 +211,9 @@ def test_tls(tmp_path):
             pem, key = certificate(tmp_path, name)
             other, _ = certificate(tmp_path, "other.example")
             calls = Calls(GetJob=answer_job)
-            server = grpc.aio.server()
-            server.add_generic_rpc_handlers((calls,))
             with open(key, "rb") as k, open(pem, "rb") as c:
                 pair = (k.read(), c.read())
-            port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
-            await server.start()
-            address = f"127.0.0.1:{port}"
+            server, address = await serve(calls, grpc.ssl_server_credentials([pair]))
             async with Fermata.connect(address, tls=fermata.TLS(ca=pem, server_name=server_name), token="secret") as f:
                 await f.jobs.get("x")
             assert calls.metadata[0]["authorization"] == "Bearer secret"
@@ -226,7 +223,7 @@ def test_tls(tmp_path):
                         await f.jobs.get("x")
             await server.stop(0)
 
-    asyncio.run(run())
+    support.run(run())
 
 
 def test_closed_client():
@@ -238,7 +235,7 @@ def test_closed_client():
         with pytest.raises(TypeError, match="no request"):
             await f.call(any_pb2.Any())
 
-    asyncio.run(run())
+    support.run(run())
 
 
 def test_life_of_a_job(address):
@@ -288,4 +285,4 @@ def test_life_of_a_job(address):
                 await f.jobs.delete(id)
             await f.jobs.delete(id, allow_missing=True)
 
-    asyncio.run(run())
+    support.run(run())
