@@ -215,7 +215,8 @@ func (a *app) printCheckSummary(s workercheck.Summary, o workercheck.Options) er
 		}
 		return a.printValue(report)
 	}
-	line := fmt.Sprintf("%d passed, %d failed, %d left out in %.1fs, %s profile, protocol %s", s.Passed, s.Failed, s.LeftOut,
+	line := fmt.Sprintf("%d passed, %d failed, %d left out in %.1fs, %s profile, protocol %s", s.Passed, s.Failed,
+		s.LeftOut,
 		s.Took.Seconds(), o.Profile, workercheck.ProtocolVersion)
 	if s.NotRun > 0 {
 		line += fmt.Sprintf("\n%s not run, because the command did not connect", countText(s.NotRun, "case", "cases"))

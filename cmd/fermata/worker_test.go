@@ -13,7 +13,8 @@ func runWorkerCheck(t *testing.T, args ...string) (code int, stdout, stderr stri
 	t.Helper()
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	var out, errs bytes.Buffer
-	code = runCommand(t.Context(), append([]string{"worker", "check"}, args...), standardStreams{strings.NewReader(""), &out, &errs},
+	code = runCommand(t.Context(), append([]string{"worker", "check"}, args...), standardStreams{strings.NewReader(""),
+		&out, &errs},
 		time.Now)
 	return code, out.String(), errs.String()
 }
@@ -23,14 +24,16 @@ func TestWorkerCheckOfNoWorker(t *testing.T) {
 	program := []string{"--", "/bin/sh", "-c", "echo cannot work >&2; exit 3"}
 	code, stdout, stderr := runWorkerCheck(t, program...)
 	for _, text := range []string{
-		"failed    hello", "P1 docs/worker-protocol.md#the-check-program", "exit status 3", "| cannot work", "0 passed, 1 failed",
-		"39 cases not run",
+		"failed    hello", "P1 docs/worker-protocol.md#the-check-program", "exit status 3", "| cannot work",
+		"0 passed, 1 failed",
+		"43 cases not run",
 	} {
 		if !strings.Contains(stdout, text) {
 			t.Errorf("output lacks %q:\n%s", text, stdout)
 		}
 	}
-	if code != exitFailed || !strings.Contains(stderr, "the worker failed 1 case") || strings.Contains(stdout, "conformant") {
+	if code != exitFailed || !strings.Contains(stderr, "the worker failed 1 case") || strings.Contains(stdout,
+		"conformant") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 
@@ -39,7 +42,7 @@ func TestWorkerCheckOfNoWorker(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
 		t.Fatalf("%v: %s", err, stdout)
 	}
-	if code != exitFailed || report.Failed != 1 || report.NotRun != 39 || report.Badge != "" || len(report.Cases) != 1 ||
+	if code != exitFailed || report.Failed != 1 || report.NotRun != 43 || report.Badge != "" || len(report.Cases) != 1 ||
 		report.Cases[0].Faults[0].ID != "P1" || report.Cases[0].Output[0] != "cannot work" {
 		t.Errorf("exit code %d: %+v", code, report)
 	}
@@ -47,12 +50,12 @@ func TestWorkerCheckOfNoWorker(t *testing.T) {
 
 func TestWorkerCheckList(t *testing.T) {
 	code, stdout, stderr := runWorkerCheck(t, "--list")
-	if code != exitOK || !strings.HasPrefix(stdout, "CASE") || strings.Count(stdout, "\n") != 41 {
+	if code != exitOK || !strings.HasPrefix(stdout, "CASE") || strings.Count(stdout, "\n") != 45 {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	code, stdout, _ = runWorkerCheck(t, "--list", "-o", "json")
 	var report checkReport
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitOK || len(report.Cases) != 40 {
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitOK || len(report.Cases) != 44 {
 		t.Errorf("exit code %d, %v: %s", code, err, stdout)
 	}
 }

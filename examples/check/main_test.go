@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 // TestGoWorkerConforms: package worker passes all cases.
 func TestGoWorkerConforms(t *testing.T) {
 	o := workercheck.Options{
-		Command: []string{os.Args[0]}, Env: []string{asCheckProgram + "=yes"}, Profile: workercheck.ProfileFull, Parallel: 8, Scale: 1,
+		Command: []string{os.Args[0]}, Env: []string{asCheckProgram + "=yes"}, Profile: workercheck.ProfileFull,
+		Parallel: 8, Scale: 1,
 	}
 	s, err := workercheck.Run(t.Context(), o, func(r workercheck.Result) {
 		if r.Status != workercheck.Passed {

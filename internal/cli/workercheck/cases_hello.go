@@ -10,7 +10,8 @@ import (
 func checkHello(t *trial) {
 	n := t.newNode()
 	s := t.first(n)
-	t.check(ruleLive, "live_lease_ids of the first Hello is not empty", func() bool { return len(s.hello.GetLiveLeaseIds()) == 0 })
+	t.check(ruleLive, "live_lease_ids of the first Hello is not empty",
+		func() bool { return len(s.hello.GetLiveLeaseIds()) == 0 })
 	t.never(t.ms(200), ruleHelloFirst, "the worker has opened a second stream beside the first",
 		func() bool { return len(t.sessions) > 1 })
 	id := t.forgetWorker()
@@ -81,7 +82,8 @@ func checkRefused(t *trial) {
 	n := t.newNode(func(n *scriptedNode) { n.refuseWith = status.Error(codes.Unavailable, "the node starts") })
 	t.startWorker(n.addr)
 	t.expectWithin(t.ms(30_000), ruleProgram, "want a stream with Hello", func() bool { return len(n.refused) > 0 })
-	t.expectWithin(t.soon()*2, ruleRefused, "want a second Hello after a refused one", func() bool { return len(n.refused) > 1 })
+	t.expectWithin(t.soon()*2, ruleRefused, "want a second Hello after a refused one",
+		func() bool { return len(n.refused) > 1 })
 	t.never(t.ms(2000), ruleRefused, "more than 60 Hellos in 2 s to a node that refuses them",
 		func() bool { return len(n.refused) > 60 })
 	n.change(func(n *scriptedNode) { n.refuseWith = nil })

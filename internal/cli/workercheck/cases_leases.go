@@ -56,11 +56,13 @@ func (t *trial) works(rule Rule, s *session) {
 func checkLease(t *trial) {
 	s := t.first(t.newNode())
 	r := t.startSleeper(s, "300")
-	t.expect(ruleStarted, "want Started while the handler runs", func() bool { return len(r.started) > 0 || r.hasResult() })
+	t.expect(ruleStarted, "want Started while the handler runs",
+		func() bool { return len(r.started) > 0 || r.hasResult() })
 	if result := t.expectOutcome(ruleHandlers, r, succeeded); string(result.GetOutput()) != "slept" {
 		t.fail(ruleHandlers, "the output of check.sleep is %q, not slept", result.GetOutput())
 	}
-	t.check(ruleStarted, "a handler that ran for 300 ms has no Started before its result", func() bool { return len(r.started) > 0 })
+	t.check(ruleStarted, "a handler that ran for 300 ms has no Started before its result",
+		func() bool { return len(r.started) > 0 })
 	s.breakOff()
 	s = t.next(ruleReconnect, s)
 	t.check(ruleAckFinal, "live_lease_ids has a lease whose result was acknowledged", func() bool { return !s.names(r) })
@@ -97,7 +99,8 @@ func checkSameLease(t *trial) {
 	s.lease(r)
 	t.expectOutcome(ruleStartOnce, r, succeeded)
 	s.lease(r)
-	t.never(t.ms(400), ruleStartOnce, "a handler was started twice for one lease", func() bool { return len(r.starts) > 1 })
+	t.never(t.ms(400), ruleStartOnce, "a handler was started twice for one lease",
+		func() bool { return len(r.starts) > 1 })
 }
 
 func checkSlots(t *trial) {
@@ -157,6 +160,8 @@ func checkTimeout(t *trial) {
 	}
 	s.cancel(fermatav1.Cancel_REASON_TIMED_OUT, other.id)
 	t.expectOutcome(ruleTimeout, other, timedOut)
+	unlimited := t.startSleeper(s, "200", func(l *fermatav1.Lease) { l.Timeout = nil })
+	t.expectOutcome(ruleTimeout, unlimited, succeeded)
 }
 
 func checkFailures(t *trial) {
@@ -193,7 +198,8 @@ func checkPanic(t *trial) {
 	s.lease(missing)
 	t.expect(rulePanic, "want a result of a handler that the worker does not have", missing.hasResult)
 	if got := missing.results[0]; got.GetOutcome() != failed || got.GetError() == "" {
-		t.fail(rulePanic, "the result of a missing handler is %v with the error %q, not a failure with a text", got.GetOutcome(),
+		t.fail(rulePanic, "the result of a missing handler is %v with the error %q, not a failure with a text",
+			got.GetOutcome(),
 			got.GetError())
 	}
 	t.works(rulePanic, s)
@@ -206,7 +212,8 @@ func checkKeptResults(t *trial) {
 	r := t.newLease("check.succeed", "kept")
 	s.lease(r)
 	for stream := range 3 {
-		t.expect(ruleKeepResult, fmt.Sprintf("want the result on stream %d", stream+1), func() bool { return r.resultOn(s) != nil })
+		t.expect(ruleKeepResult, fmt.Sprintf("want the result on stream %d", stream+1),
+			func() bool { return r.resultOn(s) != nil })
 		if stream == 2 {
 			s.ack(fermatav1.ResultAck_STATUS_ACCEPTED, r)
 			t.pause(t.ms(200))
@@ -249,7 +256,8 @@ func checkAcks(t *trial) {
 		}
 		return false
 	}
-	t.never(t.ms(400), ruleAckFinal, "a result that was acknowledged, with whatever status, is still live or repeated", repeated)
+	t.never(t.ms(400), ruleAckFinal, "a result that was acknowledged, with whatever status, is still live or repeated",
+		repeated)
 }
 
 func checkNodeLost(t *trial) {
@@ -260,7 +268,8 @@ func checkNodeLost(t *trial) {
 	t.expectOutcome(ruleOutcome, r, succeeded)
 	s.node.kill()
 	next := t.accept(ruleReconnect, "want a Hello to the other node", other, s)
-	t.check(ruleLive, "live_lease_ids lacks a lease whose result is not acknowledged", func() bool { return next.names(r) })
+	t.check(ruleLive, "live_lease_ids lacks a lease whose result is not acknowledged",
+		func() bool { return next.names(r) })
 	t.expect(ruleKeepResult, "want the result at the other node", func() bool { return r.resultOn(next) != nil })
 }
 
@@ -301,7 +310,8 @@ func checkCancel(t *trial) {
 	s.cancel(fermatav1.Cancel_REASON_TIMED_OUT, "nobody/has/this")
 	t.works(ruleCancelOther, s)
 	t.check(ruleCancelOther, "Cancel has stopped another handler", func() bool { return other.isRunning() })
-	t.never(t.ms(200), ruleCancel, "a cancelled handler has more than one result", func() bool { return len(r.results) > 1 })
+	t.never(t.ms(200), ruleCancel, "a cancelled handler has more than one result",
+		func() bool { return len(r.results) > 1 })
 }
 
 func checkCancelLost(t *trial) {
@@ -309,7 +319,8 @@ func checkCancelLost(t *trial) {
 	r, other := t.startSleeper(s, forever), t.startSleeper(s, forever)
 	s.cancel(fermatav1.Cancel_REASON_LEASE_LOST, r.id)
 	t.expect(ruleCancelLost, "want the end of the handler of a lost lease", r.hasEnded)
-	t.expect(ruleCancelLost, "want Returned, Lost or a result when the handler has ended, so that the node knows of the free slot",
+	t.expect(ruleCancelLost,
+		"want Returned, Lost or a result when the handler has ended, so that the node knows of the free slot",
 		func() bool { return r.hasResult() || len(r.returned)+len(r.lost) > 0 })
 	t.check(ruleCancelLost, "a handler that was stopped has succeeded",
 		func() bool { return !r.hasResult() || r.results[0].GetOutcome() != succeeded })

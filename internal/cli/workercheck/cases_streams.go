@@ -22,11 +22,16 @@ func checkReconnect(t *trial) {
 	n := t.newNode()
 	s := t.first(n)
 	r := t.startSleeper(s, fmt.Sprint(t.ms(1500).Milliseconds()))
+	short := t.startSleeper(s, fmt.Sprint(t.ms(150).Milliseconds()))
 	n.kill()
-	t.pause(t.ms(300))
+	t.expect(ruleReconnect, "want the end of a handler that sleeps for a short time", short.hasEnded)
 	n.revive()
 	s = t.next(ruleReconnect, s)
 	t.expectCarriedOver(s, r)
+	if !short.hasResult() {
+		t.expectCarriedOver(s, short)
+	}
+	t.expect(ruleKeepResult, "want the result of a handler that ended without a stream", short.hasResult)
 	t.expect(ruleReconnect, "want the result of a handler that ran while the stream was broken", r.hasResult)
 	t.check(ruleReconnect, "the handler was stopped when the stream broke",
 		func() bool { return r.results[0].GetOutcome() == succeeded && len(r.starts) == 1 })
@@ -58,14 +63,19 @@ func checkLoadBalancer(t *trial) {
 }
 
 func checkAdvertised(t *trial) {
-	a, b := t.newNode(), t.newNode()
+	a, b, c := t.newNode(), t.newNode(), t.newNode()
 	a.change(func(n *scriptedNode) { n.addresses = []string{t.closedAddress()} })
+	b.change(func(n *scriptedNode) { n.addresses = []string{c.addr} })
 	s := t.first(a)
 	r := t.startSleeper(s, forever)
 	s.advertise(b.addr)
 	t.pause(t.ms(200))
 	a.kill()
-	t.expectCarriedOver(t.accept(ruleAdvertised, "want a Hello at the address that Addresses named", b, s), r)
+	s = t.accept(ruleAdvertised, "want a Hello at the address that Addresses named", b, s)
+	t.expectCarriedOver(s, r)
+	t.pause(t.ms(200))
+	b.kill()
+	t.expectCarriedOver(t.accept(ruleAdvertised, "want a Hello at the address that Welcome named", c, s), r)
 	t.check(ruleReconnect, "the handler was stopped when the stream broke", r.isRunning)
 }
 
@@ -96,6 +106,42 @@ func checkDrain(t *trial) {
 	t.expect(ruleDrain, "want the result at the other node", func() bool { return r.resultOn(next) != nil })
 	t.check(ruleDrain, "the handler was stopped when the node drained",
 		func() bool { return r.results[0].GetOutcome() == succeeded && len(r.starts) == 1 })
+}
+
+func checkDrainOutage(t *trial) {
+	ttl := t.ms(1200)
+	n := t.newNode(shortSession(ttl), func(n *scriptedNode) { n.leaseTTL = t.ms(12_000) })
+	s := t.first(n)
+	t.needsHeartbeats(s)
+	r := t.startSleeper(s, forever)
+	t.awaitAckedHeartbeat(s)
+	n.change(refuse)
+	s.drain()
+	t.pause(t.ms(200))
+	n.kill()
+	t.pause(ttl * 3 / 2)
+	t.check(ruleDrainTrust, "the handler was stopped when the session had expired, although the node had drained",
+		r.isRunning)
+	n.change(func(n *scriptedNode) { n.refuseWith = nil })
+	n.revive()
+	t.expectCarriedOver(t.next(ruleReconnect, s), r)
+}
+
+func checkStopIdle(t *trial) {
+	s := t.first(t.newNode())
+	t.works(ruleHandlers, s)
+	t.pause(t.ms(200)) // the acknowledgement arrives
+	t.terminate()
+	t.expectExit(ruleFinish, 0)
+	t.check(ruleCleanEnd, "the stream was broken off and not closed", func() bool { return s.halfClosed })
+}
+
+func checkStopAlone(t *trial) {
+	n := t.newNode(refuse)
+	t.startWorker(n.addr)
+	t.expectWithin(t.ms(30_000), ruleProgram, "want a stream with Hello", func() bool { return len(n.refused) > 0 })
+	t.terminate()
+	t.expectExit(ruleFinish, 0)
 }
 
 func checkStop(t *trial) {
@@ -186,7 +232,8 @@ func allReturnedOn(records []*leaseRecord, s *session) func() bool {
 }
 
 func checkPrefetch(t *trial) {
-	s := t.prefetching(t.newNode())
+	n, other := t.newNode(), t.newNode()
+	s := t.prefetching(n)
 	if s.hello.GetPrefetch() != 8 {
 		t.fail(ruleHelloSettings, "prefetch is %d, not 8", s.hello.GetPrefetch())
 	}
@@ -197,12 +244,7 @@ func checkPrefetch(t *trial) {
 	t.check(rulePrefetch, "a handler was started without a slot", func() bool {
 		return !slices.ContainsFunc(waiting, func(r *leaseRecord) bool { return r.hasRun() || len(r.started) > 0 })
 	})
-	unstarted := t.newLease("check.succeed", "waits at the end of the stream")
-	s.lease(unstarted)
-	s.breakOff()
-	s = t.next(ruleReconnect, s)
-	t.expectCarriedOver(s, long)
-	t.check(rulePrefetch, "live_lease_ids has a lease that waits for a slot", func() bool { return !s.names(unstarted) })
+	s = t.moveWithWaitingLease(s, other, long)
 	s.cancel(fermatav1.Cancel_REASON_REQUESTED, long.id)
 	t.expectOutcome(ruleCancel, long, cancelled)
 	// Leases that waited too long on a busy machine prove nothing about their order.
@@ -210,8 +252,25 @@ func checkPrefetch(t *trial) {
 	}
 }
 
-// countStartedInOrder leases short handlers, most of which have to wait, and returns how many were started. It fails the
-// case if they were not started in their order.
+// moveWithWaitingLease moves the worker to the other node, and back, while a lease waits for a slot. A lease that was
+// returned before the new Hello proves nothing, so it does that several times.
+func (t *trial) moveWithWaitingLease(s *session, other *scriptedNode, running *leaseRecord) *session {
+	for range 8 {
+		waiting := t.newLease("check.succeed", "waits while the node drains")
+		s.lease(waiting)
+		s.drain(other.addr)
+		next := t.accept(ruleDrain, "want a Hello at the address that Drain named", other, s)
+		t.expectCarriedOver(next, running)
+		t.check(rulePrefetch, "live_lease_ids has a lease that waits for a slot", func() bool { return !next.names(waiting) })
+		t.expect(ruleLateReturn, "want Returned for a lease that waited for a slot when the worker left its node",
+			func() bool { return len(waiting.returned) > 0 || s.closed })
+		s, other = next, s.node
+	}
+	return s
+}
+
+// countStartedInOrder leases short handlers, most of which have to wait, and returns how many were started. It fails
+// the case if they were not started in their order.
 func (t *trial) countStartedInOrder(s *session) int {
 	short := append(t.newLeases(1, "check.sleep", "10"), t.newLeases(4, "check.succeed", "short")...)
 	s.lease(short...)
@@ -256,22 +315,30 @@ func checkStartAfter(t *trial) {
 		t.check(ruleStartAfter, "live_lease_ids lacks an early lease", func() bool { return next.names(second) })
 	}
 	t.expectOutcome(ruleStartAfter, second, succeeded)
+	third := early(700)
+	next.lease(third)
+	next.cancel(fermatav1.Cancel_REASON_REQUESTED, third.id)
+	t.expect(ruleCancel, "want Returned or a result for an early lease that was cancelled",
+		func() bool { return len(third.returned) > 0 || third.hasResult() })
+	t.never(t.ms(1000), ruleCancel, "the handler of a cancelled early lease was started", third.hasRun)
 	for _, r := range []*leaseRecord{first, second} {
 		if after := r.starts[0].Sub(r.sentAt); after < r.lease.GetStartAfter().AsDuration() {
-			t.fail(ruleStartAfter, "the handler started %v after its lease, which said %v", after, r.lease.GetStartAfter().AsDuration())
+			t.fail(ruleStartAfter, "the handler started %v after its lease, which said %v", after,
+				r.lease.GetStartAfter().AsDuration())
 		}
 	}
 }
 
 func checkTLS(t *trial) {
 	trusted, other := t.newAuthority("trusted"), t.newAuthority("other")
-	real, impostor := t.newSecureNode(t.serverTLS(trusted, nil)), t.newSecureNode(t.serverTLS(other, nil))
+	impostor, plain := t.newSecureNode(t.serverTLS(other, nil)), t.newNode()
+	real := t.newSecureNode(t.serverTLS(trusted, nil))
 	t.writeFile("FERMATA_TLS_CA", "ca.pem", trusted.pem)
-	t.startWorker(impostor.addr, real.addr)
+	t.startWorker(impostor.addr, plain.addr, real.addr)
 	s := t.firstSession(nil)
 	t.works(ruleTLS, s)
-	t.check(ruleTLS, "Hello was sent to a node whose certificate is of another authority", func() bool {
-		return !slices.ContainsFunc(t.sessions, func(s *session) bool { return s.node == impostor })
+	t.check(ruleTLS, "Hello was sent to a node without a certificate of the authority", func() bool {
+		return !slices.ContainsFunc(t.sessions, func(s *session) bool { return s.node != real })
 	})
 }
 

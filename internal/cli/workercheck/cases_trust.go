@@ -38,7 +38,8 @@ func (t *trial) expectStopped(rule Rule, r *leaseRecord, by time.Time) {
 
 // expectGivenUp checks what a worker says on its first stream after its leases were lost.
 func (t *trial) expectGivenUp(s *session, r *leaseRecord) {
-	t.check(ruleLive, "live_lease_ids has a lease that was lost and whose handler has ended", func() bool { return !s.names(r) })
+	t.check(ruleLive, "live_lease_ids has a lease that was lost and whose handler has ended",
+		func() bool { return !s.names(r) })
 	if t.options.Profile == ProfileFull {
 		t.expect(ruleReportLost, "want Lost for a lease that was given up", func() bool { return slices.Contains(r.lost, s) })
 	}
@@ -50,8 +51,8 @@ func checkHeartbeats(t *trial) {
 	ttl := t.ms(1000)
 	s := t.first(t.newNode(shortSession(ttl)))
 	t.needsHeartbeats(s)
+	t.expect(ruleHeartbeats, "want a heartbeat, also without a lease", func() bool { return len(s.heartbeats) > 0 })
 	r := t.startSleeper(s, forever)
-	t.expect(ruleHeartbeats, "want a heartbeat", func() bool { return len(s.heartbeats) > 0 })
 	if after := s.heartbeats[0].at.Sub(s.at); after > ttl/2+t.slack() {
 		t.fail(ruleHeartbeats, "the first heartbeat came %v after Hello", after)
 	}
@@ -153,6 +154,21 @@ func checkUnconfirmed(t *trial) {
 	t.expectStopped(ruleUnconfirmed, r, s.ackedAt.Add(ttl))
 }
 
+func checkConfirmed(t *trial) {
+	ttl := t.ms(1800)
+	n := t.newNode(shortSession(ttl))
+	s := t.first(n)
+	t.needsHeartbeats(s)
+	r := t.startSleeper(s, forever)
+	t.awaitAckedHeartbeat(s)
+	s.breakOff()
+	next := t.next(ruleReconnect, s)
+	t.expectCarriedOver(next, r)
+	t.pause(time.Until(s.ackedAt.Add(ttl + ttl/4)))
+	t.check(ruleUnconfirmed, "the handler was stopped although its lease was confirmed on a new stream",
+		func() bool { return r.isRunning() && !next.closed })
+}
+
 func checkSuspended(t *trial) {
 	ttl := t.ms(1200)
 	s := t.first(t.newNode(shortSession(ttl)))
@@ -162,9 +178,13 @@ func checkSuspended(t *trial) {
 	if err := suspendGroup(t.process.cmd); err != nil {
 		t.fail(ruleProgram, "cannot suspend the worker: %v", err)
 	}
+	t.pause(t.ms(100)) // the signal reaches all threads
 	late := t.newLease("check.succeed", "late")
 	s.lease(late)
 	t.pause(ttl + t.ms(200))
+	t.check(ruleProgram,
+		"the worker has started a handler while it was suspended: its command starts it beyond its process group",
+		func() bool { return !late.hasRun() })
 	if err := continueGroup(t.process.cmd); err != nil {
 		t.fail(ruleProgram, "cannot continue the worker: %v", err)
 	}

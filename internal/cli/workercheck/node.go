@@ -387,7 +387,8 @@ func defaultLease(name, handler string, payload []byte, token int64) *fermatav1.
 	now := time.Now()
 	return &fermatav1.Lease{
 		LeaseId: run + "/1", Run: run, Queue: checkQueues[0], Handler: handler, Payload: payload, Attempt: 1, MaxAttempts: 3,
-		NominalTime: timestamppb.New(now), DueTime: timestamppb.New(now), Timeout: durationpb.New(10 * time.Minute), Token: token,
+		NominalTime: timestamppb.New(now), DueTime: timestamppb.New(now), Timeout: durationpb.New(10 * time.Minute),
+		Token:         token,
 		CorrelationId: name, Labels: map[string]string{"check": "yes"},
 	}
 }

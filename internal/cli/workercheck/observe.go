@@ -11,7 +11,8 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// This file has the rules that are checked with each message of a worker, and with each line of its journal, whatever the case is about.
+// This file has the rules that are checked with each message of a worker, and with each line of its journal, whatever
+// the case is about.
 
 var workerIDPattern = regexp.MustCompile(`^[A-Za-z0-9._:~-]{1,128}$`)
 

@@ -63,7 +63,8 @@ var (
 	ruleKeepalive     = Rule{"N5", "reconnecting"}
 	ruleReturnedAgain = Rule{"N6", "reconnecting"}
 
-	ruleDrain = Rule{"D1", "drain"}
+	ruleDrain      = Rule{"D1", "drain"}
+	ruleDrainTrust = Rule{"D2", "drain"}
 
 	ruleDraining     = Rule{"S1", "stopping"}
 	ruleFinish       = Rule{"S2", "stopping"}
@@ -87,7 +88,7 @@ func Rules() []Rule {
 		ruleUnknown, ruleTimeout, ruleOutcome, ruleRetryAfter, rulePanic, ruleKeepResult, ruleSameResult,
 		ruleAckFinal, ruleStaleLost, ruleCancel, ruleCancelLost, ruleCancelOther, ruleHeartbeats, ruleTrustEnds,
 		ruleTrustClose, ruleLateAck, ruleSuspended, ruleUnconfirmed, ruleSilentNode, ruleTwoThirds, ruleReportLost,
-		ruleReconnect, ruleLive, ruleConfigured, ruleAdvertised, ruleKeepalive, ruleReturnedAgain, ruleDrain,
+		ruleReconnect, ruleLive, ruleConfigured, ruleAdvertised, ruleKeepalive, ruleReturnedAgain, ruleDrain, ruleDrainTrust,
 		ruleDraining, ruleFinish, ruleCleanEnd, ruleStopCut, ruleDrainTimeout, rulePrefetch, ruleLateReturn,
 		ruleStartAfter, ruleTLS, ruleToken,
 	}

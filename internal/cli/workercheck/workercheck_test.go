@@ -43,8 +43,8 @@ func run(t *testing.T, o workercheck.Options) workercheck.Summary {
 	return s
 }
 
-// plantedFaults has, for each fault of the faulty worker, the case that has to find it and the rule that it has to name. There are
-// two rules where the order of events decides which is violated first.
+// plantedFaults has, for each fault of the faulty worker, the case that has to find it and the rule that it has to
+// name. There are two rules where the order of events decides which is violated first.
 var plantedFaults = []struct{ fault, caseName, rule string }{
 	{"bad-worker-id", "hello", "H2"},
 	{"shared-worker-id", "hello", "H2"},
@@ -132,6 +132,18 @@ var plantedFaults = []struct{ fault, caseName, rule string }{
 	{"trusts-any-certificate", "tls", "A1"},
 	{"no-client-certificate", "client-certificate", "P1"},
 	{"token-once", "token", "A2"},
+	{"no-tls", "tls", "A1"},
+	{"ignores-welcome-addresses", "advertised", "N4"},
+	{"ignores-addresses", "advertised", "N4"},
+	{"no-trust-after-drain", "drain-outage", "D2"},
+	{"never-confirms", "confirmed", "T6"},
+	{"seq-goes-on", "reconnect", "T1"},
+	{"no-heartbeats-when-idle", "heartbeats", "T1"},
+	{"waits-for-a-node", "stop-alone", "S2"},
+	{"waits-for-a-run", "stop-idle", "S2"},
+	{"zero-timeout", "timeout", "L7"},
+	{"starts-cancelled-leases", "start-after", "C1"},
+	{"drops-results-without-stream", "reconnect", "N2 R4"},
 }
 
 // TestPlantedFaultsAreFound runs each fault against the case that has to find it.
@@ -164,7 +176,8 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 // TestEveryCaseFindsAFault: a case that no faulty worker fails proves nothing.
 func TestEveryCaseFindsAFault(t *testing.T) {
 	for _, c := range workercheck.Cases() {
-		if !slices.ContainsFunc(plantedFaults, func(p struct{ fault, caseName, rule string }) bool { return p.caseName == c.Name }) {
+		if !slices.ContainsFunc(plantedFaults,
+			func(p struct{ fault, caseName, rule string }) bool { return p.caseName == c.Name }) {
 			t.Errorf("no planted fault fails the case %s", c.Name)
 		}
 	}
@@ -234,7 +247,8 @@ func TestCommandsThatAreNoWorkers(t *testing.T) {
 	}
 }
 
-// TestRulesAreDocumented: each rule stands in the section that reports name, once, and reports know each documented rule.
+// TestRulesAreDocumented: each rule stands in the section that reports name, once, and reports know each documented
+// rule.
 func TestRulesAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../../" + workercheck.Document)
 	if err != nil {

@@ -105,7 +105,7 @@ func (w *worker) begin(a *attempt) {
 		timeout = timeout * 3 / 4
 	}
 	var timer *time.Timer
-	if timeout > 0 && !w.has("no-timeout") {
+	if (timeout > 0 || w.has("zero-timeout")) && !w.has("no-timeout") {
 		timer = time.AfterFunc(timeout, func() { a.cancel(errTimeout) })
 	}
 	if w.has("result-before-end") {
@@ -142,6 +142,8 @@ func (w *worker) finish(a *attempt, output []byte, err error) {
 		w.reportLost(a.id)
 	case a.lease.GetHandler() == "check.missing" && w.has("ignores-missing-handler"),
 		errors.Is(cause, errCancelled) && w.has("no-result-after-cancel"):
+		w.forget(a)
+	case w.stream == nil && w.has("drops-results-without-stream"):
 		w.forget(a)
 	default:
 		a.result = w.newResult(a.id, output, err, cause)
@@ -261,6 +263,11 @@ func (w *worker) handleCancel(s *stream, c *fermatav1.Cancel) {
 		}
 		if lost {
 			a.lost, a.lostOn, cause = true, s, errLost
+		}
+		if a.slot && !a.running && !w.has("starts-cancelled-leases") { // early
+			w.freeSlot(a)
+			w.forget(a)
+			w.returnLeases(s, id)
 		}
 		a.cancel(cause)
 	}

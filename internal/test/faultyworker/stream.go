@@ -36,6 +36,7 @@ type stream struct {
 	leaseTTL, sessionTTL time.Duration
 	sent                 map[int64]time.Time
 	seq                  int64
+	ackedAt              time.Time // when the latest acknowledged heartbeat was sent
 	unconfirmed          bool
 	superseded, drained  bool
 	silent               bool
@@ -79,6 +80,9 @@ func (w *worker) credentials() (credentials.TransportCredentials, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
+	}
+	if w.has("no-tls") {
+		return insecure.NewCredentials(), nil
 	}
 	c := &tls.Config{RootCAs: x509.NewCertPool(), InsecureSkipVerify: w.has("trusts-any-certificate")}
 	c.RootCAs.AppendCertsFromPEM(text)
@@ -264,7 +268,10 @@ func (w *worker) attach(s *stream, welcome *fermatav1.Welcome) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before := w.stream
-	w.stream, w.advertised, w.preferred = s, welcome.GetAddresses(), nil
+	w.stream, w.preferred = s, nil
+	if !w.has("ignores-welcome-addresses") {
+		w.advertised = welcome.GetAddresses()
+	}
 	s.leaseTTL, s.sessionTTL = welcome.GetLeaseTtl().AsDuration(), welcome.GetSessionTtl().AsDuration()
 	if w.has("no-heartbeats") {
 		s.sessionTTL = 0
@@ -352,7 +359,9 @@ func (s *stream) handle(m *fermatav1.WorkResponse) {
 	case *fermatav1.WorkResponse_HeartbeatAck:
 		s.handleHeartbeatAck(body.HeartbeatAck)
 	case *fermatav1.WorkResponse_Addresses:
-		w.advertised = body.Addresses.GetAddresses()
+		if !w.has("ignores-addresses") {
+			w.advertised = body.Addresses.GetAddresses()
+		}
 	case *fermatav1.WorkResponse_Drain:
 		s.handleDrain(body.Drain.GetAddresses())
 	default:
@@ -373,6 +382,9 @@ func (s *stream) handleDrain(addresses []string) {
 		}
 	}
 	s.drained, w.preferred = true, addresses
+	if !s.ackedAt.IsZero() && time.Now().Before(w.trustedUntil) && !w.has("no-trust-after-drain") {
+		w.trustedUntil = s.ackedAt.Add(s.trustPeriod())
+	}
 	s.askToReplace()
 }
 

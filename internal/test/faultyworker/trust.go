@@ -16,6 +16,9 @@ func (s *stream) beat() {
 		return
 	}
 	every := s.sessionTTL / 4
+	if w.has("seq-goes-on") {
+		s.seq = w.lastSeq
+	}
 	if w.has("slow-heartbeats") {
 		every *= 2
 	}
@@ -26,6 +29,7 @@ func (s *stream) beat() {
 		if !w.has("constant-seq") || s.seq == 0 {
 			s.seq++
 		}
+		w.lastSeq = s.seq
 		s.sent[s.seq] = time.Now()
 		for _, at := range s.sent {
 			if time.Since(at) > s.sessionTTL/3 && !w.has("stays-with-silent-node") {
@@ -33,8 +37,10 @@ func (s *stream) beat() {
 				s.askToReplace()
 			}
 		}
-		if !w.has("heartbeats-not-sent") {
-			s.send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Heartbeat{Heartbeat: &fermatav1.Heartbeat{Seq: s.seq}}})
+		if !w.has("heartbeats-not-sent") && (len(w.attempts) > 0 || !w.has("no-heartbeats-when-idle")) {
+			s.send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Heartbeat{
+				Heartbeat: &fermatav1.Heartbeat{Seq: s.seq},
+			}})
 		}
 		w.mu.Unlock()
 		select {
@@ -53,7 +59,7 @@ func (s *stream) handleHeartbeatAck(ack *fermatav1.HeartbeatAck) {
 			delete(s.sent, seq)
 		}
 	}
-	s.unconfirmed = s.unconfirmed && !ack.GetConfirmed() && !w.has("ignores-confirmed")
+	s.unconfirmed = s.unconfirmed && (!ack.GetConfirmed() || w.has("never-confirms")) && !w.has("ignores-confirmed")
 	late := !time.Now().Before(w.trustedUntil) && !w.has("keeps-stream")
 	if !found || s.unconfirmed || s != w.stream || late {
 		return
@@ -61,6 +67,7 @@ func (s *stream) handleHeartbeatAck(ack *fermatav1.HeartbeatAck) {
 	if w.has("trusts-from-ack") {
 		at = time.Now()
 	}
+	s.ackedAt = at
 	w.trustedUntil = at.Add(s.trustPeriod())
 }
 

@@ -31,6 +31,7 @@ type worker struct {
 	slotsTaken           int
 	stream               *stream
 	epoch                int32
+	lastSeq              int64
 	trustedUntil         time.Time
 	draining, cutOff     bool
 	advertised           []string
@@ -151,8 +152,17 @@ func (w *worker) drain() int {
 	}
 	w.returnWaiting()
 	w.mu.Unlock()
-	if w.has("exits-at-once") {
+	switch {
+	case w.has("exits-at-once"):
 		return 0
+	case w.has("waits-for-a-node"):
+		for w.current() == nil {
+			time.Sleep(trustBeat)
+		}
+	case w.has("waits-for-a-run"):
+		for w.countAttempts() == 0 {
+			time.Sleep(trustBeat)
+		}
 	}
 	limit := w.drainTimeout
 	switch {
@@ -185,6 +195,18 @@ func (w *worker) drain() int {
 		return 1
 	}
 	return 0
+}
+
+func (w *worker) current() *stream {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stream
+}
+
+func (w *worker) countAttempts() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.attempts)
 }
 
 // awaitIdle waits until nothing runs and nothing is unacknowledged.
