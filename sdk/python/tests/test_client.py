@@ -172,7 +172,8 @@ def test_events_resume_by_token(tmp_path):
         async def watch(request, context):
             place = int(request.resume_token or 0)
             yield WatchEventsResponse(resume_token=str(place))
-            yield WatchEventsResponse(events=[Event(id=f"e{place}"), Event(id=f"f{place}")], resume_token=str(place + 1))
+            events = [Event(id=f"e{place}"), Event(id=f"f{place}")]
+            yield WatchEventsResponse(events=events, resume_token=str(place + 1))
             if place < 2:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "this node stops")
 
@@ -217,7 +218,8 @@ def test_tls(tmp_path):
             async with Fermata.connect(address, tls=fermata.TLS(ca=pem, server_name=server_name), token="secret") as f:
                 await f.jobs.get("x")
             assert calls.metadata[0]["authorization"] == "Bearer secret"
-            for wrong in (fermata.TLS(ca=other, server_name=server_name), fermata.TLS(ca=pem, server_name="wrong.example"), True):
+            for wrong in (fermata.TLS(ca=other, server_name=server_name),
+                          fermata.TLS(ca=pem, server_name="wrong.example"), True):
                 async with Fermata.connect(address, tls=wrong, attempts=1) as f:
                     with pytest.raises(errors.Unavailable):
                         await f.jobs.get("x")
@@ -257,7 +259,8 @@ def test_life_of_a_job(address):
             with pytest.raises(errors.Conflict):
                 await f.jobs.update(id, etag=created.etag, timeout=10)
             assert [j.name async for j in f.jobs.list(f"labels.of = {id}")] == [created.name]
-            assert [j.name async for j in f.jobs.list(labels={"of": id}, state="scheduled", page_size=1)] == [created.name]
+            found = f.jobs.list(labels={"of": id}, state="scheduled", page_size=1)
+            assert [j.name async for j in found] == [created.name]
             assert (await f.jobs.pause(id, "why")).status.state == JobStatus.STATE_PAUSED
             assert (await f.jobs.explain(id)).summary
             assert (await f.jobs.resume(id)).status.state == JobStatus.STATE_SCHEDULED
@@ -270,7 +273,8 @@ def test_life_of_a_job(address):
             assert (await f.runs.wait(run.name)).outcome == Outcome.OUTCOME_CANCELLED
             assert run.name in [r.name for r in await f.jobs.runs(id)]
             assert (await f.jobs.preview(fermata.every(60), count=3))[2].tzinfo
-            results = await f.jobs.create_many([("", fermata.job(handler="h", queue="life")), (id, fermata.job(handler="x"))])
+            results = await f.jobs.create_many(
+                [("", fermata.job(handler="h", queue="life")), (id, fermata.job(handler="x"))])
             assert isinstance(results[0], Job) and isinstance(results[1], errors.AlreadyExists)
             assert (await f.whoami()).identity == "anonymous"
             assert (await f.call(ListLocksRequest(parent=f.parent))).next_page_token == ""
