@@ -2,7 +2,9 @@
 
 require_relative "fermata_worker"
 
-def journal(event, lease) = File.open(ENV.fetch("FERMATA_CHECK_JOURNAL", File::NULL), "a") { |f| f.syswrite("#{event} #{lease.token}\n") }
+JOURNAL = ENV.fetch("FERMATA_CHECK_JOURNAL", File::NULL)
+
+def journal(event, lease) = File.open(JOURNAL, "a") { |f| f.syswrite("#{event} #{lease.token}\n") }
 
 handlers = {
   "succeed" => ->(lease) { lease.payload },
@@ -26,7 +28,8 @@ token_file = ENV["FERMATA_TOKEN_FILE"]
 worker = Fermata::Worker.new(
   ENV.fetch("FERMATA_ADDRESS", "127.0.0.1:7070").split(","), handlers: handlers,
   queues: ENV.fetch("FERMATA_QUEUES", "default").split(","), slots: ENV.fetch("FERMATA_SLOTS", "16").to_i,
-  namespace: ENV.fetch("FERMATA_NAMESPACE", "default"), drain_timeout: ENV.fetch("FERMATA_DRAIN_TIMEOUT", "30000ms").to_i / 1000.0,
+  namespace: ENV.fetch("FERMATA_NAMESPACE", "default"),
+  drain_timeout: ENV.fetch("FERMATA_DRAIN_TIMEOUT", "30000ms").to_i / 1000.0,
   credentials: ca ? GRPC::Core::ChannelCredentials.new(ca, key, cert) : :this_channel_is_insecure,
   token: token_file && -> { File.read(token_file).strip }
 )

@@ -18,18 +18,23 @@ module Fermata
   class Worker
     STUB = Class.new do
       include GRPC::GenericService
-      self.marshal_class_method, self.unmarshal_class_method, self.service_name = :encode, :decode, "fermata.v1.WorkerService"
+      self.marshal_class_method, self.unmarshal_class_method = :encode, :decode
+      self.service_name = "fermata.v1.WorkerService"
       rpc :Work, stream(V1::WorkRequest), stream(V1::WorkResponse)
     end.rpc_stub_class
-    CHANNEL = { "grpc.keepalive_time_ms" => 10_000, "grpc.keepalive_timeout_ms" => 5_000, "grpc.http2.max_pings_without_data" => 0,
-                "grpc.use_local_subchannel_pool" => 1, "grpc.max_receive_message_length" => 64 << 20 }.freeze
+    CHANNEL = { "grpc.keepalive_time_ms" => 10_000, "grpc.keepalive_timeout_ms" => 5_000,
+                "grpc.http2.max_pings_without_data" => 0, "grpc.use_local_subchannel_pool" => 1,
+                "grpc.max_receive_message_length" => 64 << 20 }.freeze
     OUTCOMES = { "timed out" => :OUTCOME_TIMED_OUT, "cancelled" => :OUTCOME_CANCELLED }.freeze
+    CAUSES = { REASON_LEASE_LOST: "lease lost", REASON_TIMED_OUT: "timed out" }.freeze
     VOID = ["lease lost", "worker stops"].freeze # no failures of the handler
     Attempt = Struct.new(:lease, :thread, :deadline, :cause, :result)
 
     # handlers: by name, called with a lease; what one returns is the output. token: returns the token of a stream.
-    def initialize(addresses, handlers:, queues: ["default"], slots: 16, namespace: "default", drain_timeout: 30, credentials: :this_channel_is_insecure, token: nil)
-      @configured, @addresses, @handlers, @queues, @slots, @namespace = addresses, addresses.dup, handlers, queues, slots, namespace
+    def initialize(addresses, handlers:, queues: ["default"], slots: 16, namespace: "default", drain_timeout: 30,
+                   credentials: :this_channel_is_insecure, token: nil)
+      @configured, @addresses, @handlers = addresses, addresses.dup, handlers
+      @queues, @slots, @namespace = queues, slots, namespace
       @drain_timeout, @credentials, @token = drain_timeout, credentials, token
       @id = "#{Socket.gethostname[0, 80].gsub(/[^A-Za-z0-9.-]/, "-")}-#{Process.pid}-#{SecureRandom.hex(6)}"
       @lock, @attempts, @returned, @epoch, @ttl = Monitor.new, {}, [], 0, 30.0
@@ -63,7 +68,8 @@ module Fermata
       channel = connect(address)
       metadata = @token ? { "authorization" => "Bearer #{@token.call}" } : {}
       requests = Enumerator.new { |y| while (m = out.pop) do y << m end }
-      call = STUB.new(address, @credentials, channel_override: channel).work(requests, metadata: metadata, return_op: true)
+      stub = STUB.new(address, @credentials, channel_override: channel)
+      call = stub.work(requests, metadata: metadata, return_op: true)
       @stream = [call, out]
       late = Thread.new { sleep 2; call.cancel unless welcomed }
       out << V1::WorkRequest.new(hello: hello)
@@ -84,7 +90,8 @@ module Fermata
       @lock.synchronize { @trusted_until, @out = (contact || now) + trust_period, nil if @out }
     end
 
-    # Returns a connection that is ready. At an address that a node has named, the certificate is that of a configured host.
+    # Returns a connection that is ready. At an address that a node has named, the certificate has to be that of a
+    # configured host.
     def connect(address)
       host = @configured[0][/\A\[?([^\]]*?)\]?:\d+\z/, 1]
       options = @configured.include?(address) ? CHANNEL : CHANNEL.merge("grpc.ssl_target_name_override" => host)
@@ -98,9 +105,11 @@ module Fermata
     end
 
     def hello
-      sleep 0.005 while @lock.synchronize { @attempts.values.any? { |a| a.cause == "lease lost" && !a.result } } # another worker may have their leases then
+      lost = -> { @lock.synchronize { @attempts.values.any? { |a| a.cause == "lease lost" && !a.result } } }
+      sleep 0.005 while lost.call # another worker may have their leases after the Hello
       live = @lock.synchronize { @attempts.keys }
-      V1::Hello.new(worker_id: @id, namespace: @namespace, queues: @queues, slots: @slots, session_epoch: @epoch += 1, live_lease_ids: live)
+      V1::Hello.new(worker_id: @id, namespace: @namespace, queues: @queues, slots: @slots,
+                    session_epoch: @epoch += 1, live_lease_ids: live)
     end
 
     def welcome(message, out)
@@ -115,9 +124,10 @@ module Fermata
     def handle(message)
       case message.message
       when :leases then message.leases.leases.each { |lease| accept(lease) }
-      when :result_acks then message.result_acks.acks.each { |ack| @attempts.delete(ack.lease_id) if @attempts[ack.lease_id]&.result }
+      when :result_acks
+        message.result_acks.acks.each { |ack| @attempts.delete(ack.lease_id) if @attempts[ack.lease_id]&.result }
       when :cancel
-        cause = { REASON_LEASE_LOST: "lease lost", REASON_TIMED_OUT: "timed out" }.fetch(message.cancel.reason, "cancelled")
+        cause = CAUSES.fetch(message.cancel.reason, "cancelled")
         message.cancel.lease_ids.each { |id| interrupt(@attempts[id], cause) }
       when :drain
         learnt = @credentials.is_a?(Symbol) && @token ? [] : message.drain.addresses.to_a # no token over open networks
@@ -148,19 +158,23 @@ module Fermata
         handler = @handlers[lease.handler] or raise "no handler #{lease.handler.inspect} on this worker"
         result.output = Thread.handle_interrupt(Ended => :immediate) { handler.call(lease) }.to_s.b.byteslice(0, 4096)
       rescue Exception => e # whatever it is, it is the attempt's error
-        result.outcome = e.is_a?(Permanent) ? :OUTCOME_FAILED_PERMANENTLY : OUTCOMES.fetch(attempt.cause, :OUTCOME_FAILED)
+        result.outcome = OUTCOMES.fetch(attempt.cause, :OUTCOME_FAILED)
+        result.outcome = :OUTCOME_FAILED_PERMANENTLY if e.is_a?(Permanent)
         result.error = e.message.to_s.dup.force_encoding("UTF-8").scrub.byteslice(0, 512).scrub("")
-        result.retry_after = Google::Protobuf::Duration.new(seconds: e.seconds.to_i, nanos: (e.seconds % 1 * 1e9).to_i) if e.is_a?(RetryAfter)
+        result.retry_after = duration(e.seconds) if e.is_a?(RetryAfter)
       end
-      result.duration = Google::Protobuf::Duration.new(seconds: (now - began).to_i, nanos: ((now - began) % 1 * 1e9).to_i)
+      result.duration = duration(now - began)
       @lock.synchronize { finish(attempt, result) }
     end
+
+    def duration(seconds) = Google::Protobuf::Duration.new(seconds: seconds.to_i, nanos: (seconds % 1 * 1e9).to_i)
 
     def finish(attempt, result)
       if result.outcome != :OUTCOME_SUCCEEDED && VOID.include?(attempt.cause)
         @attempts.delete(result.lease_id)
         deliver(lost: V1::Lost.new(lease_ids: [result.lease_id]))
-        deliver(returned: V1::Returned.new(lease_ids: [result.lease_id])) if attempt.cause == "lease lost" # frees the slot
+        # Frees the slot at the node.
+        deliver(returned: V1::Returned.new(lease_ids: [result.lease_id])) if attempt.cause == "lease lost"
       else
         attempt.result = result
         deliver(results: V1::Results.new(results: [result]))

@@ -66,7 +66,8 @@ module Fermata
 `)
 	for i := range source.Messages().Len() {
 		name := source.Messages().Get(i).Name()
-		fmt.Fprintf(&out, "    %s = ::Google::Protobuf::DescriptorPool.generated_pool.lookup(\"fermata.v1.%[1]s\").msgclass\n", name)
+		fmt.Fprintf(&out,
+			"    %s = ::Google::Protobuf::DescriptorPool.generated_pool.lookup(\"fermata.v1.%[1]s\").msgclass\n", name)
 	}
 	out.WriteString("  end\nend\n")
 	return out.String(), nil

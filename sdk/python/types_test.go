@@ -46,8 +46,8 @@ type typesWriter struct {
 func (w *typesWriter) enums(all protoreflect.EnumDescriptors, indent string) {
 	for i := range all.Len() {
 		e := all.Get(i)
-		fmt.Fprintf(&w.out, "\n%sclass %s(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):\n%[1]s    __slots__ = ()\n", indent,
-			e.Name())
+		fmt.Fprintf(&w.out, "\n%sclass %s(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):\n%[1]s    __slots__ = ()\n",
+			indent, e.Name())
 		w.enumValues(e, indent+"    ", w.qualified(e))
 		w.enumValues(e, indent, w.qualified(e))
 	}

@@ -195,7 +195,7 @@ class Session:
     async def open(self, hello: pb.Hello, metadata: Metadata) -> None:
         """Exchanges Hello and Welcome, after cancelled handlers have ended. Raises Refused. hello lacks the leases."""
         try:
-            hello.live_lease_ids[:] = await self.table.build_hello(self)
+            hello.live_lease_ids.extend(await self.table.build_hello(self))
             hello.session_epoch = self.epoch
             self.hello_at = clock()
             async with asyncio.timeout(self.limit):
@@ -252,7 +252,6 @@ class Session:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                await asyncio.sleep(0)  # results of this round of the loop go into the same message
                 await self._flush()
                 if self.closing:
                     await self._flush()

@@ -186,7 +186,8 @@ class Ending:
 def ending_of(task: Task, value: Any) -> Ending:
     """Returns the ending of a handler that has returned."""
     try:
-        return Ending(pb.Result.OUTCOME_SUCCEEDED, output=output_of(value) if value is not None else task._output or b"")
+        output = output_of(value) if value is not None else task._output or b""
+        return Ending(pb.Result.OUTCOME_SUCCEEDED, output=output)
     except BaseException as error:  # a value without JSON, or whose text fails
         return failure_of(task, error)
 

@@ -1,7 +1,7 @@
 """The client: jobs, runs and events of a cluster.
 
     async with Fermata.connect(["10.0.0.1:7070", "10.0.0.2:7070"]) as f:
-        await f.jobs.create("digest", handler="send-digest", queue="mail", schedule=cron("0 7 * * MON-FRI", "Europe/Berlin"))
+        await f.jobs.create("digest", handler="send-digest", queue="mail", schedule=cron("0 7 * * MON-FRI"))
         run = await f.jobs.run("digest", wait=True)
         async for event in f.events(kinds=["run.dead"]):
             page(event.job, event.error)

@@ -70,7 +70,8 @@ class Worker:
         self._addresses = check_addresses(addresses)
         self._tls, self._token = tls_of(tls), token
         check_token_use(self._addresses, self._tls, token)
-        self._queues, self._slots, self._namespace = [queues] if isinstance(queues, str) else list(queues), slots, namespace
+        self._queues = [queues] if isinstance(queues, str) else list(queues)
+        self._slots, self._namespace = slots, namespace
         self._prefetch, self._version, self._labels = max(0, prefetch), version, dict(labels or {})
         self._drain_timeout = seconds_of(drain_timeout)
         self._check()
@@ -154,8 +155,8 @@ class Worker:
     async def run(self, *, signals: Sequence[int] = (signals_module.SIGTERM, signals_module.SIGINT)) -> None:
         """Works until a signal comes or stop is called, then drains: takes no further leases, and waits up to
         drain_timeout for running handlers and for the acknowledgement of their results. After that, after a
-        second SIGINT, or if it is cancelled itself, it ends the remaining handlers, gives them 5 s, and raises CutOff if any
-        were cut off. It reconnects for as long as necessary. It may be called once."""
+        second SIGINT, or if it is cancelled itself, it ends the remaining handlers, gives them 5 s, and raises CutOff if
+        any were cut off. It reconnects for as long as necessary. It may be called once."""
         if not self._handlers:
             raise RuntimeError("no handler is registered")
         if self._started:

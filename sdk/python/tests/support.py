@@ -148,13 +148,30 @@ class Node(grpc.GenericRpcHandler):
         await self.server.stop(0)
 
 
-async def serve(handler: Any) -> tuple[Any, str]:
-    """Serves at a free port."""
+_servers: list[Any] = []
+
+
+async def serve(handler: Any, credentials: Any = None) -> tuple[Any, str]:
+    """Serves at a free port, until run ends."""
     server = grpc.aio.server()
+    _servers.append(server)
     server.add_generic_rpc_handlers((handler,))
-    port = server.add_insecure_port("127.0.0.1:0")
+    address = "127.0.0.1:0"
+    port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
     await server.start()
     return server, f"127.0.0.1:{port}"
+
+
+def run(test: Any) -> None:
+    """Runs a test, and stops all servers, also after a failure."""
+    async def body() -> None:
+        try:
+            await test
+        finally:
+            while _servers:
+                await _servers.pop().stop(0)
+
+    asyncio.run(body())
 
 
 class Running:

@@ -7,6 +7,7 @@ import uuid
 
 import grpc
 import pytest
+import support
 from google.protobuf import any_pb2
 from support import Calls, serve
 
@@ -45,7 +46,7 @@ def test_failover_over_addresses():
         await up.stop(0)
         await stopping.stop(0)
 
-    asyncio.run(run())
+    support.run(run())
 
 
 def test_repeated_calls_have_the_same_request_id():
@@ -70,7 +71,7 @@ def test_repeated_calls_have_the_same_request_id():
         assert ids[0] == ids[1] != ids[2] == ids[3] != ids[4] == ids[5]
         assert list(calls.requests[5].update_mask.paths) == ["timeout", "payload"]
 
-    asyncio.run(run())
+    support.run(run())
 
 
 def test_deletion_whose_answer_is_lost():
@@ -88,7 +89,7 @@ def test_deletion_whose_answer_is_lost():
         await server.stop(0)
         assert [(q.allow_missing, q.etag) for q in calls.requests] == [(False, "e"), (True, "e")]
 
-    asyncio.run(run())
+    support.run(run())
 
 
 def test_errors_that_are_not_repeated():
@@ -126,7 +127,7 @@ def test_errors_that_are_not_repeated():
                     assert raised.value.reason == "EXCLUDED_TIME"
         await server.stop(0)
 
-    asyncio.run(run())
+    support.run(run())
 
 
 def test_timeout_covers_all_attempts():
@@ -140,7 +141,7 @@ def test_timeout_covers_all_attempts():
                 await f.jobs.get("x")
         await server.stop(0)
 
-    asyncio.run(run())
+    support.run(run())
 
 
 def test_token_and_trace_are_sent():
@@ -163,7 +164,7 @@ def test_token_and_trace_are_sent():
         assert (calls.metadata[1]["traceparent"], calls.metadata[1]["tracestate"]) == (parent, "k=v")
         assert calls.requests[1].name == "namespaces/shop/jobs/x"
 
-    asyncio.run(run())
+    support.run(run())
 
 
 def test_events_resume_by_token(tmp_path):
@@ -171,7 +172,8 @@ def test_events_resume_by_token(tmp_path):
         async def watch(request, context):
             place = int(request.resume_token or 0)
             yield WatchEventsResponse(resume_token=str(place))
-            yield WatchEventsResponse(events=[Event(id=f"e{place}"), Event(id=f"f{place}")], resume_token=str(place + 1))
+            events = [Event(id=f"e{place}"), Event(id=f"f{place}")]
+            yield WatchEventsResponse(events=events, resume_token=str(place + 1))
             if place < 2:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "this node stops")
 
@@ -190,7 +192,7 @@ def test_events_resume_by_token(tmp_path):
             assert store.load() == "3" and calls.requests[-1].resume_token == "3"
         await server.stop(0)
 
-    asyncio.run(run())
+    support.run(run())
 
 
 def certificate(directory, name):
@@ -210,23 +212,20 @@ def test_tls(tmp_path):
             pem, key = certificate(tmp_path, name)
             other, _ = certificate(tmp_path, "other.example")
             calls = Calls(GetJob=answer_job)
-            server = grpc.aio.server()
-            server.add_generic_rpc_handlers((calls,))
             with open(key, "rb") as k, open(pem, "rb") as c:
                 pair = (k.read(), c.read())
-            port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
-            await server.start()
-            address = f"127.0.0.1:{port}"
+            server, address = await serve(calls, grpc.ssl_server_credentials([pair]))
             async with Fermata.connect(address, tls=fermata.TLS(ca=pem, server_name=server_name), token="secret") as f:
                 await f.jobs.get("x")
             assert calls.metadata[0]["authorization"] == "Bearer secret"
-            for wrong in (fermata.TLS(ca=other, server_name=server_name), fermata.TLS(ca=pem, server_name="wrong.example"), True):
+            for wrong in (fermata.TLS(ca=other, server_name=server_name),
+                          fermata.TLS(ca=pem, server_name="wrong.example"), True):
                 async with Fermata.connect(address, tls=wrong, attempts=1) as f:
                     with pytest.raises(errors.Unavailable):
                         await f.jobs.get("x")
             await server.stop(0)
 
-    asyncio.run(run())
+    support.run(run())
 
 
 def test_closed_client():
@@ -238,7 +237,7 @@ def test_closed_client():
         with pytest.raises(TypeError, match="no request"):
             await f.call(any_pb2.Any())
 
-    asyncio.run(run())
+    support.run(run())
 
 
 def test_life_of_a_job(address):
@@ -260,7 +259,8 @@ def test_life_of_a_job(address):
             with pytest.raises(errors.Conflict):
                 await f.jobs.update(id, etag=created.etag, timeout=10)
             assert [j.name async for j in f.jobs.list(f"labels.of = {id}")] == [created.name]
-            assert [j.name async for j in f.jobs.list(labels={"of": id}, state="scheduled", page_size=1)] == [created.name]
+            found = f.jobs.list(labels={"of": id}, state="scheduled", page_size=1)
+            assert [j.name async for j in found] == [created.name]
             assert (await f.jobs.pause(id, "why")).status.state == JobStatus.STATE_PAUSED
             assert (await f.jobs.explain(id)).summary
             assert (await f.jobs.resume(id)).status.state == JobStatus.STATE_SCHEDULED
@@ -273,7 +273,8 @@ def test_life_of_a_job(address):
             assert (await f.runs.wait(run.name)).outcome == Outcome.OUTCOME_CANCELLED
             assert run.name in [r.name for r in await f.jobs.runs(id)]
             assert (await f.jobs.preview(fermata.every(60), count=3))[2].tzinfo
-            results = await f.jobs.create_many([("", fermata.job(handler="h", queue="life")), (id, fermata.job(handler="x"))])
+            results = await f.jobs.create_many(
+                [("", fermata.job(handler="h", queue="life")), (id, fermata.job(handler="x"))])
             assert isinstance(results[0], Job) and isinstance(results[1], errors.AlreadyExists)
             assert (await f.whoami()).identity == "anonymous"
             assert (await f.call(ListLocksRequest(parent=f.parent))).next_page_token == ""
@@ -288,4 +289,4 @@ def test_life_of_a_job(address):
                 await f.jobs.delete(id)
             await f.jobs.delete(id, allow_missing=True)
 
-    asyncio.run(run())
+    support.run(run())

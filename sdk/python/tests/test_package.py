@@ -25,7 +25,8 @@ def built(tmp_path_factory):
 
 
 def modules():
-    return {p.relative_to(ROOT).as_posix() for p in (ROOT / "fermata").rglob("*") if p.suffix in (".py", ".pyi", ".typed")}
+    files = (ROOT / "fermata").rglob("*")
+    return {p.relative_to(ROOT).as_posix() for p in files if p.suffix in (".py", ".pyi", ".typed")}
 
 
 def test_wheel(built, tmp_path):
@@ -36,7 +37,8 @@ def test_wheel(built, tmp_path):
         metadata = archive.read(f"fermata-{fermata.__version__}.dist-info/METADATA").decode()
         archive.extractall(tmp_path)
     assert names == modules() | {"fermata/py.typed"}
-    for line in ("Requires-Python: >=3.11", "Requires-Dist: grpcio (>=1.51)", "Requires-Dist: protobuf (>=4.21)", "License-File: LICENSE"):
+    for line in ("Requires-Python: >=3.11", "Requires-Dist: grpcio (>=1.51)", "Requires-Dist: protobuf (>=4.21)",
+                 "License-File: LICENSE"):
         assert line in metadata.splitlines()
     code = "import fermata, fermata.v1; print(fermata.__file__)"
     done = subprocess.run([sys.executable, "-c", code], cwd="/", env={"PYTHONPATH": str(tmp_path)}, check=True,

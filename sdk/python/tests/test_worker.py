@@ -52,7 +52,8 @@ def test_kinds_of_handlers():
     run_with_node(body)
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration("x"), GeneratorExit(), ValueError("ü" * 4000)])
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), KeyboardInterrupt(), StopIteration("x"), GeneratorExit(), ValueError("ü" * 4000)])
 def test_no_exception_ends_the_worker(error):
     async def body(node):
         w = Worker(node.address)
