@@ -167,7 +167,10 @@ func TestFrequentCallsShareWrites(t *testing.T) {
 		r := recorder(t, Options{Store: store})
 		writes := func(records, want int) {
 			t.Helper()
-			if synctest.Wait(); len(store.records) != records || len(store.trims) != want {
+			synctest.Wait()
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			if len(store.records) != records || len(store.trims) != want {
 				t.Errorf("%d records by %d writes, want %d by %d", len(store.records), len(store.trims), records, want)
 			}
 		}
