@@ -10,7 +10,6 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
-	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // TestBulkCommandsAskForConfirmation: many jobs are changed only where somebody has confirmed it.
@@ -147,25 +146,21 @@ func TestTimesInThePastAreNoted(t *testing.T) {
 	}
 }
 
-// TestInterruptedWaits name the run and how to go on.
+// TestInterruptedWaits name the run and how to go on. The interrupt comes when the command has the answer to its
+// request: one that comes before that leaves it without a run to name.
 func TestInterruptedWaits(t *testing.T) {
-	c := startCluster(t)
-	c.must("jobs", "create", "slow", "--handler", "h")
+	address, looked := serveRunsForever(t)
 	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
 	var out, errs bytes.Buffer
 	code := make(chan int, 1)
 	go func() {
-		code <- runCommand(ctx, []string{"--address", c.address, "jobs", "run", "slow", "--wait"}, standardStreams{strings.NewReader(""), &out, &errs}, time.Now)
+		code <- runCommand(ctx, []string{"--address", address, "jobs", "run", "slow", "--wait"}, standardStreams{strings.NewReader(""), &out, &errs}, time.Now)
 	}()
-	redistest.Eventually(t, time.Minute, "the run to be asked for", func(context.Context) error {
-		if got := c.must("jobs", "runs", "slow", "-o", "name"); !strings.HasPrefix(got, "m-") {
-			return fmt.Errorf("runs: %q", got)
-		}
-		return nil
-	})
+	<-looked
 	interrupt()
 	got := <-code
-	if got != exitRunContinues || !strings.Contains(errs.String(), "interrupted: run m-") || !strings.Contains(errs.String(), "fermata jobs runs slow m-") {
+	if got != exitRunContinues || !strings.Contains(errs.String(), "interrupted: run m-1 of slow") || !strings.Contains(errs.String(), "fermata jobs runs slow m-1") {
 		t.Errorf("exit %d: %s", got, errs.String())
 	}
 }

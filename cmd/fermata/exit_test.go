@@ -103,7 +103,7 @@ type runsForever struct {
 }
 
 func (*runsForever) RunJob(_ context.Context, q *fermatav1.RunJobRequest) (*fermatav1.RunJobResponse, error) {
-	return &fermatav1.RunJobResponse{Run: &fermatav1.Run{Name: q.GetName() + "/runs/1"}}, nil
+	return &fermatav1.RunJobResponse{Run: &fermatav1.Run{Name: q.GetName() + "/runs/m-1"}}, nil
 }
 
 func (r *runsForever) GetRun(ctx context.Context, q *fermatav1.GetRunRequest) (*fermatav1.Run, error) {
@@ -111,8 +111,10 @@ func (r *runsForever) GetRun(ctx context.Context, q *fermatav1.GetRunRequest) (*
 	return &fermatav1.Run{Name: q.GetName()}, nil
 }
 
-// TestAnInterruptedWaitHasItsCode, and names the run that goes on.
-func TestAnInterruptedWaitHasItsCode(t *testing.T) {
+// serveRunsForever serves runs that do not end. looked receives a value when a caller looks for the end of a run: only
+// then it has the answer to its request.
+func serveRunsForever(t *testing.T) (address string, looked <-chan struct{}) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -125,15 +127,21 @@ func TestAnInterruptedWaitHasItsCode(t *testing.T) {
 		server.Stop()
 		<-served
 	})
-	cmd, out := process(t, listener.Addr().String(), "jobs", "run", "ping", "--wait")
+	return listener.Addr().String(), forever.looked
+}
+
+// TestAnInterruptedWaitHasItsCode, and names the run that goes on.
+func TestAnInterruptedWaitHasItsCode(t *testing.T) {
+	address, looked := serveRunsForever(t)
+	cmd, out := process(t, address, "jobs", "run", "ping", "--wait")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	<-forever.looked
+	<-looked
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitRunContinues || !strings.Contains(out.String(), "run 1 of ping continues") {
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitRunContinues || !strings.Contains(out.String(), "run m-1 of ping continues") {
 		t.Errorf("%v, want exit code %d\n%s", err, exitRunContinues, out)
 	}
 }

@@ -69,20 +69,17 @@ func triggerText(r *client.Run) string {
 	return enumName(r.GetTrigger()) + " (own payload)"
 }
 
-// ownPayloadText describes the payload that a run has in place of its job's, and shows it if it is known.
+// ownPayloadText describes the payload that a run has in place of its job's.
 func ownPayloadText(r *client.Run) string {
 	p := r.GetOwnPayload()
 	if p == nil {
 		return noValue
 	}
-	text := fmt.Sprintf("its own, %s, SHA-256 %x", countText(int(p.GetSize()), "byte", "bytes"), p.GetSha256())
+	sealed := ""
 	if p.GetSealed() {
-		text = fmt.Sprintf("its own, %s, sealed, SHA-256 %x", countText(int(p.GetSize()), "byte", "bytes"), p.GetSha256())
+		sealed = ", sealed"
 	}
-	if len(p.GetPayload()) > 0 {
-		text += "\n" + fullText(string(p.GetPayload()))
-	}
-	return text
+	return fmt.Sprintf("%s%s, SHA-256 %x", countText(int(p.GetSize()), "byte", "bytes"), sealed, p.GetSha256())
 }
 
 // runDuration is the time from the start to the end of a run's last attempt.
@@ -107,7 +104,8 @@ func (a *app) describeRun(r *client.Run) error {
 	line("Name", r.GetName())
 	line("State", enumName(r.GetState()))
 	line("Trigger", enumName(r.GetTrigger()))
-	line("Payload", ownPayloadText(r))
+	line("Own payload", ownPayloadText(r))
+	line("Content", fullText(string(r.GetOwnPayload().GetPayload())))
 	line("Nominally", formatTime(r.GetNominalTime()))
 	line("Due", formatTime(r.GetDueTime()))
 	line("Started", formatTime(r.GetStartTime()))

@@ -200,3 +200,18 @@ func TestUpdateOfAScheduleInParts(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 }
+
+// TestRunsWithPayloadsAsTables: a run with another payload is asked for, refused with flags that it has not, and shown.
+func TestRunsWithPayloadsAsTables(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "digest", "--cron", "0 * * * *", "--handler", "h", "--payload", "{}")
+	golden(t, "run-payload", c.script(
+		"jobs run digest --payload once --request-id first",
+		"jobs run digest --payload once --backoff keep",
+		"jobs run digest --payload a --payload-file b",
+		"jobs run --filter id=digest --payload x",
+		"jobs runs digest",
+		"jobs runs digest m-first",
+		"jobs get digest",
+	))
+}

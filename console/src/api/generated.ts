@@ -370,6 +370,11 @@ export interface CheckpointRun {
   lostAttempts?: number;
   /** Scheduled time. */
   nominalTime?: string;
+  /**
+   * The payload that the run has in place of its job's, sealed as it is stored. Unset: it has the
+   * job's.
+   */
+  ownPayload?: RunPayload;
   /** True if the recovery rate has admitted it. */
   paced?: boolean;
   /** True if the recovery rate of the queue paces the run. */
@@ -1588,6 +1593,11 @@ export interface Run {
   output?: string;
   /** Output only: `output` as text. Unset if it is not valid UTF-8. */
   outputText?: string;
+  /**
+   * The payload that this run has in place of its job's: see RunJobWithPayload. Unset: it has the
+   * job's.
+   */
+  ownPayload?: RunPayload;
   /** Queue of the run. Only in lists of the runs of all jobs. */
   queue?: string;
   /** Start of the last attempt. */
@@ -1616,6 +1626,26 @@ export interface RunJobResponse {
   coalesced?: boolean;
   /** The manual run of this request. */
   run?: Run;
+}
+
+/** RunPayload is the payload of a run that has one of its own. */
+export interface RunPayload {
+  /**
+   * The payload. Only in responses of GetRun, if it is not sealed and the run has not ended or is a
+   * dead letter that is kept; and in backups, sealed as it is stored.
+   */
+  payload?: string;
+  /** Id of the key that seals the payload. RestoreJobs reads it. */
+  payloadKeyId?: string;
+  /** True if the payload is stored sealed. */
+  sealed?: boolean;
+  /**
+   * SHA-256 of the payload as it is stored. A sealed payload has another digest each time that it
+   * is sealed.
+   */
+  sha256?: string;
+  /** Size in bytes, before the payload was sealed. */
+  size?: string;
 }
 
 /** Schedule is the rule that generates scheduled times. */
@@ -1925,6 +1955,7 @@ export interface MethodTypes {
   ResumeJob: { params: { namespace: string; job: string }; body: { catchUp?: boolean }; response: Job };
   ResumeJobs: { params: { namespace: string }; body: { catchUp?: boolean; idPrefix?: string; labels?: Record<string, string>; note?: string; pageToken?: string; queue?: string }; response: ResumeJobsResponse };
   RunJob: { params: { namespace: string; job: string }; body: { backoff?: RunJobRequestBackoff; ignoreExclusions?: boolean; requestId?: string }; response: RunJobResponse };
+  RunJobWithPayload: { params: { namespace: string; job: string }; body: { ignoreExclusions?: boolean; payload?: string; payloadJson?: unknown; requestId?: string }; response: Run };
   TopJobs: { params: { namespace?: string; kind?: TopJobsRequestKind; limit?: number }; body: undefined; response: TopJobsResponse };
   UpdateJob: { params: { namespace: string; job: string; updateMask?: string; requestId?: string }; body: Job; response: Job };
   UpdateQueueSettings: { params: { namespace: string; queue: string; "expected.name"?: string; "expected.maxConcurrency"?: number; "expected.rate"?: number; "expected.burst"?: number; "expected.recoveryRate"?: number; "expected.paused"?: boolean; "expected.pauseUntilTime"?: string }; body: QueueSettings; response: QueueSettings };
@@ -2005,6 +2036,7 @@ export const methods: Record<MethodName, Method> = {
   ResumeJob: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs/{job}:resume"], permission: "operate jobs" },
   ResumeJobs: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs:resume"], permission: "operate jobs" },
   RunJob: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs/{job}:run"], permission: "operate jobs" },
+  RunJobWithPayload: { verb: "POST", paths: ["/v1/namespaces/{namespace}/jobs/{job}:runWithPayload"], permission: "edit jobs" },
   TopJobs: { verb: "GET", paths: ["/v1/topJobs", "/v1/namespaces/{namespace}/topJobs"], permission: "read jobs" },
   UpdateJob: { verb: "PATCH", paths: ["/v1/namespaces/{namespace}/jobs/{job}"], permission: "edit jobs" },
   UpdateQueueSettings: { verb: "PUT", paths: ["/v1/namespaces/{namespace}/queues/{queue}"], permission: "administer jobs" },

@@ -10,7 +10,8 @@
 //
 //	P:{T}:meta   hash    c: clock and last token; b:<caller>:<n>: last lease batch
 //	P:{T}:st     hash    record -> state, fixed-width header and a tail
-//	P:{T}:def    hash    record -> definition, protobuf without default values
+//	P:{T}:def    hash    record -> definition, protobuf without default values; of a run its own payload alone,
+//	                     if it has one
 //	P:{T}:hist   hash    record.slot -> ended run, protobuf
 //	P:{T}:l:<ns>/<queue>/<priority>   sorted set: the lane
 //	P:{T}:lanes  sorted set: lane -> first due time
@@ -35,7 +36,7 @@
 //
 // A record is one of three: a job, ns/id; a dead letter of a job, ns/id#d<slot>, which has a copy
 // of the definition; or a run that is a record of its own, ns/id#r<slot>, which uses the definition
-// of its job. All of them are in the shard of the job.
+// of its job, with another payload if the run was requested with one. All of them are in the shard of the job.
 //
 // A record is a member of one lane. Its score has the region and a time (job.Score), so that a move
 // is one ZADD. Only scripts write records. The script apply writes what Go code has decided, as a

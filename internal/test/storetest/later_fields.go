@@ -42,11 +42,14 @@ func testLaterFields(w *World) {
 	states, defs := w.Client.HGetAll(ctx, w.Key(0, "st")).Val(), w.Client.HGetAll(ctx, w.Key(0, "def")).Val()
 	rewritten := 0
 	for record, def := range defs {
+		if isRun(job.RecordID(record)) {
+			continue // it has a payload of its own, and nothing of its job's
+		}
 		letter := strings.Contains(record, "#d")
 		if !letter && !strings.HasSuffix(states[record], laterState) {
 			w.T.Errorf("%s has lost the field of its state: %s", record, states[record])
 		}
-		if !strings.HasSuffix(def, string(laterDefinition)) {
+		if !strings.Contains(def, string(laterDefinition)) {
 			w.T.Errorf("%s has lost the field of its definition", record)
 		}
 		if r := h.known[job.RecordID(record)]; r != nil && (r.Definition.Revision > 1 || r.State.Runs > 0) {

@@ -141,7 +141,7 @@ func ExplorePayloads(w *World, depth int) (states, steps int) {
 	first := &payloadScene{scene: scene{clock: e.Clock.Load(), lock: lockOf(0)}}
 	e.SetLock(0, first.lock)
 	e.updateScene(&first.scene)
-	frontier := []*payloadScene{first}
+	frontier := []*payloadScene{first, e.deadScene(first)}
 	for range depth {
 		var next []*payloadScene
 		for _, s := range frontier {
@@ -179,6 +179,26 @@ func ExplorePayloads(w *World, depth int) (states, steps int) {
 		}
 	}
 	return len(e.seen), steps
+}
+
+// deadScene is a scene in which both nodes know a dead letter that has a payload of its own.
+func (e *payloadExplorer) deadScene(first *payloadScene) *payloadScene {
+	s := *first
+	for _, name := range []string{"node 1 looks", "node 1 requests a run", "node 1 leases", "node 1 reports a failure", "node 0 looks",
+		"node 1 looks"} {
+		for _, a := range e.listActs() {
+			if a.name == name {
+				s.story = append(s.story, name)
+				a.apply(&s)
+			}
+		}
+	}
+	s.clock = e.Clock.Load()
+	e.updateScene(&s.scene)
+	if s.known[0][job.RecordID(e.recordID()).Letter(0)] == nil {
+		e.T.Fatalf("no dead letter: %s", s.stored)
+	}
+	return &s
 }
 
 type payloadExplorer struct{ *explorer }

@@ -24,7 +24,7 @@ export function Runs({ job, runs }: { job: Job; runs: Run[] }) {
     { title: "Lag", numeric: true, minor: 1, cell: (r) => lagOf(r) },
     { title: "Took", numeric: true, cell: (r) => tookOf(r) },
     { title: "Attempts", numeric: true, minor: 2, cell: (r) => r.attempts ?? 0 },
-    { title: "Trigger", minor: 2, cell: (r) => wordsOf(r.trigger, "TRIGGER_") },
+    { title: "Trigger", minor: 2, cell: (r) => wordsOf(r.trigger, "TRIGGER_") + (r.ownPayload ? ", own payload" : "") },
     { title: "Worker", minor: 2, cell: (r) => <bdi class="id">{r.worker}</bdi> },
     { title: "Error", minor: 1, cell: (r) => r.state === "STATE_FINISHED" ? <ErrorText text={r.error} /> : <ActionButton action={cancelRun} subject={{ job, run: r }} /> },
   ];

@@ -65,11 +65,24 @@ function Details({ run, job, id, jobID }: { run: Run; job: Job; id: string; jobI
             ["see also", hasLinks(fields) && <OtherSystems fields={fields} />],
           ]} />
         </Card>
+        {run.ownPayload && <Card title="Own payload" span>
+          <p>This run has it in place of the payload of its job: {run.ownPayload.size ?? 0} bytes{run.ownPayload.sealed ? ", sealed" : ""}.</p>
+          {run.ownPayload.payload && <pre class="block" tabIndex={0}>{textOf(run.ownPayload.payload)}</pre>}
+        </Card>}
         {run.error && <Card title="Error" span><pre class="block" tabIndex={0}>{run.error}</pre></Card>}
         {run.output && <Card title="Output" span><pre class="block" tabIndex={0}>{run.outputText ?? `base64: ${run.output}`}</pre></Card>}
       </div>
     </>
   );
+}
+
+/** textOf is a payload as text, or as base64 if it is none. */
+function textOf(base64: string): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)));
+  } catch {
+    return `base64: ${base64}`;
+  }
 }
 
 function sentenceOf(run: Run, job: Job): string {
