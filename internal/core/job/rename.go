@@ -129,8 +129,8 @@ const (
 	RenameOver                      // there is nothing left
 )
 
-// NextRenameStep returns what a rename needs next. The phase has to be read before it is read whether the old name keeps
-// the job: a job that is no longer kept was stored before it was removed. age is how long the phase lasts.
+// NextRenameStep returns what a rename needs next. The phase has to be read before it is read whether the old name
+// keeps the job: a job that is no longer kept was stored before it was removed. age is how long the phase lasts.
 func NextRenameStep(phase RenamePhase, kept bool, age time.Duration) RenameStep {
 	switch {
 	case kept && phase == RenameReserved:
@@ -185,8 +185,8 @@ func CheckRename(key Key, s *State) error {
 	return nil
 }
 
-// RenamePlaceholder returns a record that keeps a name for a rename. It is like a deleted job without a schedule, which
-// nothing starts and nothing removes.
+// RenamePlaceholder returns a record that keeps a name for a rename. It is like a deleted job without a schedule,
+// which nothing starts and nothing removes.
 func RenamePlaceholder(r Rename, arriving bool, d *Definition, lane Lane, now unixtime.Milli) Record {
 	key, other := r.From, r.To.ID
 	if arriving {
@@ -202,8 +202,8 @@ func RenamePlaceholder(r Rename, arriving bool, d *Definition, lane Lane, now un
 	}}
 }
 
-// WithNewName returns the job as it is stored under its new name: the same, whoever stores it, but for a run that waits
-// for a gate. The rename counts as an edit. now is an instant of the shard of the new name.
+// WithNewName returns the job as it is stored under its new name: the same, whoever stores it, but for a run that
+// waits for a gate. The rename counts as an edit. now is an instant of the shard of the new name.
 func (k *KeptJob) WithNewName(now unixtime.Milli, keepRevisions int) StoredJob {
 	out := StoredJob{Records: make([]StoredRecord, len(k.Job.Records))}
 	for i := range k.Job.Records {
@@ -251,8 +251,8 @@ func wakeRenamed(r *Record, now unixtime.Milli) {
 	}
 }
 
-// WithOldName returns the job as it is stored if it returns to its old name: as it was, with another revision, so that a
-// late call does not take it again.
+// WithOldName returns the job as it is stored if it returns to its old name: as it was, with another revision, so
+// that a late call does not take it again.
 func (k *KeptJob) WithOldName() StoredJob {
 	out := StoredJob{Records: make([]StoredRecord, len(k.Job.Records)), Revisions: k.Job.Revisions}
 	for i, r := range k.Job.Records {

@@ -153,7 +153,8 @@ func (c *bulkChange) judgeResult(result *job.ChangeResult, repeat bool) (reason 
 		}
 		return job.RefusedChanged, nil
 	}
-	if result.Record.State.Rename != nil || !result.Deleted && result.Record.State.Deleting && c.Action != job.BulkDeleteJobs {
+	s := &result.Record.State
+	if s.Rename != nil || !result.Deleted && s.Deleting && c.Action != job.BulkDeleteJobs {
 		return gone, nil
 	}
 	return "", nil

@@ -222,9 +222,10 @@ func (r *Registry) Get(ctx context.Context, key job.Key) (job.Record, error) {
 	}
 	records, err := r.o.Store.Get(ctx, []job.Key{key})
 	if err == nil && len(records) == 1 && records[0] != nil && records[0].State.Rename != nil {
-		if err = r.finishRenameOf(ctx, records[0]); err == nil {
-			records, err = r.o.Store.Get(ctx, []job.Key{key})
+		if err := r.finishRenameOf(ctx, records[0]); err != nil {
+			return job.Record{}, err
 		}
+		records, err = r.o.Store.Get(ctx, []job.Key{key})
 	}
 	if err != nil {
 		return job.Record{}, err

@@ -28,12 +28,14 @@ type Renames interface {
 	// ReadStoredJob reads all that is stored of a job; nil: there is no such job.
 	ReadStoredJob(ctx context.Context, key job.Key) (*job.StoredJob, error)
 	// ReserveName reserves the new name for a job like this one.
-	ReserveName(ctx context.Context, r job.Rename, like *job.Record, now unixtime.Milli) (job.RenameHandle, job.CreateCode, error)
+	ReserveName(ctx context.Context, r job.Rename, like *job.Record, now unixtime.Milli) (job.RenameHandle,
+		job.CreateCode, error)
 	// TakeJob takes a job out of its records. taken is false if it has changed, or the call comes too late.
 	TakeJob(ctx context.Context, kept *job.KeptJob, now unixtime.Milli) (taken bool, err error)
 	// StoreRenamed stores the job under its new name, and ReturnKept under its old one.
-	StoreRenamed(ctx context.Context, h job.RenameHandle, as *job.StoredJob, now unixtime.Milli) (bool, job.CreateReply, error)
-	ReturnKept(ctx context.Context, kept *job.KeptJob) (bool, job.CreateReply, error)
+	StoreRenamed(ctx context.Context, h job.RenameHandle, as *job.StoredJob, now unixtime.Milli) (stored bool,
+		reply job.CreateReply, err error)
+	ReturnKept(ctx context.Context, kept *job.KeptJob) (stored bool, reply job.CreateReply, err error)
 	// AbortRename, ReleaseName and ForgetRename end a rename.
 	AbortRename(ctx context.Context, h job.RenameHandle, like job.Lane, now unixtime.Milli) (aborted bool, err error)
 	ReleaseName(ctx context.Context, kept *job.KeptJob) error
@@ -140,8 +142,8 @@ func (r *Registry) readRenamed(ctx context.Context, kept *job.KeptJob) (job.Reco
 	return want, r.sealRenamed(kept, &as)
 }
 
-// endRename ends a rename whose job was taken, or could not be taken: then err says why. The caller of the rename may have
-// gone. After a lost reply the job may have been taken nevertheless: then the rename goes on.
+// endRename ends a rename whose job was taken, or could not be taken: then err says why. The caller of the rename may
+// have gone. After a lost reply the job may have been taken nevertheless: then the rename goes on.
 func (r *Registry) endRename(ctx context.Context, h job.RenameHandle, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishRenameTime)
 	defer cancel()
@@ -201,8 +203,8 @@ func (r *Registry) readForRename(ctx context.Context, q job.RenameRequest, kept 
 	return r.sealRenamed(kept, &as)
 }
 
-// sealRenamed seals the payloads of a renamed job again: a sealed payload is bound to the name. Of earlier revisions, a
-// payload that cannot be opened stays as it is.
+// sealRenamed seals the payloads of a renamed job again: a sealed payload is bound to the name. Of earlier revisions,
+// a payload that cannot be opened stays as it is.
 func (r *Registry) sealRenamed(kept *job.KeptJob, as *job.StoredJob) error {
 	for i := range as.Records {
 		if err := r.sealUnderName(kept.Job.Records[i].Definition, as.Records[i].Definition); err != nil {
@@ -230,8 +232,8 @@ func (r *Registry) sealUnderName(before, after *job.Definition) error {
 	return err
 }
 
-// finishRename takes the steps of a rename until it has ended, and returns how it has. gaveUp: its caller does not take
-// the job any more.
+// finishRename takes the steps of a rename until it has ended, and returns how it has. gaveUp: its caller does not
+// take the job any more.
 func (r *Registry) finishRename(ctx context.Context, h job.RenameHandle, gaveUp bool) (job.RenamePhase, error) {
 	end := job.RenamePhase("")
 	for range renameSteps {
@@ -317,8 +319,8 @@ func (r *Registry) storeRenamed(ctx context.Context, h job.RenameHandle, kept *j
 	return nil
 }
 
-// finishRenameOf takes the steps of the rename that keeps the name of a record, if its job is taken. The record has to be
-// read again after that.
+// finishRenameOf takes the steps of the rename that keeps the name of a record, if its job is taken. The record has
+// to be read again after that.
 func (r *Registry) finishRenameOf(ctx context.Context, record *job.Record) error {
 	mark := record.State.Rename
 	key := record.Definition.Key
@@ -327,13 +329,17 @@ func (r *Registry) finishRenameOf(ctx context.Context, record *job.Record) error
 	if mark.Arriving {
 		rename.From, rename.To = other, key
 	}
-	_, err := r.finishRename(ctx, job.RenameHandle{NamedRename: job.NamedRename{Rename: rename},
-		Shard: r.o.Store.ShardOf(rename.To)}, false)
+	_, err := r.finishRename(ctx, r.handleOf(rename), false)
 	return err
 }
 
-// explainRename returns the error of a change of a record that keeps a name for a rename: it is missing, unless the rename
-// has returned the job to its name meanwhile.
+// handleOf is a handle of a rename that is to be read.
+func (r *Registry) handleOf(rename job.Rename) job.RenameHandle {
+	return job.RenameHandle{NamedRename: job.NamedRename{Rename: rename}, Shard: r.o.Store.ShardOf(rename.To)}
+}
+
+// explainRename returns the error of a change of a record that keeps a name for a rename: it is missing, unless the
+// rename has returned the job to its name meanwhile.
 func (r *Registry) explainRename(ctx context.Context, record *job.Record) error {
 	key := record.Definition.Key
 	_, err := r.Get(ctx, key)
@@ -343,19 +349,17 @@ func (r *Registry) explainRename(ctx context.Context, record *job.Record) error 
 	return err
 }
 
-// FinishRenames takes the steps of the renames that some shards have entries of. Those that have just begun are left to
-// their callers.
+// FinishRenames takes the steps of the renames that some shards have entries of. Those that have just begun are left
+// to their callers.
 func (r *Registry) FinishRenames(ctx context.Context, shards []int) error {
 	kept, named, err := r.o.Store.ListRenames(ctx, shards)
 	errs := []error{err}
 	for _, end := range kept {
-		if k, err := r.o.Store.ReadKept(ctx, end.Shard, end.ID); err != nil || k == nil {
-			errs = append(errs, err)
-			continue
-		} else if _, err := r.finishRename(ctx, job.RenameHandle{NamedRename: job.NamedRename{Rename: k.Rename},
-			Shard: r.o.Store.ShardOf(k.To)}, false); err != nil {
-			errs = append(errs, err)
+		k, err := r.o.Store.ReadKept(ctx, end.Shard, end.ID)
+		if err == nil && k != nil {
+			_, err = r.finishRename(ctx, r.handleOf(k.Rename), false)
 		}
+		errs = append(errs, err)
 	}
 	for _, end := range named {
 		h, err := r.o.Store.FindRename(ctx, end)

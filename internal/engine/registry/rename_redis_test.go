@@ -610,3 +610,54 @@ func TestSealedPayloadsAreRenamed(t *testing.T) {
 		}
 	}
 }
+
+// TestAbortedRenameReturnsTheJob: somebody aborts a rename after its job was taken. The call that would store it does
+// nothing, and the job returns to its old name, also if the process dies before or after that.
+func TestAbortedRenameReturnsTheJob(t *testing.T) {
+	t.Parallel()
+	r := newRenameRig(t)
+	for _, c := range []struct {
+		dieAt int
+		lost  bool
+	}{{0, false}, {4, false}, {4, true}} {
+		from, to := fmt.Sprintf("old-%+v", c.dieAt), fmt.Sprintf("new-%v-%v", c.dieAt, c.lost)
+		r.addFailing(from)
+		want := r.partsOf(from)
+		store := &steppedStore{Store: r.store, dieAt: c.dieAt, lost: c.lost}
+		store.meddle = func(step int) {
+			if step != 3 {
+				return
+			}
+			for shard := range r.store.Shards() {
+				_, named, err := r.store.ListRenames(t.Context(), []int{shard})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, end := range named {
+					h, err := r.store.FindRename(t.Context(), end)
+					if err != nil || h.Phase != job.RenameReserved {
+						continue // an earlier case's
+					}
+					if done, err := r.store.AbortRename(t.Context(), h, h.Lane, unixtime.Milli(r.clock.Load())); err != nil || !done {
+						t.Fatal(done, err)
+					}
+				}
+			}
+		}
+		_, err := r.through(store).Rename(t.Context(), job.RenameRequest{Key: keyOf(from), NewID: to, RequestID: "r"})
+		if err == nil {
+			t.Fatal("an aborted rename was successful")
+		}
+		if have := r.namesOf(from, to); !slices.Equal(have, []string{from}) {
+			t.Fatalf("there are jobs %v after %v", have, err)
+		}
+		if have := r.partsOf(from); !reflect.DeepEqual(have, want) {
+			t.Errorf("returned\n%+v\nwas\n%+v", have, want)
+		}
+		r.endAll()
+		r.wantClean()
+		if err := r.Delete(t.Context(), keyOf(from), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

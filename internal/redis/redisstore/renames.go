@@ -13,8 +13,8 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
-// Renames: see job.Rename for the steps. Each shard has a hash of the renames that have not ended. The shard of the new
-// name has how far a rename is, and the shard of the old name the job that was taken; both may be one shard.
+// Renames: see job.Rename for the steps. Each shard has a hash of the renames that have not ended. The shard of the
+// new name has how far a rename is, and the shard of the old name the job that was taken; both may be one shard.
 
 // Prefixes of the fields of that hash.
 const (
@@ -148,8 +148,8 @@ func (t *keptJobText) decode() (*job.KeptJob, error) {
 	return out, nil
 }
 
-// ReserveName reserves the new name of a rename, for a job like this one. The result is job.Exists or job.Tombstone for a
-// name that is taken, and job.Created otherwise. A call that comes too late fails with job.ErrConflict.
+// ReserveName reserves the new name of a rename, for a job like this one. The result is job.Exists or job.Tombstone
+// for a name that is taken, and job.Created otherwise. A call that comes too late fails with job.ErrConflict.
 func (s *Store) ReserveName(ctx context.Context, r job.Rename, like *job.Record, now unixtime.Milli) (job.RenameHandle,
 	job.CreateCode, error) {
 	shard := s.ShardOf(r.To)
@@ -192,8 +192,8 @@ func (s *Store) encodeRecord(r *job.Record) (state string, def []byte, err error
 	return state, def, err
 }
 
-// TakeJob takes a job out of its records and lanes, and keeps it. taken is false if something of it has changed since it
-// was read, or the call comes too late. now is an instant of its shard.
+// TakeJob takes a job out of its records and lanes, and keeps it. taken is false if something of it has changed since
+// it was read, or the call comes too late. now is an instant of its shard.
 func (s *Store) TakeJob(ctx context.Context, kept *job.KeptJob, now unixtime.Milli) (taken bool, err error) {
 	shard := s.ShardOf(kept.From)
 	first := &kept.Job.Records[0]
@@ -246,10 +246,10 @@ func renameKeys(k runner.ShardKeys) []string {
 		k.Rankings[job.RankingFailing], k.Rankings[job.RankingLate]}
 }
 
-// StoreRenamed stores a job under its new name, if that is reserved as the handle has it. stored is false if the rename
-// has another phase by now, or if the name is taken. now is an instant of the shard of the new name.
-func (s *Store) StoreRenamed(ctx context.Context, h job.RenameHandle, as *job.StoredJob, now unixtime.Milli) (stored bool,
-	reply job.CreateReply, err error) {
+// StoreRenamed stores a job under its new name, if that is reserved as the handle has it. stored is false if the
+// rename has another phase by now, or if the name is taken. now is an instant of the shard of the new name.
+func (s *Store) StoreRenamed(ctx context.Context, h job.RenameHandle, as *job.StoredJob,
+	now unixtime.Milli) (stored bool, reply job.CreateReply, err error) {
 	done := h.NamedRename
 	done.Phase, done.AtMS = job.RenameDone, now
 	return s.storeJob(ctx, h.Shard, storeOfRename{
@@ -274,7 +274,8 @@ type storeOfRename struct {
 	job                 *job.StoredJob
 }
 
-func (s *Store) storeJob(ctx context.Context, shard int, a storeOfRename) (stored bool, reply job.CreateReply, err error) {
+func (s *Store) storeJob(ctx context.Context, shard int, a storeOfRename) (stored bool, reply job.CreateReply,
+	err error) {
 	k, first := s.shards[shard], &a.job.Records[0]
 	fixed := renameKeys(k)
 	lanes := newLaneKeys(k, len(fixed))
@@ -409,7 +410,8 @@ func (s *Store) FindRename(ctx context.Context, end job.RenameEnd) (job.RenameHa
 }
 
 // AbortRename aborts a rename that has not stored its job. aborted is false if it has a later phase by now.
-func (s *Store) AbortRename(ctx context.Context, h job.RenameHandle, like job.Lane, now unixtime.Milli) (aborted bool, err error) {
+func (s *Store) AbortRename(ctx context.Context, h job.RenameHandle, like job.Lane,
+	now unixtime.Milli) (aborted bool, err error) {
 	end := h.NamedRename
 	end.Phase, end.AtMS = job.RenameAborted, now
 	if h.Phase == "" {
@@ -432,7 +434,8 @@ func (s *Store) ReleaseName(ctx context.Context, kept *job.KeptJob) error {
 	return err
 }
 
-func (s *Store) endRename(ctx context.Context, h job.RenameHandle, prefix, entry string, name job.Key) (done bool, err error) {
+func (s *Store) endRename(ctx context.Context, h job.RenameHandle, prefix, entry string,
+	name job.Key) (done bool, err error) {
 	k := s.shards[h.Shard]
 	o := runner.NewScriptCall(s.scripts.renameEnd, h.Shard,
 		[]string{k.Meta, k.State, k.Def, k.Lanes, k.Lock, k.Renames, k.LaneKey(h.Lane)},
