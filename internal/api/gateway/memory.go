@@ -64,8 +64,8 @@ func (c *call) takeMemory(ctx context.Context, n int) error {
 	return nil
 }
 
-// takeReplyMemory takes the memory of a response. A single one never has more than an identity may have. Who has changed
-// something gets its response in any case.
+// takeReplyMemory takes the memory of a response. A single one never has more than an identity may have. Who has
+// changed something gets its response in any case.
 func (c *call) takeReplyMemory(ctx context.Context, reply any) error {
 	m, ok := reply.(proto.Message)
 	if !ok || c.memory == nil {

@@ -28,8 +28,8 @@ func (w unreadWriter) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// TestUnreadResponsesTakeMemory: large responses that are not read take memory of their caller, until there is none left
-// for it. Other callers get theirs.
+// TestUnreadResponsesTakeMemory: large responses that are not read take memory of their caller, until there is none
+// left for it. Other callers get theirs.
 func TestUnreadResponsesTakeMemory(t *testing.T) {
 	n := newFakeNode(t)
 	n.payload = make([]byte, 1<<20)

@@ -43,7 +43,8 @@ func callFrom(ctx context.Context) *call {
 // newCall reads the headers that concern the call.
 func newCall(r *http.Request, cred *credential) *call {
 	c := &call{
-		credential: cred, share: cred.identity.share, requestID: r.Header.Get("X-Request-Id"), etag: entityTag(r.Header.Get("If-Match")),
+		credential: cred, share: cred.identity.share, requestID: r.Header.Get("X-Request-Id"),
+		etag:  entityTag(r.Header.Get("If-Match")),
 		trace: metadata.MD{}, onlyReads: r.Method == http.MethodGet,
 	}
 	r.Header.Del("Grpc-Timeout") // the translation would take it for the deadline of the call

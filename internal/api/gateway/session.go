@@ -115,7 +115,8 @@ func newSessions(o *SessionOptions, base string) (*sessions, error) {
 	}
 	return &sessions{
 		seal: seal, signIn: o.SignIn, url: strings.TrimSuffix(o.URL, "/"), base: base,
-		isSecure: strings.HasPrefix(o.URL, "https:"), places: newPlaces(maxSignIns), refreshes: map[[sha256.Size]byte]*refreshCall{},
+		isSecure: strings.HasPrefix(o.URL, "https:"), places: newPlaces(maxSignIns),
+		refreshes: map[[sha256.Size]byte]*refreshCall{},
 	}, nil
 }
 
@@ -158,8 +159,8 @@ func (s *sessions) token(r *http.Request) string {
 	return c.Token
 }
 
-// cookieName is the name of a cookie in the browser. With TLS it has a prefix, by which browsers let no other host and no
-// page without TLS set it: neither can sign people in as somebody else. Below a base path only the latter holds.
+// cookieName is the name of a cookie in the browser. With TLS it has a prefix, by which browsers let no other host and
+// no page without TLS set it: neither can sign people in as somebody else. Below a base path only the latter holds.
 func (s *sessions) cookieName(name string) string {
 	switch {
 	case s.isSecure && s.base == "":
@@ -173,7 +174,8 @@ func (s *sessions) cookieName(name string) string {
 // setCookie sets a cookie that no script reads. Lax: it comes along when the issuer sends the browser back.
 func (s *sessions) setCookie(w http.ResponseWriter, name, value string, sameSite http.SameSite, maxAge int) {
 	http.SetCookie(w, &http.Cookie{
-		Name: s.cookieName(name), Value: value, Path: s.base + "/", HttpOnly: true, Secure: s.isSecure, SameSite: sameSite, MaxAge: maxAge,
+		Name: s.cookieName(name), Value: value, Path: s.base + "/", HttpOnly: true, Secure: s.isSecure,
+		SameSite: sameSite, MaxAge: maxAge,
 	})
 }
 

@@ -54,7 +54,8 @@ func (u *unreadResponse) free() {
 }
 
 // BoundUnread refuses responses to who leaves too many unread. It comes after the interceptor of the gate.
-func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInfo,
+	next grpc.UnaryHandler) (any, error) {
 	answer, err := next(ctx, q)
 	m, ok := answer.(proto.Message)
 	conn := connectionFrom(ctx)

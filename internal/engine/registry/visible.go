@@ -97,14 +97,16 @@ func (w *visibleWalk) otherLanes(ctx context.Context) ([]job.ShardLane, error) {
 
 func appendRanges(ranges []job.IndexRange, lanes []job.ShardLane, part scores) []job.IndexRange {
 	for _, l := range lanes {
-		ranges = append(ranges, job.IndexRange{Shard: l.Shard, Lane: l.Lane, Min: part.first, Max: part.last, Limit: maxFewJobs})
+		ranges = append(ranges, job.IndexRange{Shard: l.Shard, Lane: l.Lane, Min: part.first, Max: part.last,
+			Limit: maxFewJobs})
 	}
 	return ranges
 }
 
 // next returns the entries that follow a cursor, those of the shards before end, by shard and name. ok: the walk can be
 // made; otherwise the next shard has too many entries for one call, or there are too many lanes.
-func (w *visibleWalk) next(ctx context.Context, from visibleCursor) (entries []job.IndexEntry, end int, ok bool, err error) {
+func (w *visibleWalk) next(ctx context.Context, from visibleCursor) (entries []job.IndexEntry, end int, ok bool,
+	err error) {
 	ranges, ok, err := w.ranges(ctx)
 	if err != nil || !ok {
 		return nil, 0, false, err
@@ -141,7 +143,9 @@ func (w *visibleWalk) next(ctx context.Context, from visibleCursor) (entries []j
 		return visibleCursor{a.Shard, a.Record}.compare(visibleCursor{b.Shard, b.Record})
 	})
 	// A record that moves from lane to lane meanwhile may be in both.
-	entries = slices.CompactFunc(entries, func(a, b job.IndexEntry) bool { return a.Shard == b.Shard && a.Record == b.Record })
+	entries = slices.CompactFunc(entries, func(a, b job.IndexEntry) bool {
+		return a.Shard == b.Shard && a.Record == b.Record
+	})
 	return entries, end, err == nil, err
 }
 
@@ -152,10 +156,11 @@ func (c visibleCursor) compare(d visibleCursor) int {
 	return strings.Compare(string(c.after), string(d.after))
 }
 
-// readVisible reads about n items of a walk. read returns an item for each entry that has one, and how many bytes it has
-// read. ok is false where the walk cannot be made: then the caller walks what is stored.
+// readVisible reads about n items of a walk. read returns an item for each entry that has one, and how many bytes it
+// has read. ok is false where the walk cannot be made: then the caller walks what is stored.
 func readVisible[T any](ctx context.Context, w *visibleWalk, cursor string, n int,
-	read func([]job.IndexEntry) (items []T, bytes int, err error)) (items []T, next string, bytes int, ok bool, err error) {
+	read func([]job.IndexEntry) (items []T, bytes int, err error)) (items []T, next string, bytes int, ok bool,
+	err error) {
 	from, cursorErr := parseVisibleCursor(cursor)
 	entries, end, ok, err := w.next(ctx, from)
 	if err != nil || !ok {
@@ -185,8 +190,8 @@ func readVisible[T any](ctx context.Context, w *visibleWalk, cursor string, n in
 }
 
 // jobsVisible walks jobs.
-func (r *Registry) jobsVisible(ctx context.Context, f job.Filter, cursor string, n int) (records []job.Record, next string,
-	bytes int, ok bool, err error) {
+func (r *Registry) jobsVisible(ctx context.Context, f job.Filter, cursor string, n int) (records []job.Record,
+	next string, bytes int, ok bool, err error) {
 	plan := planOf(f)
 	w := &visibleWalk{registry: r, filter: f, part: scoresOf(plan.Status, f.Status),
 		want: func(id job.RecordID) bool { return id.IsJob() && wantsRecord(&f, &plan, id) }}

@@ -1,4 +1,5 @@
-// Package memorybudget shares an amount of memory among identities, so that a few of them leave something for all others.
+// Package memorybudget shares an amount of memory among identities, so that a few of them leave something for all
+// others.
 package memorybudget
 
 import (
