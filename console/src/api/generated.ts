@@ -1039,6 +1039,8 @@ export interface ListTargetsResponse {
 export interface ListUndeliveredEventsResponse {
   /** Newest first. */
   events?: Array<UndeliveredEvent>;
+  /** The list ends after about 4 MiB of events, before page_size of them: there are older ones. */
+  incomplete?: boolean;
 }
 
 export interface ListUpcomingJobsResponse {
@@ -1390,7 +1392,9 @@ export interface ReadAuditRecordsResponse {
   headHash?: string;
   /** Sequence of the newest record of the chain. */
   headSequence?: string;
-  /** Oldest first. Fewer than page_size: there are no more at the moment. */
+  /** The page ends after about 4 MiB of records, and there are more: continue after the last one. */
+  more?: boolean;
+  /** Oldest first. Fewer than page_size: there are no more at the moment, unless `more` is set. */
   records?: Array<AuditRecord>;
 }
 

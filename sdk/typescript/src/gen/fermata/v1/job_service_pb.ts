@@ -2766,7 +2766,8 @@ export const JobService: GenService<{
    * needs the permission to edit jobs.
    *
    * Reasons: TOO_MANY_RUNS (the job already has 64 runs, or their own payloads would exceed 2 MiB), EXCLUDED_TIME (see
-   * ignore_exclusions), NODES_TOO_OLD (a node of an earlier version, which cannot run it, is in the cluster).
+   * ignore_exclusions), ONE_TIME_JOB (a one-time job has one run), NODES_TOO_OLD (a node of an earlier version, which
+   * cannot run it, is in the cluster).
    *
    * @generated from rpc fermata.v1.JobService.RunJobWithPayload
    */
@@ -2942,7 +2943,9 @@ export const JobService: GenService<{
    *
    * Reasons of all Bulk methods: CONFIRMATION_REQUIRED, CONFIRMATION_EXPIRED, TOO_MANY_MATCHES (many
    * more match than were confirmed; nothing of this page was changed), BULK_CHANGE_UNKNOWN (a page
-   * token of a change that did not begin, or whose record was deleted after a week).
+   * token of a change that did not begin, or whose record was deleted after a week, or to make room for
+   * those of many later changes), TOO_MANY_BULK_CHANGES (64 of the namespace are under way, or 32 of the
+   * caller; RESOURCE_EXHAUSTED).
    *
    * @generated from rpc fermata.v1.JobService.BulkPauseJobs
    */
