@@ -106,14 +106,10 @@ func (b *balancer) cutAll() {
 	}
 }
 
-// closedAddress returns an address at which nothing listens.
+// closedAddress returns an address that resets connections.
 func (t *trial) closedAddress() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.fail(ruleProgram, "cannot listen: %v", err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	_, addr := t.hold()
+	return addr.String()
 }
 
 // silentAddress returns an address at which connections are accepted and never answered.

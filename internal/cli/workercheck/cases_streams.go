@@ -42,9 +42,8 @@ func checkReconnect(t *trial) {
 
 func checkLoadBalancer(t *trial) {
 	n := t.newNode()
-	n.change(func(n *scriptedNode) {
-		n.addresses = []string{t.closedAddress(), t.silentAddress(), t.closedAddress(), t.silentAddress()}
-	})
+	dead := []string{t.closedAddress(), t.silentAddress(), t.closedAddress(), t.silentAddress()}
+	n.change(func(n *scriptedNode) { n.addresses = dead })
 	b := t.newBalancer(n)
 	t.startWorker(b.addr)
 	s := t.firstSession(n)
@@ -64,7 +63,8 @@ func checkLoadBalancer(t *trial) {
 
 func checkAdvertised(t *trial) {
 	a, b, c := t.newNode(), t.newNode(), t.newNode()
-	a.change(func(n *scriptedNode) { n.addresses = []string{t.closedAddress()} })
+	dead := t.closedAddress()
+	a.change(func(n *scriptedNode) { n.addresses = []string{dead} })
 	b.change(func(n *scriptedNode) { n.addresses = []string{c.addr} })
 	s := t.acceptFirst(a)
 	r := t.startSleeper(s, forever)

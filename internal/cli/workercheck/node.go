@@ -29,6 +29,8 @@ type scriptedNode struct {
 	name   string
 	server *grpc.Server
 	addr   string
+	at     net.Addr
+	held   *heldListener
 
 	// Guarded by the mutex of the trial.
 	leaseTTL, sessionTTL time.Duration // sessionTTL 0: the node takes no heartbeats
@@ -39,7 +41,6 @@ type scriptedNode struct {
 	acksResults          bool
 	acksHeartbeats       bool
 	confirms             bool // heartbeat acknowledgements have confirmed set
-	alive                bool
 }
 
 // session is one stream of the worker to a node, from its Hello on.
@@ -85,7 +86,9 @@ func (t *trial) newSecureNode(secure *tls.Config, change ...func(*scriptedNode))
 	for _, c := range change {
 		c(n)
 	}
-	n.listen("127.0.0.1:0", secure)
+	n.held, n.at = t.hold()
+	n.addr = n.at.String()
+	n.serve(secure)
 	t.mu.Lock()
 	t.nodes = append(t.nodes, n)
 	n.name = "node-" + string(rune('a'+len(t.nodes)-1))
@@ -94,12 +97,8 @@ func (t *trial) newSecureNode(secure *tls.Config, change ...func(*scriptedNode))
 	return n
 }
 
-// listen starts to serve at an address.
-func (n *scriptedNode) listen(addr string, secure *tls.Config) {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		n.trial.fail(ruleProgram, "cannot listen for the worker: %v", err)
-	}
+// serve starts to serve at the node's address.
+func (n *scriptedNode) serve(secure *tls.Config) {
 	options := []grpc.ServerOption{
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.MaxRecvMsgSize(64 << 20),
@@ -110,23 +109,24 @@ func (n *scriptedNode) listen(addr string, secure *tls.Config) {
 	server := grpc.NewServer(options...)
 	fermatav1.RegisterWorkerServiceServer(server, n)
 	n.trial.mu.Lock()
-	n.server, n.addr, n.alive = server, l.Addr().String(), true
+	n.server = server
 	n.trial.mu.Unlock()
+	at := n.held.open(n.at)
 	// Serve returns when the server is stopped.
-	go func() { _ = server.Serve(l) }()
+	go func() { _ = server.Serve(at) }()
 }
 
-// kill cuts all connections and stops listening.
+// kill cuts all connections, and resets new ones.
 func (n *scriptedNode) kill() {
 	n.trial.mu.Lock()
 	server := n.server
-	n.alive = false
 	n.trial.mu.Unlock()
+	n.held.close()
 	server.Stop()
 }
 
-// revive listens again at the address of a killed node.
-func (n *scriptedNode) revive() { n.listen(n.addr, nil) }
+// revive serves again at the address of a killed node.
+func (n *scriptedNode) revive() { n.serve(nil) }
 
 // change changes what the node does.
 func (n *scriptedNode) change(do func(*scriptedNode)) {

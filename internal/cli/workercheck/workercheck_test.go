@@ -1,7 +1,6 @@
 package workercheck_test
 
 import (
-	"context"
 	"maps"
 	"os"
 	"regexp"
@@ -146,6 +145,30 @@ var plantedFaults = []struct{ fault, caseName, rule string }{
 	{"drops-results-without-stream", "reconnect", "N2 R4"},
 }
 
+// maxTries is how often a fault is looked for: on a busy machine a case may miss a fault that is a matter of
+// milliseconds.
+const maxTries = 3
+
+// runFault runs one case on the worker with a fault.
+func runFault(t *testing.T, fault, caseName string) workercheck.Result {
+	o := optionsWithFault(fault, caseName)
+	o.NeverRepeat = true
+	s, err := workercheck.Run(t.Context(), o, func(workercheck.Result) {})
+	if err != nil || len(s.Results) != 1 {
+		t.Errorf("%s: %v, %d results", fault, err, len(s.Results))
+		return workercheck.Result{}
+	}
+	if s.Badge != "" {
+		t.Errorf("%s: has the badge %q", fault, s.Badge)
+	}
+	return s.Results[0]
+}
+
+// names reports whether the first fault of a result is of one of the rules.
+func names(r workercheck.Result, rules string) bool {
+	return r.Status == workercheck.Failed && slices.Contains(strings.Fields(rules), r.Faults[0].Rule.ID)
+}
+
 // TestPlantedFaultsAreFound runs each fault against the case that has to find it.
 func TestPlantedFaultsAreFound(t *testing.T) {
 	var running sync.WaitGroup
@@ -154,21 +177,15 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		places <- struct{}{}
 		running.Go(func() {
 			defer func() { <-places }()
-			o := optionsWithFault(p.fault, p.caseName)
-			o.NeverRepeat = true
-			s, err := workercheck.Run(context.WithoutCancel(t.Context()), o, func(workercheck.Result) {})
-			if err != nil || len(s.Results) != 1 {
-				t.Errorf("%s: %v, %d results", p.fault, err, len(s.Results))
-				return
+			var found workercheck.Result
+			for range maxTries {
+				found = runFault(t, p.fault, p.caseName)
+				if names(found, p.rule) {
+					return
+				}
 			}
-			r := s.Results[0]
-			if r.Status != workercheck.Failed || !slices.Contains(strings.Fields(p.rule), r.Faults[0].Rule.ID) {
-				t.Errorf("%s: %s %v, want a fault of rule %s in case %s", p.fault, r.Status, r.Faults, p.rule,
-					p.caseName)
-			}
-			if s.Badge != "" {
-				t.Errorf("%s: has the badge %q", p.fault, s.Badge)
-			}
+			t.Errorf("%s: %s %v, want a fault of rule %s in case %s", p.fault, found.Status, found.Faults, p.rule,
+				p.caseName)
 		})
 	}
 	running.Wait()
