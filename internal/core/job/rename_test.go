@@ -16,11 +16,10 @@ type renameWorld struct {
 
 // renameActor is a process that takes steps. The first one is that of the caller.
 type renameActor struct {
-	at       int // 0: reads the phase, 1: reads whether the job is kept, 2: takes its step
-	phase    RenamePhase
-	step     RenameStep
-	mayTake  bool // only the caller
-	finished bool
+	at      int // 0: reads the phase, 1: reads whether the job is kept, 2: takes its step
+	phase   RenamePhase
+	step    RenameStep
+	mayTake bool // only the caller
 }
 
 // take makes the step of an actor, as the scripts do it: each compares what it needs.
