@@ -354,6 +354,7 @@ func TestFilesOfFlagsAreGuarded(t *testing.T) {
 		"fermata jobs create --payload-file":   "a payload, which the caller has made",
 		"fermata jobs update --dir":            "a directory of the worker",
 		"fermata jobs update --file":           "a job, which the caller has made",
+		"fermata jobs run --payload-file":      "a payload, which the caller has made",
 		"fermata jobs update --payload-file":   "a payload, which the caller has made",
 	}, func(args ...string) string {
 		var out, said bytes.Buffer

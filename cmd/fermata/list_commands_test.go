@@ -66,6 +66,12 @@ func fillLists(t *testing.T, c *cluster) {
 		Event: job.Event{Shard: 3, Place: job.Place{MS: unixtime.MilliOf(epoch), Seq: 7}, Kind: job.KindRunDead, Key: job.Key{Namespace: "default", ID: "failing-job"}},
 	}}
 	c.must("audit", "export", "--name", "siem", "--file", t.TempDir()+"/audit.jsonl")
+	settled := "" // records are written soon after their calls
+	redistest.Eventually(t, time.Minute, "the audit records of these calls", func() bool {
+		before := settled
+		settled = c.must("audit", "-o", "name")
+		return settled == before
+	})
 	c.must("config", "set-context", "production", "--address", "scheduler-0.example.com,scheduler-1.example.com", "--tls-ca", "/etc/fermata/ca.pem", "--token-file", "/etc/fermata/token")
 }
 

@@ -12,7 +12,8 @@ import (
 // attempts have the payload, and so do its dead letter and the run that a redrive makes of it. The state has only a
 // description; the payload is stored beside the state, and is deleted with the record.
 //
-// A one-time job has no such runs: when its own run is dead, its record is the dead letter, with what its last run left.
+// A one-time job has no such runs: when its own run is dead, its record is the dead letter, with what its last run
+// left.
 //
 // The outcome of such a run says nothing about the job's own payload, so it does not count for the backoff of the
 // schedule (ManualKeep).

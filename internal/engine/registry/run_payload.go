@@ -15,7 +15,8 @@ const runPayloadTries = 8
 
 // RunJobWithPayload requests a manual run that has a payload of its own, and returns it. An empty request id is
 // generated. A repeated call returns the run of the first one, whatever its payload.
-func (r *Registry) RunJobWithPayload(ctx context.Context, key job.Key, q job.RunWithPayloadRequest) (job.RunView, error) {
+func (r *Registry) RunJobWithPayload(ctx context.Context, key job.Key, q job.RunWithPayloadRequest) (job.RunView,
+	error) {
 	if q.RequestID == "" {
 		q.RequestID = strings.ToLower(rand.Text())
 	}
@@ -39,8 +40,8 @@ func (r *Registry) RunJobWithPayload(ctx context.Context, key job.Key, q job.Run
 }
 
 // requestRunWithPayload is one try of RunJobWithPayload. stale: the job was edited since the record was read.
-func (r *Registry) requestRunWithPayload(ctx context.Context, record job.Record, q job.RunWithPayloadRequest) (v job.RunView,
-	stale bool, err error) {
+func (r *Registry) requestRunWithPayload(ctx context.Context, record job.Record,
+	q job.RunWithPayloadRequest) (v job.RunView, stale bool, err error) {
 	d := record.Definition
 	if err := r.checkRunPayload(d, q.Payload); err != nil {
 		return job.RunView{}, false, err
@@ -48,17 +49,17 @@ func (r *Registry) requestRunWithPayload(ctx context.Context, record job.Record,
 	sealed := *d
 	r.sealPayload(&sealed, q.Payload)
 	own := job.RunPayloadOf(&sealed)
-	claim, faults := r.claimQuota(ctx, []quotaDemand{{key: d.Key, quotaAmount: quotaAmount{bytes: r.countedRunPayload(d.Key, own)},
-		edits: true}})
+	demand := quotaDemand{key: d.Key, quotaAmount: quotaAmount{bytes: r.countedRunPayload(d.Key, own)}, edits: true}
+	claim, faults := r.claimQuota(ctx, []quotaDemand{demand})
 	if faults[0] != nil {
 		return job.RunView{}, false, faults[0]
 	}
-	request := job.RequestManualRun{RequestID: q.RequestID, IgnoreExclusions: q.IgnoreExclusions, Trace: r.callerTrace(ctx),
-		Payload: own, Base: d.Etag()}
+	request := job.RequestManualRun{RequestID: q.RequestID, IgnoreExclusions: q.IgnoreExclusions,
+		Trace: r.callerTrace(ctx), Payload: own, Base: d.Etag()}
 	result, err := r.changeJob(ctx, d.Key, request, nil)
 	stored := quotaAmount{}
 	if err == nil && result.Answer == job.Applied || err != nil && mayBeStored(err) {
-		stored = claim.demands[0].quotaAmount
+		stored = demand.quotaAmount
 	}
 	claim.returnUnused(ctx, []quotaAmount{stored})
 	if err != nil {

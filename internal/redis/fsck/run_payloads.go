@@ -38,7 +38,8 @@ func (a *check) checkRunPayloads(ids []job.RecordID, states []job.State) error {
 	for _, id := range own {
 		a.unusable[id] = true
 		a.addFinding(job.Finding{Fault: job.FaultNoDefinition, Record: id,
-			Detail: "the payload of the run is missing, or is not the one that its state describes; cancel the run, or discard it"})
+			Detail: "the payload of the run is missing, or is not the one that its state describes; cancel the run, or " +
+				"discard it"})
 	}
 	return nil
 }

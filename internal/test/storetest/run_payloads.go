@@ -310,14 +310,15 @@ func (e *payloadExplorer) lease() *job.Leased {
 	if reply.Err != nil {
 		e.T.Fatal(reply.Err)
 	}
-	for i := range reply.Leased {
-		l := &reply.Leased[i]
-		if own := l.Known.State.OwnPayload != nil; own != (l.Own != nil) || own && string(l.Own.Payload) != ownPayloadOf(l.Known.State.ManualID) {
-			e.T.Errorf("leased %s of %s with %+v", l.Record, l.Known.State.ManualID, l.Own)
-		}
-		return l
+	if len(reply.Leased) == 0 {
+		return nil
 	}
-	return nil
+	l := &reply.Leased[0]
+	own := l.Known.State.OwnPayload != nil
+	if own != (l.Own != nil) || own && string(l.Own.Payload) != ownPayloadOf(l.Known.State.ManualID) {
+		e.T.Errorf("leased %s of %s with %+v", l.Record, l.Known.State.ManualID, l.Own)
+	}
+	return l
 }
 
 // checkPayloads: what is stored of payloads is what the states describe, and nothing else.
