@@ -132,6 +132,7 @@ class Session:
         self.news.put_nowait(("unresponsive", []))
 
     def receive_drain(self, addresses: list[str]) -> None:
+        """Makes the link look for another node, at these addresses first. The session continues until there is one."""
         self.news.put_nowait(("drain", addresses))
 
     # Returned leases are not acknowledged: those of the last seconds before a stream was cut are returned again.

@@ -687,5 +687,7 @@ class Table:
         elif kind == "drain":
             self.leave_node(session)
             session.receive_drain(list(message.drain.addresses))
+        elif kind == "relocate":  # the session goes on until another node has welcomed the worker
+            session.receive_drain(list(message.relocate.addresses))
 
 
