@@ -2,9 +2,12 @@ package jobfilter
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/fermata-io/fermata/internal/core/job"
 )
 
 // maxSegments bounds the parts of a field between dots. A key of a label has at most 128 bytes.
@@ -129,7 +132,14 @@ func (s *scanner) comparison() error {
 	if s.at == first {
 		return s.fault(start, "a value is missing after %s", op)
 	}
-	s.out.emitQuoted(first, s.in[first:s.at])
+	value := s.in[first:s.at]
+	if strings.ContainsRune("=<>!:~", rune(value[0])) {
+		return s.fault(first, "%q after %s is no operator; quote a value that begins with it", value[:1], op)
+	}
+	if i := strings.IndexByte(value, ','); i >= 0 {
+		return s.fault(first+i, "a list of values is not possible: join comparisons by OR; quote a value with a comma")
+	}
+	s.out.emitQuoted(first, value)
 	return nil
 }
 
@@ -214,6 +224,14 @@ func (s *scanner) bareWord(start int, text string) error {
 	case "and", "or", "not":
 		return s.fault(start, "operators are capital: %s. To search for the word, quote it", strings.ToUpper(text))
 	}
+	if strings.ContainsRune("&|~", rune(text[0])) {
+		return s.fault(start, "%q is no operator: write AND, OR or NOT. To search for it, quote it", job.Clip(text, 10))
+	}
+	if _, err := findField(text, 0); err == nil {
+		if next := s.nextWord(); slices.Contains(foreignOperators, strings.ToLower(next)) {
+			return s.fault(start, "%s %s: the operators are =, !=, <, <=, >, >= and :", text, next)
+		}
+	}
 	for i := range fields {
 		if f := &fields[i]; f.Name == text && f.Kind == Flag {
 			return s.fault(start, "write %s = true. To search for the word, quote it", text)
@@ -224,6 +242,18 @@ func (s *scanner) bareWord(start int, text string) error {
 	}
 	s.out.emitQuoted(start, text)
 	return nil
+}
+
+// foreignOperators are words that compare in other languages. After the name of a field they are not searched for.
+var foreignOperators = []string{"in", "is", "like", "ilike", "contains", "matches", "between", "eq", "ne", "not"}
+
+// nextWord is the word that follows, without reading it.
+func (s *scanner) nextWord() string {
+	words := strings.FieldsFunc(s.in[s.at:], func(r rune) bool { return unicode.IsSpace(r) || r == '(' })
+	if len(words) == 0 {
+		return ""
+	}
+	return words[0]
 }
 
 // quoted reads a quoted text with its quotes.
