@@ -51,6 +51,10 @@ func (f *fakeJobs) ListLocks(_ context.Context, filter job.Filter, _ int, _ stri
 	}}}, f.err
 }
 
+func (f *fakeJobs) FindVisibleJobs(context.Context, []job.Key) (map[job.Key]bool, error) {
+	return nil, f.err
+}
+
 func (f *fakeJobs) DiscardDeadLetter(_ context.Context, record job.RecordID, runID string) error {
 	f.note = string(record) + " " + runID
 	return f.err
@@ -83,6 +87,10 @@ func (a anyJobs) ResetTarget(_ context.Context, namespace, target, _ string) (jo
 
 func (a anyJobs) ListLocks(context.Context, job.Filter, int, string) (job.LockPage, error) {
 	return job.LockPage{}, nil
+}
+
+func (a anyJobs) FindVisibleJobs(context.Context, []job.Key) (map[job.Key]bool, error) {
+	return nil, nil
 }
 
 func (a anyJobs) DiscardDeadLetter(context.Context, job.RecordID, string) error { return nil }
