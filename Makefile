@@ -70,7 +70,7 @@ build: ## build all commands into bin/
 ##@ Check
 
 # Everything that must pass before a merge; cheap checks first.
-GATES := deps verify race lives bench-check release-check console-short vuln
+GATES := deps verify race lives bench-check release-check console-short sdk-typescript sdk-python vuln
 
 .PHONY: test
 test: ## run everything that must pass before a merge; print the ten slowest packages

@@ -37,6 +37,7 @@ const (
 	WorkResponse_Drain        = 5
 	WorkResponse_Addresses    = 6
 	WorkResponse_HeartbeatAck = 7
+	WorkResponse_Relocate     = 8
 )
 
 // Fields of fermata.v1.Leases.

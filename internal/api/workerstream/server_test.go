@@ -580,7 +580,10 @@ func TestAcknowledgementsWaitForCompany(t *testing.T) {
 			for o.dequeue() != nil {
 			}
 		}
+		time.Sleep(maxFrequentAckDelay) // the timer of an acknowledgement that had company
+		synctest.Wait()
 		woken()
+		took()
 		put(job.ResultAcks{{}})
 		time.Sleep(maxFrequentAckDelay - time.Microsecond)
 		synctest.Wait()

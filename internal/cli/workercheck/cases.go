@@ -81,6 +81,8 @@ func Cases() []Case {
 		{"keepalive", "a connection that has died silently is noticed", []Rule{ruleKeepalive}, true, checkKeepalive},
 		{"drain", "the worker moves to another node with its leases", []Rule{ruleDrain}, false, checkDrain},
 		{"drain-outage", "leases outlive the session after Drain", []Rule{ruleDrainTrust}, true, checkDrainOutage},
+		{"relocate", "the worker moves when its node asks it to, and keeps its session until then", []Rule{ruleRelocate},
+			true, checkRelocate},
 		{"stop-idle", "SIGTERM: an idle worker closes its stream and exits with 0", []Rule{ruleFinish, ruleCleanEnd},
 			false,
 			checkStopIdle},

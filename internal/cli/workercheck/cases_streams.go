@@ -108,6 +108,19 @@ func checkDrain(t *trial) {
 		func() bool { return r.results[0].GetOutcome() == succeeded && len(r.starts) == 1 })
 }
 
+func checkRelocate(t *trial) {
+	a, b := t.newNode(), t.newNode()
+	s := t.acceptFirst(a)
+	r := t.startSleeper(s, fmt.Sprint(t.ms(1200).Milliseconds()))
+	s.relocate(b.addr)
+	next := t.accept(ruleRelocate, "want a Hello at the address that Relocate named", b, s)
+	t.expectCarriedOver(next, r)
+	t.expect(ruleRelocate, "want the end of the stream to the node that asked", func() bool { return s.closed })
+	t.expect(ruleRelocate, "want the result at the other node", func() bool { return r.resultOn(next) != nil })
+	t.check(ruleRelocate, "the handler was stopped when the worker moved",
+		func() bool { return r.results[0].GetOutcome() == succeeded && len(r.starts) == 1 })
+}
+
 func checkDrainOutage(t *trial) {
 	ttl := t.ms(1200)
 	n := t.newNode(shortSession(ttl), func(n *scriptedNode) { n.leaseTTL = t.ms(12_000) })

@@ -314,6 +314,13 @@ func (s *session) drain(addresses ...string) {
 	s.send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Drain{Drain: &fermatav1.Drain{Addresses: addresses}}})
 }
 
+// relocate sends a Relocate.
+func (s *session) relocate(addresses ...string) {
+	s.send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Relocate{
+		Relocate: &fermatav1.Relocate{Addresses: addresses},
+	}})
+}
+
 // advertise sends Addresses.
 func (s *session) advertise(addresses ...string) {
 	s.send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Addresses{

@@ -65,6 +65,7 @@ var (
 
 	ruleDrain      = Rule{"D1", "drain"}
 	ruleDrainTrust = Rule{"D2", "drain"}
+	ruleRelocate   = Rule{"D3", "drain"}
 
 	ruleDraining     = Rule{"S1", "stopping"}
 	ruleFinish       = Rule{"S2", "stopping"}
@@ -89,7 +90,7 @@ func Rules() []Rule {
 		ruleAckFinal, ruleStaleLost, ruleCancel, ruleCancelLost, ruleCancelOther, ruleHeartbeats, ruleTrustEnds,
 		ruleTrustClose, ruleLateAck, ruleSuspended, ruleUnconfirmed, ruleSilentNode, ruleTwoThirds, ruleReportLost,
 		ruleReconnect, ruleLive, ruleConfigured, ruleAdvertised, ruleKeepalive, ruleReturnedAgain, ruleDrain,
-		ruleDrainTrust,
+		ruleDrainTrust, ruleRelocate,
 		ruleDraining, ruleFinish, ruleCleanEnd, ruleStopCut, ruleDrainTimeout, rulePrefetch, ruleLateReturn,
 		ruleStartAfter, ruleTLS, ruleToken,
 	}

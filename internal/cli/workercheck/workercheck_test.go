@@ -112,6 +112,8 @@ var plantedFaults = []struct{ fault, caseName, rule string }{
 	{"no-keepalive", "keepalive", "N5"},
 	{"no-drain", "drain", "D1"},
 	{"drain-stops-handlers", "drain", "D1 N2"},
+	{"no-relocation", "relocate", "D3"},
+	{"relocation-stops-handlers", "relocate", "D3 N2"},
 	{"no-draining", "stop", "S1"},
 	{"starts-while-draining", "stop", "S1"},
 	{"exits-at-once", "stop", "S1 S2"},

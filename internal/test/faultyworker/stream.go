@@ -364,6 +364,8 @@ func (s *stream) handle(m *fermatav1.WorkResponse) {
 		}
 	case *fermatav1.WorkResponse_Drain:
 		s.handleDrain(body.Drain.GetAddresses())
+	case *fermatav1.WorkResponse_Relocate:
+		s.handleRelocate(body.Relocate.GetAddresses())
 	default:
 		if w.has("dies-of-unknown-message") {
 			os.Exit(4)
@@ -385,6 +387,20 @@ func (s *stream) handleDrain(addresses []string) {
 	if !s.ackedAt.IsZero() && time.Now().Before(w.trustedUntil) && !w.has("no-trust-after-drain") {
 		w.trustedUntil = s.ackedAt.Add(s.trustPeriod())
 	}
+	s.askToReplace()
+}
+
+func (s *stream) handleRelocate(addresses []string) {
+	w := s.w
+	if w.has("no-relocation") {
+		return
+	}
+	if w.has("relocation-stops-handlers") {
+		for _, a := range w.attempts {
+			a.cancel(errors.New("the worker moves"))
+		}
+	}
+	w.preferred = addresses
 	s.askToReplace()
 }
 
