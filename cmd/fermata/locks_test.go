@@ -30,7 +30,7 @@ func TestHoldersOfLocksHaveTheirWorkers(t *testing.T) {
 		}
 		workers = append(workers, row[at])
 	}
-	if want := []string{"", `w-1\x1b[31m`, "", ""}; strings.Join(workers, "|") != strings.Join(want, "|") {
+	if want := []string{"", "w-1\ufffd[31m", "", ""}; strings.Join(workers, "|") != strings.Join(want, "|") {
 		t.Errorf("workers %q, want %q", workers, want)
 	}
 }
