@@ -57,24 +57,26 @@ func heldLocks(locks []*client.LockStatus) (held []*client.LockStatus) {
 
 func (a *app) lockTable(locks []*client.LockStatus, namespaces bool) outputTable {
 	t := outputTable{
-		heading:        []string{"NAMESPACE", "LOCK", "HELD", "WAITING", "JOBS", "RUN OF", "STATE", "SINCE", "UNTIL"},
+		heading:        []string{"NAMESPACE", "LOCK", "HELD", "WAITING", "JOBS", "RUN OF", "WORKER", "STATE", "SINCE", "UNTIL"},
 		empty:          "no locks",
-		leadingColumns: []string{"JOBS", "UNTIL", "SINCE"},
+		leadingColumns: []string{"JOBS", "WORKER", "UNTIL", "SINCE"},
 	}
 	for _, l := range locks {
 		namespace, key := nameText(strings.TrimPrefix(l.GetParent(), "namespaces/")), nameText(l.GetKey())
 		row := func(cells ...string) { t.addRow(append([]string{namespace, key}, cells...)...) }
 		row(fmt.Sprintf("%d of %d", l.GetHeld(), l.GetCapacity()), fmt.Sprint(l.GetWaiting()), fmt.Sprint(l.GetJobs()),
-			"", "", "", "")
+			"", "", "", "", "")
 		for _, h := range l.GetHolders() {
-			row("", "", "", hiddenOr(h.GetJob()), "holds it", a.agoText(h.GetSinceTime()), a.untilText(h.GetLeaseEndTime()))
+			row("", "", "", hiddenOr(h.GetJob()), printableText(h.GetWorker()), "holds it", a.agoText(h.GetSinceTime()),
+				a.untilText(h.GetLeaseEndTime()))
 		}
 		for _, w := range l.GetWaiters() {
 			state := "waits"
 			if w.GetReservedUntilTime() != nil {
 				state = "is next"
 			}
-			row("", "", "", hiddenOr(w.GetJob()), state, a.agoText(w.GetSinceTime()), a.untilText(w.GetReservedUntilTime()))
+			row("", "", "", hiddenOr(w.GetJob()), "", state, a.agoText(w.GetSinceTime()),
+				a.untilText(w.GetReservedUntilTime()))
 		}
 	}
 	if !namespaces {

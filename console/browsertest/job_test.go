@@ -1,7 +1,9 @@
 package browsertest
 
 import (
+	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,4 +122,56 @@ func TestReadOnlyConsole(t *testing.T) {
 	if !strings.Contains(answer, "READ_ONLY_CONSOLE") {
 		t.Errorf("a forged call: %s", answer)
 	}
+}
+
+// TestRunWithAnotherPayload: the dialog of a run takes another payload, checks JSON, keeps what was typed, and copies
+// both commands. The job keeps its payload.
+func TestRunWithAnotherPayload(t *testing.T) {
+	c := startCluster(t, gateway.Options{})
+	c.createJob("digest", &client.Job{Handler: "none", Schedule: client.Every(time.Hour), Payload: []byte(`{"date":"2026-11-01"}`)})
+	p := c.openTab(jobPlace(t, "digest"))
+	p.click("[data-action=run-job]")
+	p.waitText("dialog[open] h2", "Run digest now")
+	p.click("dialog[open] [data-action=run-job-with-payload]")
+	p.waitText("dialog[open] h2", "Run digest now with another payload")
+	p.wait("the job's payload", `document.querySelector("dialog[open] textarea").value === '{"date":"2026-11-01"}'`)
+	p.wait("the focus", `document.activeElement.name === "format"`)
+	p.checkAccessibility("dialog with a payload")
+	enter := func(text string) {
+		const field = "dialog[open] textarea"
+		p.focus(field)
+		evaluate[bool](p, fmt.Sprintf("(document.querySelector(%q).select(), true)", field))
+		p.press(text)
+	}
+	enter(`{"id": 12345678901234567890`)
+	p.click("dialog[open] [data-confirm]")
+	p.waitText("dialog[open]", "not valid JSON")
+	const payload = `{"id": 12345678901234567890, "who": "Ann's ✓"}`
+	enter(payload)
+	command := "fermata jobs run digest --namespace " + namespaceOf(t) + ` --payload '{"id": 12345678901234567890, "who": "Ann'\''s ✓"}'`
+	p.wait(command, fmt.Sprintf(`document.querySelector("dialog[open] pre").textContent === %q`, command))
+	for _, part := range []string{"jobs/digest:runWithPayload", base64.StdEncoding.EncodeToString([]byte(payload))} {
+		p.wait(part, fmt.Sprintf(`[...document.querySelectorAll("dialog[open] pre")].some(e => e.textContent.includes(%q))`, part))
+	}
+	p.click("dialog[open] [data-confirm]")
+	p.waitText(".notices", "the run with another payload is on its way")
+	runs, err := c.client.Runs(t.Context(), "digest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(runs, func(r *client.Run) bool { return r.GetOwnPayload() != nil })
+	if at < 0 {
+		t.Fatalf("no run has a payload of its own: %v", runs)
+	}
+	run, err := c.client.GetRun(t.Context(), runs[at].GetName())
+	if err != nil || string(run.GetOwnPayload().GetPayload()) != payload {
+		t.Errorf("the run has the payload %q, error %v", run.GetOwnPayload().GetPayload(), err)
+	}
+	j, err := c.client.GetJob(t.Context(), "digest")
+	if err != nil || string(j.GetPayload()) != `{"date":"2026-11-01"}` {
+		t.Errorf("the job has the payload %q, error %v", j.GetPayload(), err)
+	}
+	p.click("[data-action=run-job]")
+	p.waitText("dialog[open] h2", "Run digest now")
+	p.waitGone("dialog[open] textarea")
 }

@@ -110,6 +110,12 @@ func TestRolesOfASession(t *testing.T) {
 	p.waitText("h1", "Sign in")
 	p.signIn(testToken("operator"))
 	p.waitText(".who", "token:operator")
+	p.click("[data-action=run-job]")
+	p.click("dialog[open] [data-action=run-job-with-payload]")
+	p.waitText(".notices", "You need the permission to edit jobs")
+	p.waitText("dialog[open] h2", "Run job now")
+	p.press(kb.Escape)
+	p.waitGone("dialog[open]")
 	p.click("[data-action=pause-job]")
 	p.waitText("dialog[open]", "Pause job")
 }

@@ -48,6 +48,7 @@ func TestLocksShowHoldersAndWaiters(t *testing.T) {
 	}
 	p := c.openTab("#/targets?namespace=" + namespaceOf(t))
 	p.waitText("ul.people", "holder")
+	p.waitText("ul.people", "at worker w-"+namespaceOf(t))
 	if _, _, err := c.client.RunJob(t.Context(), "waiter", client.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}

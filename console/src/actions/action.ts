@@ -11,7 +11,7 @@ export interface ActionField {
   name: string;
   label: string;
   help?: string;
-  kind: "text" | "choice" | "check" | "duration" | "time";
+  kind: "text" | "lines" | "choice" | "check" | "duration" | "time";
   options?: Array<{ value: string; text: string }>;
   initial?: string;
   required?: boolean;
@@ -43,6 +43,14 @@ export interface ActionSpec<M extends MethodName, S> {
   done: (subject: S, result: Result<M>) => string;
   /** isDestructive: it cannot be undone. */
   isDestructive?: boolean;
+  /** variant is an action that the dialog of this one offers in its place. */
+  variant?: Variant<S>;
+}
+
+/** Variant is an action that takes the place of another one in its dialog; label is of the button for that. */
+export interface Variant<S> {
+  label: string;
+  action: Action<S>;
 }
 
 /** Action is an ActionSpec whose method does not matter to those who show it. */
@@ -56,6 +64,7 @@ export interface Action<S> {
   scope: (subject: S) => Scope;
   unavailable: (subject: S) => string;
   isDestructive: boolean;
+  variant: Variant<S> | undefined;
   /** run takes the action. It throws a Failure. It returns what was done. */
   run: (subject: S, values: Values, requestId: string) => Promise<string>;
   cliText: (subject: S, values: Values) => string;
@@ -67,6 +76,7 @@ export function defineAction<M extends MethodName, S>(spec: ActionSpec<M, S>): A
   return {
     id: spec.id, label: spec.label, method: spec.method, title: spec.title, effect: spec.effect, scope: spec.scope,
     fields: spec.fields ?? (() => []), unavailable: spec.unavailable ?? (() => ""), isDestructive: !!spec.isDestructive,
+    variant: spec.variant,
     run: async (subject, values, requestId) => {
       const result = await call(spec.method, spec.params(subject, values), spec.body?.(subject, values, requestId),
         { requestId, etag: spec.etag?.(subject) });

@@ -1,13 +1,13 @@
 // The button of an action, and its dialog.
-import { useId, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { toFailure, type Failure } from "../api/errors";
 import { refusalOf } from "../app/access";
 import { notify } from "../app/notices";
 import { Commands } from "../components/copy";
-import { Dialog } from "../components/dialog";
+import { Dialog, focusFirstInput } from "../components/dialog";
 import { Failed } from "../components/messages";
 import { refreshAll } from "../live/query";
-import type { Action, ActionField, Values } from "./action";
+import type { Action, ActionField, Values, Variant } from "./action";
 
 export interface ActionButtonProps<S> {
   action: Action<S>;
@@ -21,7 +21,10 @@ export interface ActionButtonProps<S> {
 /** ActionButton opens the dialog of an action. If the action is not possible, it says why. */
 export function ActionButton<S>({ action, subject, main, onDone }: ActionButtonProps<S>) {
   const [isOpen, setIsOpen] = useState(false);
+  const [isVariant, setIsVariant] = useState(false);
   const id = useId();
+  const shown = isVariant && action.variant ? action.variant.action : action;
+  const close = () => { setIsOpen(false); setIsVariant(false); };
   const refusal = refusalOf(action.method, action.scope(subject)) || action.unavailable(subject);
   return (
     <>
@@ -31,17 +34,20 @@ export function ActionButton<S>({ action, subject, main, onDone }: ActionButtonP
         {action.label}
       </button>
       {refusal && <span id={id} class="hidden">{refusal}</span>}
-      <Dialog open={isOpen} title={action.title(subject)} onClose={() => setIsOpen(false)}>
-        {isOpen && <ActionForm action={action} subject={subject} onCancel={() => setIsOpen(false)}
-          onDone={() => { setIsOpen(false); onDone?.(); }} />}
+      <Dialog open={isOpen} title={shown.title(subject)} onClose={close}>
+        {isOpen && <ActionForm key={shown.id} action={shown} subject={subject} onCancel={close}
+          onVariant={() => setIsVariant(true)} onDone={() => { close(); onDone?.(); }} />}
       </Dialog>
     </>
   );
 }
 
-function ActionForm<S>({ action, subject, onCancel, onDone }: {
-  action: Action<S>; subject: S; onCancel: () => void; onDone: () => void;
+function ActionForm<S>({ action, subject, onCancel, onVariant, onDone }: {
+  action: Action<S>; subject: S; onCancel: () => void; onVariant: () => void; onDone: () => void;
 }) {
+  // A variant takes the place of a form that had the focus.
+  const form = useRef<HTMLFormElement>(null);
+  useEffect(() => focusFirstInput(form.current!), []);
   const fields = action.fields(subject);
   const [values, setValues] = useState<Values>(() => Object.fromEntries(fields.map((f) => [f.name, f.initial ?? ""])));
   const [failure, setFailure] = useState<Failure>();
@@ -64,7 +70,7 @@ function ActionForm<S>({ action, subject, onCancel, onDone }: {
     }
   };
   return (
-    <form onSubmit={(e) => void submit(e)} class="action">
+    <form ref={form} onSubmit={(e) => void submit(e)} class="action">
       <p>{action.effect(subject, values)}</p>
       {fields.map((f) => (
         <FieldInput key={f.name} field={f} value={values[f.name]!}
@@ -74,11 +80,29 @@ function ActionForm<S>({ action, subject, onCancel, onDone }: {
       <Commands cli={action.cliText(subject, values)} curl={action.curlText(subject, values)} />
       <div class="buttons">
         <button type="button" onClick={onCancel}>Cancel</button>
+        {action.variant && <VariantButton variant={action.variant} subject={subject} onClick={onVariant} />}
         <button type="submit" class={action.isDestructive ? "main danger" : "main"} data-confirm aria-busy={isRunning}>
           {action.label.replace("…", "")}
         </button>
       </div>
     </form>
+  );
+}
+
+/** VariantButton opens the form of a variant. If that action is not possible, it says why. */
+function VariantButton<S>({ variant, subject, onClick }: { variant: Variant<S>; subject: S; onClick: () => void }) {
+  const id = useId();
+  const { action } = variant;
+  const refusal = refusalOf(action.method, action.scope(subject)) || action.unavailable(subject);
+  return (
+    <>
+      <button type="button" data-action={action.id} aria-disabled={refusal ? true : undefined}
+        aria-describedby={refusal ? id : undefined} title={refusal || undefined}
+        onClick={() => { if (refusal) notify(refusal); else onClick(); }}>
+        {variant.label}
+      </button>
+      {refusal && <span id={id} class="hidden">{refusal}</span>}
+    </>
   );
 }
 
@@ -99,6 +123,9 @@ export function FieldInput({ field, value, onChange }: { field: ActionField; val
             onChange={(e) => onChange(String(e.currentTarget.checked))} />
           : field.kind === "time"
             ? <input {...common} type="datetime-local" step={1} value={value} onInput={(e) => onChange(e.currentTarget.value)} />
+            : field.kind === "lines"
+              ? <textarea {...common} rows={Math.min(12, Math.max(3, value.split("\n").length))} value={value} spellcheck={false}
+                onInput={(e) => onChange(e.currentTarget.value)} />
             : <input {...common} type="text" value={value} autocomplete="off" maxLength={field.maxLength}
               placeholder={field.kind === "duration" ? "such as 5m or 90s" : undefined}
               onInput={(e) => onChange(e.currentTarget.value)} />}

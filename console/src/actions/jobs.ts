@@ -1,10 +1,12 @@
 // Actions on one job.
 import type { Hint, Job, Run, RunJobRequestBackoff } from "../api/generated";
+import { Failure } from "../api/errors";
 import { parseJobName, parseRunName } from "../api/names";
 import { apiDuration, formatSpan } from "../format/duration";
 import { formatTime, zoneFor } from "../format/time";
+import { payloadOfText, payloadText } from "../format/payload";
 import { serverNow } from "../live/clock";
-import { defineAction, type Action, type Values } from "./action";
+import { defineAction, type Action, type ActionField, type Values } from "./action";
 import { durationOf, instantOf } from "./inputs";
 
 const scopeOf = (job: Job) => ({ namespace: parseJobName(job.name).namespace, queue: job.queue });
@@ -21,6 +23,56 @@ const backoffChoices: Record<string, { value: RunJobRequestBackoff; text: string
   },
 };
 
+const exclusionField = (job: Job): ActionField[] => job.schedule?.exclusions
+  ? [{ name: "ignoreExclusions", label: "Even at a time that the schedule excludes", kind: "check" }] : [];
+const exclusionFlag = (v: Values) => (v["ignoreExclusions"] === "true" ? ["--ignore-exclusions"] : []);
+
+/** jsonErrorOf says why a text is no JSON; "" if it is. */
+function jsonErrorOf(text: string): string {
+  try {
+    JSON.parse(text);
+    return "";
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+/**
+ * payloadOfForm is the payload of a form. JSON is checked and sent as it was typed, so that long numbers keep their
+ * digits. It throws a Failure.
+ */
+function payloadOfForm(v: Values): string {
+  const text = v["payload"] ?? "";
+  const error = v["format"] === "json" ? jsonErrorOf(text) : "";
+  if (error) throw new Failure(`Payload: not valid JSON: ${error}`, 400);
+  return payloadOfText(text);
+}
+
+const runJobWithPayload: Action<Job> = defineAction({
+  id: "run-job-with-payload", label: "Run with this payload", method: "RunJobWithPayload",
+  title: (job) => `Run ${idOf(job)} now with another payload`,
+  effect: () => "A run with this payload starts when it has its turn; its retries have the payload too. The job keeps its "
+    + "own. The outcome does not count for the failures in a row.",
+  fields: (job) => {
+    const present = payloadText(job.payload ?? "") ?? "";
+    return [
+      { name: "format", label: "Format", kind: "choice", initial: present && jsonErrorOf(present) ? "text" : "json",
+        options: [{ value: "json", text: "JSON" }, { value: "text", text: "Text" }] },
+      { name: "payload", label: "Payload", kind: "lines", initial: present,
+        help: job.payloadSealed ? "The job's own payload is sealed, and not shown." : undefined },
+      ...exclusionField(job),
+    ];
+  },
+  scope: scopeOf,
+  params: (job) => parseJobName(job.name),
+  body: (_, v, requestId) => ({
+    payload: requestId ? payloadOfForm(v) : payloadOfText(v["payload"] ?? ""),
+    ignoreExclusions: v["ignoreExclusions"] === "true" || undefined, requestId: requestId || undefined,
+  }),
+  cli: (job, v) => ["jobs", "run", idOf(job), ...inNamespace(job), "--payload", v["payload"] ?? "", ...exclusionFlag(v)],
+  done: (job) => `${idOf(job)}: the run with another payload is on its way.`,
+});
+
 export const runJob: Action<Job> = defineAction({
   id: "run-job", label: "Run now…", method: "RunJob",
   title: (job) => `Run ${idOf(job)} now`,
@@ -36,9 +88,7 @@ export const runJob: Action<Job> = defineAction({
       name: "backoff", label: "Backoff", kind: "choice" as const, initial: "BACKOFF_RESET",
       options: Object.values(backoffChoices), help: `${job.status!.consecutiveFailures} failures in a row, interval ${formatSpan(job.status!.effectiveInterval)}.`,
     }] : []),
-    ...(job.schedule?.exclusions ? [{
-      name: "ignoreExclusions", label: "Even at a time that the schedule excludes", kind: "check" as const,
-    }] : []),
+    ...exclusionField(job),
   ],
   scope: scopeOf,
   params: (job) => parseJobName(job.name),
@@ -47,7 +97,8 @@ export const runJob: Action<Job> = defineAction({
     ignoreExclusions: v["ignoreExclusions"] === "true" || undefined, requestId: requestId || undefined,
   }),
   cli: (job, v) => ["jobs", "run", idOf(job), ...inNamespace(job), ...option("--backoff", backoffChoices[v["backoff"] ?? ""]?.flag),
-    ...(v["ignoreExclusions"] === "true" ? ["--ignore-exclusions"] : [])],
+    ...exclusionFlag(v)],
+  variant: { label: "With another payload…", action: runJobWithPayload },
   done: (job, result) => result.coalesced ? `${idOf(job)}: the run joined a manual run that waits already.` : `${idOf(job)}: the run is on its way.`,
 });
 

@@ -660,7 +660,10 @@ export type HintSource = "SOURCE_UNSPECIFIED" | "SOURCE_WORKER" | "SOURCE_OPERAT
 
 /** Hold is the gate that holds a run back. A held run has not failed. */
 export interface Hold {
-  /** Job that holds the lock. Set for REASON_LOCK only. */
+  /**
+   * Id of a job of the namespace: for REASON_LOCK and REASON_QUEUE the holder of the lock or unit, for REASON_TARGET the
+   * one whose failure set the wait. Unset if it is unknown, or if the caller may not see that job.
+   */
   blockedBy?: string;
   /** When the run was due before the first gate held it back. */
   dueTime?: string;
@@ -1104,6 +1107,11 @@ export interface LockHolder {
   run?: string;
   /** Since when it holds the unit. */
   sinceTime?: string;
+  /**
+   * Worker that runs it. Unset if the run has ended, if the caller may not see its job, or if the worker is connected to
+   * another node than the one that answers.
+   */
+  worker?: string;
 }
 
 /** LockStatus is a lock or a semaphore of a namespace, with the runs that hold it and that wait for it. */
@@ -1400,7 +1408,7 @@ export interface ReadAuditRecordsResponse {
 
 /** Reason is one cause that keeps a job from running now. */
 export interface Reason {
-  /** The job or node that causes it, if known. */
+  /** Id of the job of the namespace that causes it. Unset if it is unknown, or if the caller may not see that job. */
   blockedBy?: string;
   /** What it concerns: the key of a lock, a target, a queue or a shard. */
   key?: string;

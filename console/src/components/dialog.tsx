@@ -11,6 +11,11 @@ export interface DialogProps {
   wide?: boolean;
 }
 
+/** focusFirstInput moves the focus to the first input of a form, or to its main button. */
+export function focusFirstInput(form: HTMLElement) {
+  form.querySelector<HTMLElement>(":is(input, select, textarea, button.main)")?.focus();
+}
+
 /**
  * Dialog shows its children over the page while it is open. Escape ends it through onClose, like its button. Browsers
  * report later that a dialog was closed: the report must not close one that a quick person has opened again.
@@ -23,7 +28,8 @@ export function Dialog({ open, title, onClose, children, wide }: DialogProps) {
     const d = element.current!;
     if (open && !d.open) {
       d.showModal();
-      d.querySelector<HTMLElement>("form :is(input, select, textarea, button.main)")?.focus();
+      const form = d.querySelector("form");
+      if (form) focusFirstInput(form);
     }
     if (!open && d.open) {
       isClosing.current = true;

@@ -47,6 +47,7 @@ func LockToPB(l job.LockStatus) *fermatav1.LockStatus {
 func lockHolderToPB(h job.LockHolder) *fermatav1.LockHolder {
 	p := &fermatav1.LockHolder{
 		Job: jobNameOrNone(h.Job), SinceTime: MillisToPB(h.SinceMS), LeaseEndTime: MillisToPB(h.EndMS),
+		Worker: h.Worker,
 	}
 	if h.RunID != "" {
 		p.Run = RunName(h.Job, h.RunID)

@@ -46,9 +46,13 @@ func (f *fakeJobs) ListLocks(_ context.Context, filter job.Filter, _ int, _ stri
 	ping := job.Key{Namespace: "default", ID: "ping"}
 	return job.LockPage{Locks: []job.LockStatus{{
 		Namespace: "default", Key: "ledger", Capacity: 2, Held: 2, Waiting: 1, Jobs: 4,
-		Holders: []job.LockHolder{{Job: ping, RunID: "1-5", SinceMS: 1, EndMS: 2}, {SinceMS: 3, EndMS: 4}},
+		Holders: []job.LockHolder{{Job: ping, RunID: "1-5", Worker: "w-1", SinceMS: 1, EndMS: 2}, {SinceMS: 3, EndMS: 4}},
 		Waiters: []job.LockWaiter{{ReservedMS: 9}},
 	}}}, f.err
+}
+
+func (f *fakeJobs) FindVisibleJobs(context.Context, []job.Key) (map[job.Key]bool, error) {
+	return nil, f.err
 }
 
 func (f *fakeJobs) DiscardDeadLetter(_ context.Context, record job.RecordID, runID string) error {
@@ -83,6 +87,10 @@ func (a anyJobs) ResetTarget(_ context.Context, namespace, target, _ string) (jo
 
 func (a anyJobs) ListLocks(context.Context, job.Filter, int, string) (job.LockPage, error) {
 	return job.LockPage{}, nil
+}
+
+func (a anyJobs) FindVisibleJobs(context.Context, []job.Key) (map[job.Key]bool, error) {
+	return nil, nil
 }
 
 func (a anyJobs) DiscardDeadLetter(context.Context, job.RecordID, string) error { return nil }
@@ -161,7 +169,7 @@ func TestTargetsAndLocksOverTheWire(t *testing.T) {
 	}
 	l := locks.GetLocks()[0]
 	if l.GetHolders()[0].GetRun() != "namespaces/default/jobs/ping/runs/1-5" || l.GetHolders()[1].GetJob() != "" ||
-		l.GetHolders()[1].GetRun() != "" || l.GetWaiters()[0].GetJob() != "" || l.GetWaiters()[0].GetSinceTime() != nil ||
+		l.GetHolders()[1].GetRun() != "" || l.GetHolders()[0].GetWorker() != "w-1" || l.GetWaiters()[0].GetJob() != "" || l.GetWaiters()[0].GetSinceTime() != nil ||
 		l.GetCapacity() != 2 || l.GetHeld() != 2 || l.GetWaiting() != 1 || l.GetJobs() != 4 {
 		t.Errorf("%v", l)
 	}

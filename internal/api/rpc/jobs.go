@@ -33,6 +33,8 @@ type JobDefinitions interface {
 	CreateBatch(ctx context.Context, requests []job.CreateRequest) []job.CreateAnswer
 	Get(ctx context.Context, key job.Key) (job.Record, error)
 	List(ctx context.Context, f job.Filter, pageSize int, token string) (job.Page, error)
+	// FindVisibleJobs returns which of these jobs the caller may see.
+	FindVisibleJobs(ctx context.Context, keys []job.Key) (map[job.Key]bool, error)
 	Update(ctx context.Context, u job.UpdateRequest) (job.Record, error)
 	Delete(ctx context.Context, key job.Key, etag string) error
 

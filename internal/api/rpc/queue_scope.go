@@ -99,6 +99,7 @@ func (j queueScopedJobs) Create(ctx context.Context, d job.Definition, requestID
 		return job.Record{}, err
 	}
 	record, err := j.inner.Create(ctx, d, requestID)
+	j.hideHoldersOfJobs(ctx, &record)
 	answer := hideMoved(scope, job.CreateAnswer{Record: record, Err: err})
 	return answer.Record, j.explainTaken(ctx, scope, d.Key, answer.Err)
 }
@@ -138,6 +139,7 @@ func (j queueScopedJobs) CreateBatch(ctx context.Context, requests []job.CreateR
 		}
 		answers[place[i]] = answer
 	}
+	j.hideHoldersOfJobs(ctx, pointersTo(answers, func(a *job.CreateAnswer) *job.Record { return &a.Record })...)
 	return answers
 }
 
@@ -157,6 +159,7 @@ func (j queueScopedJobs) Get(ctx context.Context, key job.Key) (job.Record, erro
 			return job.Record{}, &job.MissingError{Key: key}
 		}
 	}
+	j.hideHoldersOfJobs(ctx, &record)
 	return record, err
 }
 
@@ -165,7 +168,9 @@ func (j queueScopedJobs) List(ctx context.Context, f job.Filter, pageSize int, t
 	if err != nil {
 		return job.Page{}, err
 	}
-	return j.inner.List(ctx, f, pageSize, token)
+	page, err := j.inner.List(ctx, f, pageSize, token)
+	j.hideHoldersOfJobs(ctx, pointersTo(page.Records, func(r *job.Record) *job.Record { return r })...)
+	return page, err
 }
 
 // Update looks at the queue that the job has and at the one that it is to have, both of the
@@ -189,7 +194,9 @@ func (j queueScopedJobs) Update(ctx context.Context, u job.UpdateRequest) (job.R
 		}
 		return next, err
 	}
-	return j.inner.Update(ctx, u)
+	record, err := j.inner.Update(ctx, u)
+	j.hideHoldersOfJobs(ctx, &record)
+	return record, err
 }
 
 func (j queueScopedJobs) Delete(ctx context.Context, key job.Key, etag string) error {
@@ -203,35 +210,45 @@ func (j queueScopedJobs) Pause(ctx context.Context, key job.Key, note string) (j
 	if err := j.checkVisible(ctx, key); err != nil {
 		return job.Record{}, err
 	}
-	return j.inner.Pause(ctx, key, note)
+	record, err := j.inner.Pause(ctx, key, note)
+	j.hideHoldersOfJobs(ctx, &record)
+	return record, err
 }
 
 func (j queueScopedJobs) Resume(ctx context.Context, key job.Key, catchUp bool) (job.Record, error) {
 	if err := j.checkVisible(ctx, key); err != nil {
 		return job.Record{}, err
 	}
-	return j.inner.Resume(ctx, key, catchUp)
+	record, err := j.inner.Resume(ctx, key, catchUp)
+	j.hideHoldersOfJobs(ctx, &record)
+	return record, err
 }
 
 func (j queueScopedJobs) RunJob(ctx context.Context, key job.Key, q job.RequestManualRun) (v job.RunView, joined bool, err error) {
 	if err := j.checkVisible(ctx, key); err != nil {
 		return job.RunView{}, false, err
 	}
-	return j.inner.RunJob(ctx, key, q)
+	v, joined, err = j.inner.RunJob(ctx, key, q)
+	j.hideHoldersOfRuns(ctx, key.Namespace, &v)
+	return v, joined, err
 }
 
 func (j queueScopedJobs) RunJobWithPayload(ctx context.Context, key job.Key, q job.RunWithPayloadRequest) (job.RunView, error) {
 	if err := j.checkVisible(ctx, key); err != nil {
 		return job.RunView{}, err
 	}
-	return j.inner.RunJobWithPayload(ctx, key, q)
+	v, err := j.inner.RunJobWithPayload(ctx, key, q)
+	j.hideHoldersOfRuns(ctx, key.Namespace, &v)
+	return v, err
 }
 
 func (j queueScopedJobs) ListRuns(ctx context.Context, key job.Key) ([]job.RunView, error) {
 	if err := j.checkVisible(ctx, key); err != nil {
 		return nil, err
 	}
-	return j.inner.ListRuns(ctx, key)
+	runs, err := j.inner.ListRuns(ctx, key)
+	j.hideHoldersOfRuns(ctx, key.Namespace, pointersTo(runs, func(v *job.RunView) *job.RunView { return v })...)
+	return runs, err
 }
 
 // RecentRuns is for jobs of a list, which has those of the caller only.
@@ -252,14 +269,18 @@ func (j queueScopedJobs) GetRun(ctx context.Context, key job.Key, runID string) 
 	if err := j.checkVisible(ctx, key); err != nil {
 		return job.RunView{}, err
 	}
-	return j.inner.GetRun(ctx, key, runID)
+	v, err := j.inner.GetRun(ctx, key, runID)
+	j.hideHoldersOfRuns(ctx, key.Namespace, &v)
+	return v, err
 }
 
 func (j queueScopedJobs) CancelRun(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
 	if err := j.checkVisible(ctx, key); err != nil {
 		return job.RunView{}, err
 	}
-	return j.inner.CancelRun(ctx, key, runID)
+	v, err := j.inner.CancelRun(ctx, key, runID)
+	j.hideHoldersOfRuns(ctx, key.Namespace, &v)
+	return v, err
 }
 
 func (j queueScopedJobs) Preview(ctx context.Context, p job.PreviewRequest) (job.Preview, error) {
@@ -275,9 +296,12 @@ func (j queueScopedJobs) Hint(ctx context.Context, key job.Key, h job.Hint) (job
 	if err := j.checkVisible(ctx, key); err != nil {
 		return job.Record{}, err
 	}
-	return j.inner.Hint(ctx, key, h)
+	record, err := j.inner.Hint(ctx, key, h)
+	j.hideHoldersOfJobs(ctx, &record)
+	return record, err
 }
 
+// Explain leaves holders to the registry: the text names them too.
 func (j queueScopedJobs) Explain(ctx context.Context, key job.Key) (job.ExplainedJob, error) {
 	if err := j.checkVisible(ctx, key); err != nil {
 		return job.ExplainedJob{}, err
@@ -291,26 +315,34 @@ func (j queueScopedJobs) ListUpcoming(ctx context.Context, q job.UpcomingQuery) 
 		return job.UpcomingPage{}, err
 	}
 	q.Filter = f
-	return j.inner.ListUpcoming(ctx, q)
+	page, err := j.inner.ListUpcoming(ctx, q)
+	j.hideHoldersOfJobs(ctx, pointersTo(page.Runs, func(r *job.UpcomingRun) *job.Record { return &r.Record })...)
+	return page, err
 }
 
 func (j queueScopedJobs) TopJobs(ctx context.Context, q job.TopQuery) (job.TopList, error) {
 	q.Covers = guard.RoleScopeFrom(ctx, cmp.Or(q.Namespace, authz.AllNamespaces)).Filter()
-	return j.inner.TopJobs(ctx, q)
+	list, err := j.inner.TopJobs(ctx, q)
+	j.hideHoldersOfJobs(ctx, pointersTo(list.Jobs, func(t *job.TopJob) *job.Record { return &t.Record })...)
+	return list, err
 }
 
 func (j queueScopedJobs) Backfill(ctx context.Context, key job.Key, q job.BackfillRequest) (job.Record, error) {
 	if err := j.checkVisible(ctx, key); err != nil {
 		return job.Record{}, err
 	}
-	return j.inner.Backfill(ctx, key, q)
+	record, err := j.inner.Backfill(ctx, key, q)
+	j.hideHoldersOfJobs(ctx, &record)
+	return record, err
 }
 
 func (j queueScopedJobs) CancelBackfill(ctx context.Context, key job.Key, id string) (job.Record, error) {
 	if err := j.checkVisible(ctx, key); err != nil {
 		return job.Record{}, err
 	}
-	return j.inner.CancelBackfill(ctx, key, id)
+	record, err := j.inner.CancelBackfill(ctx, key, id)
+	j.hideHoldersOfJobs(ctx, &record)
+	return record, err
 }
 
 func (j queueScopedJobs) ListDeadLetters(ctx context.Context, f job.Filter, pageSize int, token string) (job.DeadLetterPage, error) {
@@ -435,11 +467,11 @@ func (j queueScopedJobs) PauseQueue(ctx context.Context, q job.QueueKey, until u
 }
 
 func (j queueScopedJobs) PlanJobs(ctx context.Context, desired []job.DesiredJob, force bool) []job.ApplyResult {
-	return j.inner.PlanJobs(ctx, limitDesiredJobs(ctx, desired), force)
+	return j.hideHoldersOfChanges(ctx, j.inner.PlanJobs(ctx, limitDesiredJobs(ctx, desired), force))
 }
 
 func (j queueScopedJobs) ApplyJobs(ctx context.Context, desired []job.DesiredJob, force bool) []job.ApplyResult {
-	return j.inner.ApplyJobs(ctx, limitDesiredJobs(ctx, desired), force)
+	return j.hideHoldersOfChanges(ctx, j.inner.ApplyJobs(ctx, limitDesiredJobs(ctx, desired), force))
 }
 
 // limitDesiredJobs has each desired job checked where its job is read. No desired job is left out before that,
@@ -494,7 +526,9 @@ func (j queueScopedJobs) RestoreRevision(ctx context.Context, key job.Key, revis
 	if err := j.checkVisible(ctx, key); err != nil {
 		return job.Record{}, err
 	}
-	return j.inner.RestoreRevision(ctx, key, revision, etag, requestID)
+	record, err := j.inner.RestoreRevision(ctx, key, revision, etag, requestID)
+	j.hideHoldersOfJobs(ctx, &record)
+	return record, err
 }
 
 // Rename is refused for a job of another queue. If there is no job, an earlier copy of the call may have renamed it: the
@@ -512,6 +546,7 @@ func (j queueScopedJobs) Rename(ctx context.Context, q job.RenameRequest) (job.R
 		return job.Record{}, err
 	}
 	record, err = j.inner.Rename(ctx, q)
+	j.hideHoldersOfJobs(ctx, &record)
 	return record, j.explainTaken(ctx, scope, q.NewKey(), err)
 }
 
@@ -524,4 +559,9 @@ func (j queueScopedJobs) ExportJobs(ctx context.Context, f job.Filter, pageSize 
 
 func (j queueScopedJobs) Restore(ctx context.Context, backups []job.Backup, existing job.Existing) []job.RestoreAnswer {
 	return j.inner.Restore(ctx, backups, existing)
+}
+
+// FindVisibleJobs asks for the queues itself.
+func (j queueScopedJobs) FindVisibleJobs(ctx context.Context, keys []job.Key) (map[job.Key]bool, error) {
+	return j.inner.FindVisibleJobs(ctx, keys)
 }

@@ -91,6 +91,8 @@ type Facts struct {
 	Queue              QueueSettings
 	QueueLive          int // runs that hold a unit of the queue's concurrency
 	Target             backoff.Circuit
+	// HolderHidden: the caller may not see the job that has what the run waits for, and the state does not name it.
+	HolderHidden bool
 }
 
 // Explain returns the reasons why a job does not run at now. It evaluates the policies and calls nothing; facts

@@ -172,8 +172,11 @@ func (e *explainer) describeLock(h Hold) string {
 			name = fmt.Sprintf("all %d units of lock %s are held, one", l.Limit, h.Key)
 		}
 	}
-	if h.By != "" {
+	switch {
+	case h.By != "":
 		name += " by job " + h.By
+	case e.facts.HolderHidden:
+		name += " by a job that you may not see"
 	}
 	return name + "; waiting since " + e.formatInstant(h.SinceMS)
 }

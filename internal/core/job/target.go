@@ -46,10 +46,10 @@ type LockStatus struct {
 }
 
 // LockHolder is a run that holds a unit of a lock. Job is zero if the caller may not see it; RunID is empty if its
-// run has ended.
+// run has ended. Worker is empty if no worker of this node runs it.
 type LockHolder struct {
 	Job            Key
-	RunID          string
+	RunID, Worker  string
 	SinceMS, EndMS unixtime.Milli
 }
 

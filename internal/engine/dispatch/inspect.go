@@ -117,6 +117,17 @@ func (d *Dispatcher) AbandonAttempt(record job.RecordID, token uint64) bool {
 	return known
 }
 
+// WorkerOf returns the id of the worker that runs an attempt, or "" if no worker that is connected to this node does.
+func (d *Dispatcher) WorkerOf(record job.RecordID, token uint64) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a := d.mu.attempts[job.LeaseID(record, token)]
+	if a == nil || !a.streamOpen() || a.over || a.adopting {
+		return ""
+	}
+	return a.session.hello.WorkerID
+}
+
 // CancelAttempt asks the worker of an attempt to end it. It returns false if the
 // attempt is not at this node.
 func (d *Dispatcher) CancelAttempt(record job.RecordID, token uint64) bool {

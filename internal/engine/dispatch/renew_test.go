@@ -208,6 +208,12 @@ func TestCancelAttempt(t *testing.T) {
 		ids := b.deliver("a")
 		s.HandleStarted(ids)
 		record, token, _ := job.ParseLeaseID(ids[0])
+		if w := b.d.WorkerOf(record, token); w != "w" {
+			t.Errorf("the worker is %q", w)
+		}
+		if w := b.d.WorkerOf(record, token+1) + b.d.WorkerOf("ns/b", token); w != "" {
+			t.Errorf("attempts that are not here have the worker %q", w)
+		}
 		if b.d.CancelAttempt(record, token+1) || b.d.CancelAttempt("ns/b", token) {
 			t.Error("cancelled what is not here")
 		}
@@ -221,6 +227,9 @@ func TestCancelAttempt(t *testing.T) {
 		b.wantEvents("FinishAttempt a cancelled")
 		if b.d.CancelAttempt(record, token) {
 			t.Error("cancelled what has ended")
+		}
+		if w := b.d.WorkerOf(record, token); w != "" {
+			t.Errorf("an attempt that has ended has the worker %q", w)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Explain returns why a job does not run right now: by its state, its children, the limits that it shares with
-// others, the holder of its shard, and the workers of its queue.
+// others, the holder of its shard, and the workers of its queue. It names only jobs that the caller may see.
 func (r *Registry) Explain(ctx context.Context, key job.Key) (job.ExplainedJob, error) {
 	record, err := r.Get(ctx, key)
 	if err != nil {
@@ -29,6 +29,9 @@ func (r *Registry) Explain(ctx context.Context, key job.Key) (job.ExplainedJob, 
 	}
 	facts, err := r.gatherFacts(ctx, record)
 	if err != nil {
+		return job.ExplainedJob{}, err
+	}
+	if err := r.hideHolders(ctx, &record, children, &facts); err != nil {
 		return job.ExplainedJob{}, err
 	}
 	return job.ExplainedJob{

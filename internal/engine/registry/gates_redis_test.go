@@ -113,7 +113,8 @@ func withQueues(t *testing.T, r *rig, scope job.QueueScope) *registry.Registry {
 	t.Helper()
 	scoped, err := registry.New(registry.Options{
 		Store: r.store, SharedLimits: r.store.Limits(), Ledger: r.book, ScanTime: time.Minute,
-		Queues: func(context.Context) job.QueueScope { return scope },
+		Queues:   func(context.Context) job.QueueScope { return scope },
+		WorkerOf: func(record job.RecordID, token uint64) string { return "worker of " + job.LeaseID(record, token) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -303,6 +304,8 @@ func TestLocksOfVisibleJobs(t *testing.T) {
 	if h := got.Holders; len(h) != 2 || h[0].Job.ID != "holder" || h[0].RunID != "m-x" || h[1].Job.ID != "hidden" || h[1].RunID != "" ||
 		h[0].SinceMS == 0 || h[0].EndMS.Sub(h[0].SinceMS) < time.Minute {
 		t.Errorf("holders %+v", h)
+	} else if h[0].Worker+h[1].Worker != "" {
+		t.Errorf("workers of holders that nobody knows: %+v", h)
 	}
 	if w := got.Waiters; len(w) != 2 || w[0].Job.ID != "second" || w[0].SinceMS != 1000 || w[1].Job.ID != "waiter" || w[1].ReservedMS != 0 {
 		t.Errorf("waiters %+v", w)
@@ -314,7 +317,7 @@ func TestLocksOfVisibleJobs(t *testing.T) {
 	}
 	got = page.Locks[1]
 	if got.Capacity != 2 || got.Held != 2 || got.Waiting != 2 || got.Jobs != 2 || got.Holders[0].Job.ID != "holder" ||
-		got.Holders[1].Job != (job.Key{}) || got.Waiters[0].Job != (job.Key{}) || got.Waiters[0].SinceMS != 0 || got.Waiters[1].Job.ID != "waiter" {
+		got.Holders[1].Job != (job.Key{}) || got.Holders[0].Worker != "worker of "+asks[0].Holder || got.Holders[1].Worker != "" || got.Waiters[0].Job != (job.Key{}) || got.Waiters[0].SinceMS != 0 || got.Waiters[1].Job.ID != "waiter" {
 		t.Errorf("a caller of queue mail sees %+v", got)
 	}
 	// A release reserves the unit for the first in line.

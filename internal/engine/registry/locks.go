@@ -106,7 +106,7 @@ func (r *Registry) addHoldersAndWaiters(ctx context.Context, locks []job.LockSta
 	}
 	for i := range locks {
 		locks[i].Held, locks[i].Waiting = views[i].Held, views[i].Waiting
-		locks[i].Holders = viewHolders(views[i].Holders, holders, v)
+		locks[i].Holders = r.viewHolders(views[i].Holders, holders, v)
 		locks[i].Waiters = viewWaiters(views[i].Waiters, v)
 	}
 	return nil
@@ -134,7 +134,7 @@ func (r *Registry) readHolders(ctx context.Context, holders map[job.RecordID]*jo
 }
 
 // viewHolders shows holders; those of jobs that the caller may not see have no name.
-func viewHolders(stored []job.UnitHolder, states map[job.RecordID]*job.State, v *visibility) []job.LockHolder {
+func (r *Registry) viewHolders(stored []job.UnitHolder, states map[job.RecordID]*job.State, v *visibility) []job.LockHolder {
 	shown := make([]job.LockHolder, len(stored))
 	for i, h := range stored {
 		shown[i] = job.LockHolder{SinceMS: h.SinceMS, EndMS: h.EndMS}
@@ -145,6 +145,9 @@ func viewHolders(stored []job.UnitHolder, states map[job.RecordID]*job.State, v 
 		shown[i].Job = record.Key()
 		if s := states[record]; s != nil && s.Live() && s.Token == token {
 			shown[i].RunID = s.RunID()
+			if r.o.WorkerOf != nil {
+				shown[i].Worker = r.o.WorkerOf(record, token)
+			}
 		}
 	}
 	return shown

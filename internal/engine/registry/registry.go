@@ -113,6 +113,8 @@ type Options struct {
 	Observer  Observer
 	Nudger    LaneNotifier
 	Canceller AttemptCanceller
+	// WorkerOf returns the worker of this node that runs an attempt, or "". It may be nil: workers are unknown.
+	WorkerOf func(record job.RecordID, token uint64) string
 	// Rankings are required for TopJobs, and for lists of failing jobs.
 	Rankings Rankings
 	// Lanes are required for lists in an order. Without them other lists walk the jobs of all namespaces.

@@ -136,16 +136,34 @@ func (v *visibility) ask(key job.Key) {
 	v.seen[key], v.keys = false, append(v.keys, key)
 }
 
+const (
+	// visibilityBytes bounds the definitions that are read to find out which jobs a caller may see. Jobs beyond it count
+	// as hidden.
+	visibilityBytes = 8 << 20
+	// firstVisibilityRead is how many jobs the first read has. Later ones have up to four times as many as the one
+	// before, by the mean size of what was read.
+	firstVisibilityRead = 32
+)
+
+// read reads the jobs that were noted.
 func (v *visibility) read(ctx context.Context) error {
-	if len(v.keys) == 0 {
-		return nil
-	}
-	records, err := v.r.o.Store.Get(ctx, v.keys)
-	if err != nil {
-		return err
-	}
-	for i, record := range records {
-		v.seen[v.keys[i]] = record != nil && v.reach.Holds(record.Definition)
+	done, bytes, size := 0, 0, firstVisibilityRead
+	for done < len(v.keys) && bytes < visibilityBytes {
+		keys := v.keys[done:min(done+size, len(v.keys))]
+		records, err := v.r.o.Store.Get(ctx, keys)
+		if err != nil {
+			return err
+		}
+		for i, record := range records {
+			if record == nil {
+				continue
+			}
+			v.seen[keys[i]] = v.reach.Holds(record.Definition)
+			bytes += v.r.o.Store.DefinitionBytes(record.Definition)
+		}
+		done += len(keys)
+		mean := max(1, bytes/done)
+		size = max(1, min(4*size, (visibilityBytes-bytes)/mean))
 	}
 	return nil
 }

@@ -1533,7 +1533,8 @@ type Hold struct {
 	Reason Hold_Reason `protobuf:"varint,1,opt,name=reason,proto3,enum=fermata.v1.Hold_Reason" json:"reason,omitempty"`
 	// Name of the gate: of the lock, the target, the queue or the payload key.
 	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	// Job that holds the lock. Set for REASON_LOCK only.
+	// Id of a job of the namespace: for REASON_LOCK and REASON_QUEUE the holder of the lock or unit, for REASON_TARGET the
+	// one whose failure set the wait. Unset if it is unknown, or if the caller may not see that job.
 	BlockedBy string `protobuf:"bytes,3,opt,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
 	// When this gate began to hold the run back.
 	SinceTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`

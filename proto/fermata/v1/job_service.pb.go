@@ -874,7 +874,7 @@ type Reason struct {
 	UntilTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until_time,json=untilTime,proto3" json:"until_time,omitempty"`
 	// What it concerns: the key of a lock, a target, a queue or a shard.
 	Key string `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
-	// The job or node that causes it, if known.
+	// Id of the job of the namespace that causes it. Unset if it is unknown, or if the caller may not see that job.
 	BlockedBy     string `protobuf:"bytes,6,opt,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -816,7 +816,10 @@ type LockHolder struct {
 	// Since when it holds the unit.
 	SinceTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
 	// The unit ends then, unless it is renewed with the lease of the run.
-	LeaseEndTime  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=lease_end_time,json=leaseEndTime,proto3" json:"lease_end_time,omitempty"`
+	LeaseEndTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=lease_end_time,json=leaseEndTime,proto3" json:"lease_end_time,omitempty"`
+	// Worker that runs it. Unset if the run has ended, if the caller may not see its job, or if the worker is connected to
+	// another node than the one that answers.
+	Worker        string `protobuf:"bytes,5,opt,name=worker,proto3" json:"worker,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -877,6 +880,13 @@ func (x *LockHolder) GetLeaseEndTime() *timestamppb.Timestamp {
 		return x.LeaseEndTime
 	}
 	return nil
+}
+
+func (x *LockHolder) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
 }
 
 // LockWaiter is a run that waits for a unit of a lock.
@@ -1012,14 +1022,15 @@ const file_fermata_v1_limits_proto_rawDesc = "" +
 	"\aholders\x18\x05 \x03(\v2\x16.fermata.v1.LockHolderR\aholders\x12\x18\n" +
 	"\awaiting\x18\x06 \x01(\x05R\awaiting\x120\n" +
 	"\awaiters\x18\a \x03(\v2\x16.fermata.v1.LockWaiterR\awaiters\x12\x12\n" +
-	"\x04jobs\x18\b \x01(\x05R\x04jobs\"\xad\x01\n" +
+	"\x04jobs\x18\b \x01(\x05R\x04jobs\"\xc5\x01\n" +
 	"\n" +
 	"LockHolder\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\tR\x03run\x129\n" +
 	"\n" +
 	"since_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\x12@\n" +
-	"\x0elease_end_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fleaseEndTime\"\xa5\x01\n" +
+	"\x0elease_end_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fleaseEndTime\x12\x16\n" +
+	"\x06worker\x18\x05 \x01(\tR\x06worker\"\xa5\x01\n" +
 	"\n" +
 	"LockWaiter\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x129\n" +

@@ -71,7 +71,7 @@ function Holders({ holders, count }: { holders: LockHolder[]; count: number }) {
       {holders.map((h, i) => (
         <li key={h.run ?? i}>
           {h.job ? <JobLink name={h.job} /> : <HiddenJob />}{" "}
-          <span class="soft">{h.run ? <a href={runLink(h.run)}>run</a> : h.job ? "(its run has ended)" : ""} since <Ago at={h.sinceTime} />, lease ends <Ago at={h.leaseEndTime} /></span>
+          <span class="soft">{h.run ? <a href={runLink(h.run)}>run</a> : h.job ? "(its run has ended)" : ""}{h.worker && <> at worker <bdi>{h.worker}</bdi></>} since <Ago at={h.sinceTime} />, lease ends <Ago at={h.leaseEndTime} /></span>
         </li>
       ))}
       {count > holders.length && <li class="soft">and {count - holders.length} more</li>}

@@ -502,7 +502,8 @@ export type Hold = Message<"fermata.v1.Hold"> & {
   key: string;
 
   /**
-   * Job that holds the lock. Set for REASON_LOCK only.
+   * Id of a job of the namespace: for REASON_LOCK and REASON_QUEUE the holder of the lock or unit, for REASON_TARGET the
+   * one whose failure set the wait. Unset if it is unknown, or if the caller may not see that job.
    *
    * @generated from field: string blocked_by = 3;
    */

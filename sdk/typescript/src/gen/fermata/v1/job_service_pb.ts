@@ -368,7 +368,7 @@ export type Reason = Message<"fermata.v1.Reason"> & {
   key: string;
 
   /**
-   * The job or node that causes it, if known.
+   * Id of the job of the namespace that causes it. Unset if it is unknown, or if the caller may not see that job.
    *
    * @generated from field: string blocked_by = 6;
    */
