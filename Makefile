@@ -147,7 +147,7 @@ console-short: deps # the same without the tests that wait for runs to fail, or 
 	cd console/browsertest && go test -count=1 -timeout $(TIMEOUT) -skip '$(CONSOLE_LONG)' ./...
 
 .PHONY: sdk-typescript
-sdk-typescript: deps ## check the TypeScript package: generated code, types, tests against a node, conformance of its worker: 40 seconds
+sdk-typescript: deps ## check the TypeScript package: generated code, types, tests against nodes, conformance of its worker: two minutes
 	scripts/typescript.sh --check
 
 .PHONY: sdk-python
@@ -174,7 +174,8 @@ explore: deps ## try every order of events of one job on a real Redis, DEPTH (7)
 
 .PHONY: chaos
 chaos: deps ## inject the faults of docs/faults.md into real processes under JOBS (10000); RUN=T01 runs one of them
-	FERMATA_CHAOS=long FERMATA_CHAOS_TIME='$(CHAOS_TIME)' FERMATA_CHAOS_RUN='$(RUN)' FERMATA_CHAOS_JOBS=$(JOBS) FERMATA_CHAOS_REPORT='$(REPORT)' \
+	worker=$$(scripts/typescript.sh --worker) && FERMATA_TYPESCRIPT_WORKER=$$worker \
+		FERMATA_CHAOS=long FERMATA_CHAOS_TIME='$(CHAOS_TIME)' FERMATA_CHAOS_RUN='$(RUN)' FERMATA_CHAOS_JOBS=$(JOBS) FERMATA_CHAOS_REPORT='$(REPORT)' \
 		go test -count=1 -timeout 90m -run '^TestChaos' ./internal/test/acceptance
 
 .PHONY: find-load

@@ -2,7 +2,8 @@
 # The TypeScript package: generates its messages from proto/, and checks it.
 #   typescript.sh          writes sdk/typescript/src/gen
 #   typescript.sh --check  fails if the generated code is not current; compiles, and runs the tests against
-#                          `scheduler dev` and the conformance kit
+#                          `scheduler dev`, the conformance kit, and trial T45 of docs/faults.md
+#   typescript.sh --worker compiles, and prints the path of the worker that trial T45 starts
 set -euo pipefail
 cd "$(dirname "$0")/.."
 package=sdk/typescript
@@ -16,6 +17,20 @@ fi
 generate() { # into a directory
   go tool -modfile=tools/go.mod buf generate --template "$package/buf.gen.yaml" -o "$1"
 }
+
+compile() { (
+  cd "$package"
+  rm -rf dist build
+  npx --no-install tsc -p tsconfig.build.json >&2
+  npx --no-install tsc -p tsconfig.json >&2
+); }
+worker=$PWD/$package/build/test/programs/acceptance.js
+
+if [ "${1:-}" = --worker ]; then
+  compile
+  echo "$worker"
+  exit
+fi
 
 if [ "${1:-}" != --check ]; then
   rm -rf "$package/src/gen"
@@ -33,10 +48,8 @@ fi
 
 export FERMATA_BIN=$PWD/dist/sdk
 go build -o "$FERMATA_BIN/" ./cmd/scheduler ./cmd/fermata
+compile
 cd "$package"
-rm -rf dist build
-npx --no-install tsc -p tsconfig.build.json
-npx --no-install tsc -p tsconfig.json
 "$FERMATA_BIN/fermata" worker check -- node build/conformance/worker.js >"$fresh/conformance.log" 2>&1 &
 conformance=$!
 status=0
@@ -44,4 +57,7 @@ node --test build/test/*.test.js >"$fresh/tests.log" 2>&1 || status=1
 grep '^# \(tests\|pass\|fail\)' "$fresh/tests.log" || true
 [ "$status" = 0 ] || cat "$fresh/tests.log"
 if wait "$conformance"; then tail -n 1 "$fresh/conformance.log"; else cat "$fresh/conformance.log"; status=1; fi
+cd ../..
+FERMATA_TYPESCRIPT_WORKER=$worker go test -count=1 -timeout 10m -run '^TestChaosMixedWorkers$' ./internal/test/acceptance ||
+  status=1
 exit "$status"

@@ -22,10 +22,11 @@ type bedOptions struct {
 	Redis    []*redis.Client
 	Beside   *redis.Client // of a server that no trial touches: shows the machine's stalls; default: those above
 	Nodes    int
-	Flags    []string // of each node, after the bed's
-	Binary   string   // runs the nodes; default: the one under test
-	Jobs     int      // of the load; default by form
-	Queues   []string // of the workers, beside the load's
+	Flags    []string        // of each node, after the bed's
+	Binary   string          // runs the nodes; default: the one under test
+	Jobs     int             // of the load; default by form
+	Queues   []string        // of the workers, beside the load's
+	Programs []workerProgram // of the first workers, in turn; default: Go's
 	Env      func(node string) []string
 }
 
@@ -73,8 +74,11 @@ func newBed(t testing.TB, o bedOptions) *bed {
 		b.startNode(string(rune('a' + i)))
 	}
 	b.awaitSettled()
-	for range 3 {
-		b.addWorker()
+	if len(b.o.Programs) == 0 {
+		b.o.Programs = []workerProgram{goProgram(t)}
+	}
+	for i := range 3 {
+		b.addWorkerOf(b.o.Programs[i%len(b.o.Programs)], b.nodes...)
 	}
 	b.load = b.registerLoad()
 	b.served = newService(b.load.promises)
@@ -125,13 +129,19 @@ func (b *bed) addWorker() string {
 // addWorkerAt starts one that knows these nodes at first.
 func (b *bed) addWorkerAt(nodes ...*schedulerNode) string {
 	b.t.Helper()
+	return b.addWorkerOf(goProgram(b.t), nodes...)
+}
+
+// addWorkerOf is addWorkerAt with another program.
+func (b *bed) addWorkerOf(program workerProgram, nodes ...*schedulerNode) string {
+	b.t.Helper()
 	b.made++
-	id := fmt.Sprintf("w%d", b.made)
+	id := fmt.Sprintf("%s%d", program.Prefix, b.made)
 	var addresses []string
 	for _, n := range nodes {
 		addresses = append(addresses, n.grpc)
 	}
-	b.workers[id] = b.startWorkerOf(id, 100, slices.Concat([]string{"default"}, b.o.Queues), addresses...)
+	b.workers[id] = b.startProgram(program, id, 100, slices.Concat([]string{"default"}, b.o.Queues), addresses...)
 	return id
 }
 

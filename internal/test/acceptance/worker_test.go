@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/test/historycheck"
@@ -62,12 +64,41 @@ func (c *cluster) startWorker(id string, slots int, addresses ...string) *proces
 
 func (c *cluster) startWorkerOf(id string, slots int, queues []string, addresses ...string) *process {
 	c.t.Helper()
+	return c.startProgram(goProgram(c.t), id, slots, queues, addresses...)
+}
+
+// workerProgram is a program that takes its configuration from configEnv, and records what its handlers do as this
+// package's worker does.
+type workerProgram struct {
+	Prefix  string // of the workers' ids on a bed
+	Command []string
+	Env     []string
+}
+
+// goProgram is the test binary as a worker.
+func goProgram(t testing.TB) workerProgram {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return workerProgram{Prefix: "w", Command: []string{self}, Env: []string{roleEnv + "=worker"}}
+}
+
+// startProgram runs a worker process of any program.
+func (c *cluster) startProgram(program workerProgram, id string, slots int, queues []string, addresses ...string) *process {
+	c.t.Helper()
 	config := workerConfig{
 		ID: id, Addresses: addresses, Queues: queues, Slots: slots,
 		Evidence: filepath.Join(c.t.TempDir(), id+".jsonl"),
 	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		c.t.Fatal(err)
+	}
 	c.evidence = append(c.evidence, evidence{path: config.Evidence})
-	p := spawnRole(c.t, "worker", "worker-"+id, config)
+	env := append(slices.Clone(program.Env), configEnv+"="+string(text))
+	p := startProcess(c.t, "worker-"+id, env, program.Command[0], program.Command[1:]...)
 	if c.spawned != nil {
 		c.spawned(id, p.cmd.Process.Pid)
 	}
