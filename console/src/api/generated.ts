@@ -927,7 +927,10 @@ export interface JobStatus {
   pauseTime?: string;
   /** True if the backoff was stale: the planned run tests whether the job works again. */
   probe?: boolean;
-  /** The latest runs that ended, the last end first. Only in lists that ask for them. */
+  /**
+   * The latest runs that ended, the last end first. Only in lists that ask for them. After a change
+   * of history_limit some are missing until as many runs have ended.
+   */
   recentRuns?: Array<RecentRun>;
   /** Runs left of schedule.max_runs. Unset: no limit. */
   runsLeft?: string;
