@@ -57,7 +57,8 @@ func heldLocks(locks []*client.LockStatus) (held []*client.LockStatus) {
 
 func (a *app) lockTable(locks []*client.LockStatus, namespaces bool) outputTable {
 	t := outputTable{
-		heading:        []string{"NAMESPACE", "LOCK", "HELD", "WAITING", "JOBS", "RUN OF", "WORKER", "STATE", "SINCE", "UNTIL"},
+		heading: []string{"NAMESPACE", "LOCK", "HELD", "WAITING", "JOBS", "RUN OF", "WORKER", "STATE", "SINCE",
+			"UNTIL"},
 		empty:          "no locks",
 		leadingColumns: []string{"JOBS", "WORKER", "UNTIL", "SINCE"},
 	}

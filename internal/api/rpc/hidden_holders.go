@@ -20,8 +20,8 @@ type holdOfJob struct {
 func (h holdOfJob) holder() job.Key { return job.Key{Namespace: h.namespace, ID: h.hold.By} }
 
 // hideHolders removes the names of holders that the caller may not see. One read serves all holds of an answer, and
-// callers who may see all queues of the namespaces need none. If that read fails, the names are removed: the call itself
-// has been carried out.
+// callers who may see all queues of the namespaces need none. If that read fails, the names are removed: the call
+// itself has been carried out.
 func (j queueScopedJobs) hideHolders(ctx context.Context, holds []holdOfJob) {
 	var doubtful []holdOfJob
 	var keys []job.Key

@@ -73,7 +73,8 @@ func TestExplainHidesHolders(t *testing.T) {
 		}
 		for _, e := range all {
 			first := e.Explanation.Reasons[0]
-			if e.Record.State.Held.By != "owner" || len(e.Runs) != 2 || e.Runs[0].Hold.By != "owner" || e.Runs[1].Hold.By != "owner" ||
+			if e.Record.State.Held.By != "owner" || len(e.Runs) != 2 || e.Runs[0].Hold.By != "owner" ||
+				e.Runs[1].Hold.By != "owner" ||
 				hidden != "" && (first.By != "owner" || !strings.Contains(first.Message, "job owner")) {
 				t.Errorf("%v: a caller who may see the holder gets %+v", reason, e)
 			}
@@ -112,7 +113,8 @@ func TestFindVisibleJobs(t *testing.T) {
 		t.Errorf("%v, %v after %d reads", got, err, f.got-before)
 	}
 	f.err = job.ErrUnavailable
-	if got, err := f.seesQueues(t, "mail").FindVisibleJobs(t.Context(), keys); !errors.Is(err, job.ErrUnavailable) || len(got) != 0 {
+	got, err = f.seesQueues(t, "mail").FindVisibleJobs(t.Context(), keys)
+	if !errors.Is(err, job.ErrUnavailable) || len(got) != 0 {
 		t.Errorf("no Redis: %v, %v", got, err)
 	}
 }

@@ -134,7 +134,8 @@ func (r *Registry) readHolders(ctx context.Context, holders map[job.RecordID]*jo
 }
 
 // viewHolders shows holders; those of jobs that the caller may not see have no name.
-func (r *Registry) viewHolders(stored []job.UnitHolder, states map[job.RecordID]*job.State, v *visibility) []job.LockHolder {
+func (r *Registry) viewHolders(stored []job.UnitHolder, states map[job.RecordID]*job.State,
+	v *visibility) []job.LockHolder {
 	shown := make([]job.LockHolder, len(stored))
 	for i, h := range stored {
 		shown[i] = job.LockHolder{SinceMS: h.SinceMS, EndMS: h.EndMS}
