@@ -26,7 +26,7 @@ func TestWorkerCheckOfNoWorker(t *testing.T) {
 	for _, text := range []string{
 		"failed    hello", "P1 docs/worker-protocol.md#the-check-program", "exit status 3", "| cannot work",
 		"0 passed, 1 failed",
-		"43 cases not run",
+		"44 cases not run",
 	} {
 		if !strings.Contains(stdout, text) {
 			t.Errorf("output lacks %q:\n%s", text, stdout)
@@ -42,7 +42,7 @@ func TestWorkerCheckOfNoWorker(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
 		t.Fatalf("%v: %s", err, stdout)
 	}
-	if code != exitFailed || report.Failed != 1 || report.NotRun != 43 || report.Badge != "" || len(report.Cases) != 1 ||
+	if code != exitFailed || report.Failed != 1 || report.NotRun != 44 || report.Badge != "" || len(report.Cases) != 1 ||
 		report.Cases[0].Faults[0].ID != "P1" || report.Cases[0].Output[0] != "cannot work" {
 		t.Errorf("exit code %d: %+v", code, report)
 	}
@@ -55,7 +55,7 @@ func TestWorkerCheckList(t *testing.T) {
 	}
 	code, stdout, _ = runWorkerCheck(t, "--list", "-o", "json")
 	var report checkReport
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitOK || len(report.Cases) != 44 {
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitOK || len(report.Cases) != 45 {
 		t.Errorf("exit code %d, %v: %s", code, err, stdout)
 	}
 }
