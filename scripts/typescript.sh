@@ -58,6 +58,6 @@ grep '^# \(tests\|pass\|fail\)' "$fresh/tests.log" || true
 [ "$status" = 0 ] || cat "$fresh/tests.log"
 if wait "$conformance"; then tail -n 1 "$fresh/conformance.log"; else cat "$fresh/conformance.log"; status=1; fi
 cd ../..
-FERMATA_TYPESCRIPT_WORKER=$worker go test -count=1 -timeout 10m -run '^TestChaosMixedWorkers$' ./internal/test/acceptance ||
-  status=1
+export FERMATA_TYPESCRIPT_WORKER=$worker
+go test -count=1 -timeout 10m -run '^TestChaosMixedWorkers$' ./internal/test/acceptance || status=1
 exit "$status"

@@ -50,7 +50,7 @@ func TestWorkerCheckOfNoWorker(t *testing.T) {
 
 func TestWorkerCheckList(t *testing.T) {
 	code, stdout, stderr := runWorkerCheck(t, "--list")
-	if code != exitOK || !strings.HasPrefix(stdout, "CASE") || strings.Count(stdout, "\n") != 45 {
+	if code != exitOK || !strings.HasPrefix(stdout, "CASE") || strings.Count(stdout, "\n") != 46 {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	code, stdout, _ = runWorkerCheck(t, "--list", "-o", "json")

@@ -25,7 +25,10 @@ func TestChaosMixedWorkers(t *testing.T) {
 		jobs = 2000
 	}
 	runTrials(t, bedOptions{Jobs: jobs, Programs: mixedPrograms(t)},
-		trial{ID: "T45", Name: "workers in several languages, and nodes, are killed in turn", Bound: mixedBound, Inject: killMixedWorkers},
+		trial{
+			ID: "T45", Name: "workers in several languages, and nodes, are killed in turn",
+			Bound: mixedBound, Inject: killMixedWorkers,
+		},
 	)
 }
 
@@ -80,7 +83,8 @@ func killMixedWorkers(b *bed) {
 	for _, program := range b.o.Programs {
 		b.requireEffect("executions lost with their worker "+program.Prefix, lost[program.Prefix], 1)
 		b.awaitEvent(patience, "an execution ends after the last fault on "+program.Prefix, func(e historycheck.Event) bool {
-			return e.Kind == historycheck.End && e.Outcome == historycheck.OK && e.AtNS > calm && strings.HasPrefix(e.Worker, program.Prefix)
+			done := e.Kind == historycheck.End && e.Outcome == historycheck.OK
+			return done && e.AtNS > calm && strings.HasPrefix(e.Worker, program.Prefix)
 		})
 	}
 }

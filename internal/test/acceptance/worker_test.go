@@ -86,7 +86,9 @@ func goProgram(t testing.TB) workerProgram {
 }
 
 // startProgram runs a worker process of any program.
-func (c *cluster) startProgram(program workerProgram, id string, slots int, queues []string, addresses ...string) *process {
+func (c *cluster) startProgram(
+	program workerProgram, id string, slots int, queues []string, addresses ...string,
+) *process {
 	c.t.Helper()
 	config := workerConfig{
 		ID: id, Addresses: addresses, Queues: queues, Slots: slots,

@@ -24,8 +24,8 @@ const evidence = openSync(config.evidence, "a", 0o600);
 
 let offset = 0n; // of the system clock from the monotonic one, in nanoseconds
 
-/** systemTime returns nanoseconds since 1970. The system clock shows milliseconds only. The monotonic clock adds the rest,
- * as long as the two agree on the millisecond. */
+/** systemTime returns nanoseconds since 1970. The system clock shows milliseconds only. The monotonic clock adds the
+ * rest, as long as the two agree on the millisecond. */
 function systemTime(): bigint {
   const from = BigInt(Date.now()) * 1_000_000n;
   const monotonic = process.hrtime.bigint();
