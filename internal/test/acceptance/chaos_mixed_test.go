@@ -67,9 +67,11 @@ func killMixedWorkers(b *bed) {
 	for end, k := time.Now().Add(chaosSpan(0)), 0; k < len(b.o.Programs) || time.Now().Before(end); k++ {
 		program := b.o.Programs[k%len(b.o.Programs)]
 		id := b.workerOf(program)
-		lost[program.Prefix] += b.freezeAtWork(id)
 		killedWorker.Workers = []string{id}
-		b.injectFault(killedWorker, func() { b.killWorker(id) })
+		b.injectFault(killedWorker, func() {
+			lost[program.Prefix] += b.freezeAtWork(id)
+			b.killWorker(id)
+		})
 		b.awaitWork(b.addWorkerOf(program, b.nodes...))
 
 		node := string(rune('a' + k%len(b.links)))
