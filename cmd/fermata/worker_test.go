@@ -45,7 +45,8 @@ func TestWorkerCheckOfNoWorker(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
 		t.Fatalf("%v: %s", err, stdout)
 	}
-	if code != exitFailed || report.Failed != 1 || report.NotRun != len(workercheck.Cases())-1 || report.Badge != "" || len(report.Cases) != 1 ||
+	if code != exitFailed || report.Failed != 1 || report.NotRun != len(workercheck.Cases())-1 ||
+		report.Badge != "" || len(report.Cases) != 1 ||
 		report.Cases[0].Faults[0].ID != "P1" || report.Cases[0].Output[0] != "cannot work" {
 		t.Errorf("exit code %d: %+v", code, report)
 	}
@@ -58,7 +59,8 @@ func TestWorkerCheckList(t *testing.T) {
 	}
 	code, stdout, _ = runWorkerCheck(t, "--list", "-o", "json")
 	var report checkReport
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitOK || len(report.Cases) != len(workercheck.Cases()) {
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitOK ||
+		len(report.Cases) != len(workercheck.Cases()) {
 		t.Errorf("exit code %d, %v: %s", code, err, stdout)
 	}
 }
