@@ -66,7 +66,11 @@ func (a *app) describeJob(j *client.Job) error {
 		line("Runs left", fmt.Sprintf("%d of %d", s.GetRunsLeft(), j.GetSchedule().GetMaxRuns()))
 	}
 	if n := s.GetConcurrentRuns(); n > 0 {
-		line("Other runs", fmt.Sprintf("%d in addition to the current one", n))
+		text := "in addition to the current one"
+		if s.GetCurrentRun() == "" {
+			text = "beside the schedule"
+		}
+		line("Other runs", fmt.Sprintf("%d %s", n, text))
 	}
 	for _, b := range s.GetBackfills() {
 		line("Backfill", fmt.Sprintf("%s, has got to %s, ends at %s", printableText(b.GetId()),

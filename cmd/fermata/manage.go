@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/fermata-io/fermata/client"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // localFlags names the flags that belong to the command itself.
@@ -244,10 +246,45 @@ func (a *app) selectRun(ctx context.Context, c *client.Client, args []string) (s
 		return "", err
 	}
 	if j.GetStatus().GetCurrentRun() == "" {
-		return "", &codedError{
-			err:  fmt.Errorf("job %s has no current run", printableText(args[0])),
-			code: exitNotFound, hint: "list its runs with: fermata jobs runs " + printableText(args[0]),
-		}
+		return "", noCurrentRunError(ctx, c, args[0])
 	}
 	return j.GetStatus().GetCurrentRun(), nil
 }
+
+// noCurrentRunError is the error of a job without a current run. Its hint names the runs beside the schedule, which
+// can be cancelled by their names.
+func noCurrentRunError(ctx context.Context, c *client.Client, id string) error {
+	job := printableText(id)
+	missing := &codedError{
+		err: fmt.Errorf("job %s has no current run", job), code: exitNotFound,
+		hint: "list its runs with: fermata jobs runs " + job,
+	}
+	runs, err := c.Runs(ctx, id)
+	if err != nil {
+		return missing // the hint says how to ask again
+	}
+	var commands []string
+	unfinished := 0
+	for _, r := range runs {
+		if r.GetState() == fermatav1.Run_STATE_FINISHED {
+			continue
+		}
+		unfinished++
+		if unfinished <= maxRunsInHint {
+			commands = append(commands, "fermata jobs cancel "+job+" "+printableText(client.RunID(r)))
+		}
+	}
+	if unfinished == 0 {
+		return missing
+	}
+	missing.err = fmt.Errorf("job %s has no current run, but %s beside the schedule", job,
+		countText(unfinished, "run", "runs"))
+	missing.hint = "name the run: " + strings.Join(commands, "; ")
+	if unfinished > maxRunsInHint {
+		missing.hint += "; all are listed by: fermata jobs runs " + job
+	}
+	return missing
+}
+
+// maxRunsInHint is how many runs a hint names.
+const maxRunsInHint = 3

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
 )
@@ -20,7 +22,14 @@ func (a *app) renameCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				j, err := c.RenameJob(ctx, args[0], args[1], o)
-				if err != nil {
+				switch {
+				case status.Code(err) == codes.AlreadyExists && reasonOf(err) != "ID_OF_OTHER_QUEUE":
+					return &codedError{
+						err: err, code: exitConflict,
+						hint: "the id " + printableText(args[1]) + " is taken: choose another one; the job that has it is " +
+							"shown by: fermata jobs get " + printableText(args[1]),
+					}
+				case err != nil:
 					return err
 				}
 				return printMessage(a, j, func(j *client.Job) error {

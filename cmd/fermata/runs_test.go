@@ -215,3 +215,14 @@ func TestRunsWithPayloadsAsTables(t *testing.T) {
 		"jobs get digest",
 	))
 }
+
+func TestCancelNamesRunsBesideTheSchedule(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "slp", "--handler", "h")
+	golden(t, "cancel-beside", c.script(
+		"jobs cancel slp",
+		"jobs run slp --payload once --request-id first",
+		"jobs cancel slp",
+		"jobs cancel slp m-first",
+	))
+}

@@ -34,7 +34,7 @@ func (a *app) workerCheckCommand() *cobra.Command {
 			"What COMMAND starts is ended with it.\n\n" +
 			"The profile minimal leaves out what a worker may leave out. What Hello announces is checked in both.\n" +
 			"A case that fails while this machine is too busy is repeated with longer times.\n" +
-			"Exit code 1 if a case fails.",
+			"Exit code 1 if a case fails, or if all chosen cases are left out.",
 		Example: "  fermata worker check -- ./check-program\n" +
 			"  fermata worker check --profile minimal -o json -- python3 check_program.py\n" +
 			"  fermata worker check --case trust,suspended -- ./check-program\n" +
@@ -181,6 +181,12 @@ func (a *app) checkWorker(ctx context.Context, o workercheck.Options) error {
 	}
 	if s.Failed > 0 {
 		return &codedError{err: fmt.Errorf("the worker failed %s", countText(s.Failed, "case", "cases")), code: exitFailed}
+	}
+	if s.Passed == 0 {
+		return &codedError{
+			err:  errors.New("nothing was checked: all chosen cases were left out, for the reasons above"),
+			code: exitFailed,
+		}
 	}
 	return nil
 }

@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/cli/workercheck"
 )
 
 // runWorkerCheck executes a command line without a cluster.
@@ -26,7 +29,7 @@ func TestWorkerCheckOfNoWorker(t *testing.T) {
 	for _, text := range []string{
 		"failed    hello", "P1 docs/worker-protocol.md#the-check-program", "exit status 3", "| cannot work",
 		"0 passed, 1 failed",
-		"44 cases not run",
+		fmt.Sprintf("%d cases not run", len(workercheck.Cases())-1),
 	} {
 		if !strings.Contains(stdout, text) {
 			t.Errorf("output lacks %q:\n%s", text, stdout)
@@ -42,7 +45,8 @@ func TestWorkerCheckOfNoWorker(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
 		t.Fatalf("%v: %s", err, stdout)
 	}
-	if code != exitFailed || report.Failed != 1 || report.NotRun != 44 || report.Badge != "" || len(report.Cases) != 1 ||
+	if code != exitFailed || report.Failed != 1 || report.NotRun != len(workercheck.Cases())-1 ||
+		report.Badge != "" || len(report.Cases) != 1 ||
 		report.Cases[0].Faults[0].ID != "P1" || report.Cases[0].Output[0] != "cannot work" {
 		t.Errorf("exit code %d: %+v", code, report)
 	}
@@ -50,12 +54,13 @@ func TestWorkerCheckOfNoWorker(t *testing.T) {
 
 func TestWorkerCheckList(t *testing.T) {
 	code, stdout, stderr := runWorkerCheck(t, "--list")
-	if code != exitOK || !strings.HasPrefix(stdout, "CASE") || strings.Count(stdout, "\n") != 46 {
+	if code != exitOK || !strings.HasPrefix(stdout, "CASE") || strings.Count(stdout, "\n") != 1+len(workercheck.Cases()) {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	code, stdout, _ = runWorkerCheck(t, "--list", "-o", "json")
 	var report checkReport
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitOK || len(report.Cases) != 45 {
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitOK ||
+		len(report.Cases) != len(workercheck.Cases()) {
 		t.Errorf("exit code %d, %v: %s", code, err, stdout)
 	}
 }

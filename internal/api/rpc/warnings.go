@@ -25,7 +25,7 @@ func (s *jobService) addWarnings(ctx context.Context, jobs ...doubtfulJob) {
 		d := j.record.Definition
 		warnings := append(presetWarnings(j.sent, d), job.ScheduleWarnings(j.record, now)...)
 		if unserved[job.QueueKey{Namespace: d.Namespace, Queue: d.Queue}] {
-			text := "has no worker now: no run starts until one serves it"
+			text := d.Queue + " has no worker now: no run starts until one serves it"
 			warnings = append(warnings, job.Warning{Field: "queue", Text: text})
 		}
 		for _, w := range warnings {

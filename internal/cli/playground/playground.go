@@ -46,6 +46,8 @@ type playground struct {
 	drainWorker context.CancelFunc
 	workerEnded chan struct{}
 	workerErr   error // valid once workerEnded is closed
+	// foreignRuns are live runs of workers outside the playground, which the end waits for.
+	foreignRuns []string
 
 	undo []func(context.Context) error // of start, in order
 }
@@ -149,9 +151,9 @@ func (p *playground) startNode(ctx context.Context) error {
 		return err
 	}
 	if err := n.Start(ctx); err != nil {
-		return fmt.Errorf("start the node: %w", err)
+		return fmt.Errorf("start the node: %w", explainTakenAddress(err))
 	}
-	p.onStop(n.Stop)
+	p.onStop(func(ctx context.Context) error { return p.reportForeignRuns(n.Stop(ctx)) })
 	p.facts.grpc, p.facts.metrics = n.GRPCAddr(), "http://"+n.HTTPAddr()+"/metrics"
 	return nil
 }
@@ -166,7 +168,7 @@ func (p *playground) startREST(context.Context) error {
 		},
 	})
 	if err != nil {
-		return err
+		return explainTakenAddress(err)
 	}
 	p.onStop(s.Stop)
 	p.facts.rest = s.URL()

@@ -78,6 +78,9 @@ func (p *playground) runLoop(ctx context.Context) error {
 		case <-p.workerEnded:
 			s.applyListing(p.listJobs(asked)) // with the results of what has just ended
 			s.updateDisplay()
+			if !s.draining.IsZero() && !s.aborted && p.workerErr == nil {
+				p.foreignRuns = p.findForeignRuns(asked)
+			}
 			return s.endSession(p.workerErr)
 		}
 	}

@@ -85,6 +85,9 @@ func (s *session) endSession(err error) error {
 		s.bye = "Stopped at once; nothing is kept."
 	case err != nil:
 		s.bye = "Stopped before everything had ended; nothing is kept."
+	case len(s.p.foreignRuns) > 0:
+		s.bye = fmt.Sprintf("The worker of the playground has drained. Waiting up to %s for %s. Ctrl-C again stops at "+
+			"once.", tui.FormatDuration(stopTimeout), strings.Join(s.p.foreignRuns, ", "))
 	default:
 		s.bye = fmt.Sprintf("Drained in %s; nothing is kept.", tui.FormatDuration(time.Since(s.draining)))
 	}

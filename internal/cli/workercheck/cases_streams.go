@@ -366,7 +366,9 @@ func checkClientCertificate(t *trial) {
 	t.writeFile("FERMATA_TLS_CA", "ca.pem", a.pem)
 	t.writeFile("FERMATA_TLS_CERT", "worker.pem", cert)
 	t.writeFile("FERMATA_TLS_KEY", "worker.key", key)
-	t.expectWorking(ruleTLS, t.acceptFirst(n))
+	t.startWorker(n.addr)
+	t.expectWorking(ruleTLS, t.accept(ruleTLS, "want a stream with Hello at a node that requires the certificate of "+
+		"FERMATA_TLS_CERT", n, nil))
 }
 
 func checkToken(t *trial) {

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"time"
@@ -78,7 +79,17 @@ func (t *trial) serverTLS(a, clients *authority) *tls.Config {
 	if clients != nil {
 		c.ClientCAs = x509.NewCertPool()
 		c.ClientCAs.AddCert(clients.cert)
-		c.ClientAuth = tls.RequireAndVerifyClientCert
+		c.ClientAuth = tls.VerifyClientCertIfGiven
+		c.VerifyConnection = func(state tls.ConnectionState) error {
+			if len(state.PeerCertificates) > 0 {
+				return nil
+			}
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.addFault(ruleTLS, "the worker shows no certificate: FERMATA_TLS_CERT and FERMATA_TLS_KEY name the files "+
+				"of its certificate and key")
+			return errors.New("a client certificate is required")
+		}
 	}
 	return c
 }

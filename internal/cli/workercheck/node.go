@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -102,6 +105,7 @@ func (n *scriptedNode) serve(secure *tls.Config) {
 	options := []grpc.ServerOption{
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.MaxRecvMsgSize(64 << 20),
+		grpc.UnknownServiceHandler(n.refuseUnknownMethod),
 	}
 	if secure != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(secure)))
@@ -133,6 +137,21 @@ func (n *scriptedNode) change(do func(*scriptedNode)) {
 	n.trial.mu.Lock()
 	defer n.trial.mu.Unlock()
 	do(n)
+}
+
+// refuseUnknownMethod answers calls of methods that the node does not serve. One that Fermata does not have is a
+// fault: the worker has a wrong path of Work.
+func (n *scriptedNode) refuseUnknownMethod(_ any, g grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(g)
+	name := strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", ".")
+	_, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+	if err != nil && !strings.HasPrefix(name, "grpc.") {
+		n.trial.mu.Lock()
+		defer n.trial.mu.Unlock()
+		n.trial.addFault(ruleProgram, "the worker called an unknown method, %q: want %q", method,
+			fermatav1.WorkerService_Work_FullMethodName)
+	}
+	return status.Errorf(codes.Unimplemented, "unknown method %s", method)
 }
 
 // Work serves one stream.

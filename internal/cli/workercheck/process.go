@@ -151,4 +151,19 @@ func (p *process) outputLines(n int) []string {
 	return lines[max(0, len(lines)-n):]
 }
 
-func (p *process) describeExit() string { return fmt.Sprintf("exit code %d (%s)", p.code, p.status) }
+// describeExit says how the process ended. A shell that gets SIGTERM dies of it, and leaves the worker behind.
+func (p *process) describeExit() string {
+	return fmt.Sprintf("exit code %d (%s)", p.code, p.status) + p.execHint()
+}
+
+// execHint is the likely cause of a process that died of SIGTERM; empty for others.
+func (p *process) execHint() string {
+	if p == nil || p.status != terminatedStatus {
+		return ""
+	}
+	return ": the command does not handle SIGTERM. A shell script has to start the worker by exec, or the signal does " +
+		"not reach it"
+}
+
+// terminatedStatus is the state of a process that died of SIGTERM.
+const terminatedStatus = "signal: terminated"

@@ -148,7 +148,7 @@ func chooseCases(o Options) (chosen []Case, err error) {
 		}
 	}
 	if len(unknown) > 0 {
-		return nil, fmt.Errorf("no case %s", strings.Join(unknown, ", "))
+		return nil, fmt.Errorf("no case %s: --list lists the cases", strings.Join(unknown, ", "))
 	}
 	return chosen, nil
 }

@@ -131,7 +131,7 @@ var plantedFaults = []struct{ fault, caseName, rule string }{
 	{"starts-early", "start-after", "O3"},
 	{"forgets-early-leases", "start-after", "O3"},
 	{"trusts-any-certificate", "tls", "A1"},
-	{"no-client-certificate", "client-certificate", "P1"},
+	{"no-client-certificate", "client-certificate", "A1"},
 	{"token-once", "token", "A2"},
 	{"no-tls", "tls", "A1"},
 	{"ignores-welcome-addresses", "advertised", "N4"},

@@ -172,7 +172,8 @@ func (t *trial) expect(rule Rule, what string, done func() bool) {
 
 func (t *trial) expectWithin(limit time.Duration, rule Rule, what string, done func() bool) {
 	if !t.await(limit, done) {
-		t.fail(rule, "%s, which did not come within %v", what, limit.Round(time.Millisecond))
+		hint := readLocked(t, func() string { return t.process.execHint() })
+		t.fail(rule, "%s, which did not come within %v%s", what, limit.Round(time.Millisecond), hint)
 	}
 }
 

@@ -33,7 +33,7 @@ func (d *Dispatcher) Drain(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			d.stopDraining()
-			return fmt.Errorf("drain: %d attempts and calls left: %w", left, context.Cause(ctx))
+			return fmt.Errorf("%d attempts and calls left: %w", left, context.Cause(ctx))
 		case <-ticker.C:
 		}
 	}
