@@ -1,5 +1,5 @@
 /** The three ways to fail: as usual, for good, and with a delay of the handler's choice. */
-import { Permanent, RetryAfter, shutdownSignal, Worker } from "fermata/worker";
+import { Permanent, RetryAfter, shutdownSignal, Worker } from "@fermata-io/fermata/worker";
 
 const worker = new Worker({ addresses: process.env["FERMATA_ADDRESS"] ?? "127.0.0.1:7070", queues: ["crawl"] });
 

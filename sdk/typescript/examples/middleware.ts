@@ -1,5 +1,5 @@
 /** Middleware runs around every handler: to log, to measure, or to open what all of them need. */
-import { type Middleware, shutdownSignal, Worker } from "fermata/worker";
+import { type Middleware, shutdownSignal, Worker } from "@fermata-io/fermata/worker";
 
 const measure: Middleware = async (task, next) => {
   const start = performance.now();
