@@ -377,6 +377,23 @@ test("a run can have a payload of its own, and a job another name", async () => 
   });
 });
 
+test("a misspelt option is refused, with the nearest one", () => {
+  const addresses = "127.0.0.1:1";
+  const refused: [object | undefined, RegExp][] = [
+    [{ addresses, queue: ["mail"] }, /no option "queue", did you mean "queues"\?/],
+    [{ addresses, drain_timeout: "1s" }, /did you mean "drainTimeout"\?/],
+    [{ addresses, colour: "red" }, /no option "colour", want addresses, namespace, queues, /],
+    [{ address: addresses }, /did you mean "addresses"\?/],
+    [{ addresses, queues: "mail" }, /queues: want an array/],
+    [{}, /addresses is missing/],
+    [undefined, /want an object with options/],
+  ];
+  for (const [options, message] of refused) {
+    assert.throws(() => new Worker(options as never), { name: "TypeError", message });
+  }
+  assert.throws(() => new Worker({ addresses }).handle("h", undefined as never), /"h" is not a function/);
+});
+
 test("invalid options are refused together", () => {
   const options = { addresses: ["x"], slots: 0, queues: ["a b"], id: "", drainTimeout: -1, token: "t", prefetch: -1 };
   assert.throws(

@@ -1,4 +1,5 @@
 import { describeError } from "../net/connection.js";
+import { requireKnownOptions } from "../options.js";
 import { Link } from "./link.js";
 import { resolveOptions, type ResolvedOptions, type WorkerOptions } from "./options.js";
 import { Runtime } from "./runtime.js";
@@ -39,6 +40,7 @@ export class Worker {
   /** handle registers the handler for jobs that name it. */
   handle(name: string, handler: Handler): this {
     if (name === "") throw new Error("a handler needs a name");
+    if (typeof handler !== "function") throw new TypeError(`handler ${JSON.stringify(name)} is not a function`);
     if (this.#handlers.has(name)) throw new Error(`handler ${JSON.stringify(name)} is registered twice`);
     if (this.#runtime) throw new Error("handle after run");
     this.#handlers.set(name, wrapHandler(handler, this.#middleware));
@@ -50,6 +52,7 @@ export class Worker {
    * abort is called, it ends the signals of the remaining handlers and gives them 5 s to return. Their attempts are
    * leased again, and run rejects. It reconnects for as long as necessary. */
   async run(options: { signal?: AbortSignal } = {}): Promise<void> {
+    requireKnownOptions("run", options, { signal: true });
     if (this.#handlers.size === 0) throw new Error("no handler is registered");
     if (this.#runtime) throw new Error("run was called before");
     const runtime = (this.#runtime = new Runtime(this.#options, this.#handlers));
