@@ -44,7 +44,7 @@ test("the documents install and import the package by its name", async () => {
     for (const [line, from] of text.matchAll(/^import .* from "([^".][^"]*)"/gm)) {
       assert.ok(entries.has(from!) || from!.startsWith("node:"), `${path}: ${line}`);
     }
-    assert.doesNotMatch(text, /npm (install|i|add) (.* )?fermata\b/, path);
+    assert.doesNotMatch(text, /npm (install|i|add) (.* )?fermata(@|\s|$)/m, path);
   }
   const workflow = await readFile(`${repository}.github/workflows/publish-npm.yml`, "utf8");
   assert.ok(workflow.includes(name), "the workflow names another package");
