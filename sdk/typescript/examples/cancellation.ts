@@ -1,6 +1,6 @@
 /** A long handler ends soon after its attempt has to end: timeout, cancelled run, lost lease, or the worker stops. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { AttemptEnded, shutdownSignal, type Task, Worker } from "fermata/worker";
+import { AttemptEnded, type Task, Worker } from "@fermata-io/fermata/worker";
 
 const worker = new Worker({
   addresses: process.env["FERMATA_ADDRESS"] ?? "127.0.0.1:7070",
@@ -30,4 +30,4 @@ async function undoImport(rows: number): Promise<void> {
   console.log(`removed ${rows} rows`);
 }
 
-await worker.run({ signal: shutdownSignal() });
+await worker.runUntilShutdown();

@@ -1,5 +1,5 @@
 /** Creates jobs with every kind of schedule, lists them, and changes one. */
-import { cron, every, everyWeeks, Fermata, fixedDelay, json, once, RetryPolicy_Strategy, toDate } from "fermata";
+import { cron, every, everyWeeks, Fermata, fixedDelay, json, once, RetryPolicy_Strategy, toDate } from "@fermata-io/fermata";
 
 const fermata = await Fermata.connect({ addresses: process.env["FERMATA_ADDRESS"] ?? "127.0.0.1:7070" });
 

@@ -2,7 +2,7 @@
  *
  *     node build/examples/digest-worker.js
  *     fermata jobs create digest --every 1m --queue mail --handler send-digest --payload ada@example.com */
-import { Permanent, shutdownSignal, Worker } from "fermata/worker";
+import { Permanent, Worker } from "@fermata-io/fermata/worker";
 
 const worker = new Worker({
   addresses: process.env["FERMATA_ADDRESS"] ?? "127.0.0.1:7070", // of any nodes
@@ -24,4 +24,4 @@ async function send(account: string, token: bigint, signal: AbortSignal): Promis
   console.log(`digest sent to ${account}, token ${token}`);
 }
 
-await worker.run({ signal: shutdownSignal() }); // finishes what runs
+await worker.runUntilShutdown(); // finishes what runs

@@ -1,5 +1,5 @@
 /** The three ways to fail: as usual, for good, and with a delay of the handler's choice. */
-import { Permanent, RetryAfter, shutdownSignal, Worker } from "fermata/worker";
+import { Permanent, RetryAfter, Worker } from "@fermata-io/fermata/worker";
 
 const worker = new Worker({ addresses: process.env["FERMATA_ADDRESS"] ?? "127.0.0.1:7070", queues: ["crawl"] });
 
@@ -14,4 +14,4 @@ worker.handle("fetch-page", async (task) => {
   return { status: response.status, bytes: (await response.arrayBuffer()).byteLength };
 });
 
-await worker.run({ signal: shutdownSignal() });
+await worker.runUntilShutdown();

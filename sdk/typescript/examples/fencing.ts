@@ -1,6 +1,6 @@
 /** A store refuses what an older attempt writes: the token of a job only grows, so a handler whose lease was lost, and
  * that does not know it yet, cannot overwrite the result of its successor. */
-import { Permanent, shutdownSignal, Worker } from "fermata/worker";
+import { Permanent, Worker } from "@fermata-io/fermata/worker";
 
 /** Store stands for a table with a column `token`: UPDATE ... SET token = $1 WHERE key = $2 AND token < $1. */
 class Store {
@@ -22,4 +22,4 @@ worker.handle("close-month", (task) => {
   return "written";
 });
 
-await worker.run({ signal: shutdownSignal() });
+await worker.runUntilShutdown();

@@ -4,8 +4,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { task } from "fermata/testing";
-import { type Handler, Permanent } from "fermata/worker";
+import { task } from "@fermata-io/fermata/testing";
+import { type Handler, Permanent } from "@fermata-io/fermata/worker";
 
 const greet: Handler = async (task) => {
   const { name } = task.json<{ name?: string }>();

@@ -1,5 +1,5 @@
 /** Middleware runs around every handler: to log, to measure, or to open what all of them need. */
-import { type Middleware, shutdownSignal, Worker } from "fermata/worker";
+import { type Middleware, Worker } from "@fermata-io/fermata/worker";
 
 const measure: Middleware = async (task, next) => {
   const start = performance.now();
@@ -19,4 +19,4 @@ const requireTenant: Middleware = async (task, next) => {
 const worker = new Worker({ addresses: process.env["FERMATA_ADDRESS"] ?? "127.0.0.1:7070", queues: ["tenants"] });
 worker.use(measure, requireTenant); // the first one is outermost
 worker.handle("bill", (task) => `billed ${task.labels["tenant"]}`);
-await worker.run({ signal: shutdownSignal() });
+await worker.runUntilShutdown();

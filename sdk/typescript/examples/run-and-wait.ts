@@ -1,6 +1,6 @@
 /** Runs a job now and waits for its end. The exit code is 0 if the run succeeds. */
-import { Fermata, isFermataError, json, Outcome } from "fermata";
-import { Worker } from "fermata/worker";
+import { Fermata, isFermataError, json, Outcome } from "@fermata-io/fermata";
+import { Worker } from "@fermata-io/fermata/worker";
 
 const addresses = process.env["FERMATA_ADDRESS"] ?? "127.0.0.1:7070";
 const fermata = await Fermata.connect({ addresses });

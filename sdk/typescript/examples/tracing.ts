@@ -1,8 +1,8 @@
 /** The W3C trace context goes in with the call that causes a run, and comes out at its handler. With the OpenTelemetry
  * SDK, pass what `propagation.inject` writes, and give `task.traceparent` to `propagation.extract`. */
 import { randomBytes } from "node:crypto";
-import { Fermata } from "fermata";
-import { Worker } from "fermata/worker";
+import { Fermata } from "@fermata-io/fermata";
+import { Worker } from "@fermata-io/fermata/worker";
 
 const addresses = process.env["FERMATA_ADDRESS"] ?? "127.0.0.1:7070";
 const fermata = await Fermata.connect({ addresses });

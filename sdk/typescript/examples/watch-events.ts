@@ -1,6 +1,6 @@
 /** Prints events from where the last process stopped: the file has the place. */
-import { Fermata, fileToken, toDate } from "fermata";
-import { shutdownSignal } from "fermata/worker";
+import { Fermata, fileToken, toDate } from "@fermata-io/fermata";
+import { shutdownSignal } from "@fermata-io/fermata/worker";
 
 const fermata = await Fermata.connect({ addresses: process.env["FERMATA_ADDRESS"] ?? "127.0.0.1:7070" });
 const place = process.argv[2] ?? "events.place";

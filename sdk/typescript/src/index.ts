@@ -1,4 +1,4 @@
-/** Client of Fermata, the distributed job scheduler. Workers: "fermata/worker". */
+/** Client of Fermata, the distributed job scheduler. Workers: "@fermata-io/fermata/worker". */
 export { Fermata, type FermataOptions } from "./client/fermata.js";
 export {
   Jobs,

@@ -3,6 +3,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { LeaseSchema } from "./gen/fermata/v1/worker_service_pb.js";
 import { json, text } from "./client/schedules.js";
 import { type DurationInput, durationOf, toMilliseconds } from "./client/messages.js";
+import { type OptionNames, requireKnownOptions } from "./options.js";
 import { TaskContext } from "./worker/context.js";
 import type { EndCause } from "./worker/errors.js";
 import { Task } from "./worker/task.js";
@@ -50,7 +51,27 @@ export function task(fields: TaskFields = {}): TestTask {
   return new TestTask(fields);
 }
 
+const fieldNames: OptionNames<TaskFields> = {
+  json: true,
+  text: true,
+  bytes: true,
+  run: true,
+  queue: true,
+  handler: true,
+  labels: true,
+  attempt: true,
+  maxAttempts: true,
+  token: true,
+  nominalTime: true,
+  dueTime: true,
+  timeout: true,
+  correlationId: true,
+  traceparent: true,
+  tracestate: true,
+};
+
 function leaseOf(f: TaskFields) {
+  requireKnownOptions("task", f, fieldNames);
   const payload = f.bytes ?? (f.text !== undefined ? text(f.text) : "json" in f ? json(f.json) : new Uint8Array());
   return create(LeaseSchema, {
     leaseId: "test",

@@ -103,6 +103,36 @@ test("an invalid job is refused with its fields", async () => {
   assert.throws(() => fermata.jobs.create("typo", { handler: "h", timeout: "1 week" }), /not a duration/);
 });
 
+test("a misspelt option is refused before anything is sent, with the nearest one", async () => {
+  const refused: [() => unknown, RegExp][] = [
+    [() => fermata.jobs.run("life", { payloda: "x" } as never), /no option "payloda", did you mean "payload"\?/],
+    [() => fermata.jobs.create("x", { handler: "h" }, { requestID: "1" } as never), /did you mean "requestId"\?/],
+    [() => fermata.jobs.update("x", { priority: 1 }, { Etag: "1" } as never), /did you mean "etag"\?/],
+    [() => fermata.jobs.get("x", { timeuot: 5 } as never), /did you mean "timeout"\?/],
+    [() => collect(fermata.jobs.list({ queues: ["mail"] } as never)), /did you mean "queue"\?/],
+    [() => collect(fermata.jobs.endedRuns({ outcome: [] } as never)), /did you mean "outcomes"\?/],
+    [() => collect(fermata.jobs.upcoming({ excludeheld: true } as never)), /did you mean "excludeHeld"\?/],
+    [() => collect(fermata.jobs.deadLetters({ lables: {} } as never)), /did you mean "labels"\?/],
+    [() => collect(fermata.events({ kind: ["run.dead"] } as never)), /did you mean "kinds"\?/],
+    [() => fermata.jobs.preview({ counts: 3 } as never), /did you mean "count"\?/],
+    [() => fermata.queues.pause("q", { untill: new Date() } as never), /did you mean "until"\?/],
+    [() => fermata.jobs.createMany([{ jobId: "x", job: { handler: "h" } } as never]), /no option "jobId"/],
+    [() => fermata.jobs.create("x", { handlers: "h" } as never), /did you mean "handler"\?/],
+  ];
+  for (const [call, message] of refused) await assert.rejects(async () => call(), { name: "TypeError", message });
+});
+
+test("a payload is bytes or a text", async () => {
+  const job = await fermata.jobs.create("payload-text", { queue: "nobody", handler: "h", payload: "Zoë" });
+  assert.equal(Buffer.from(job.payload).toString(), "Zoë");
+  const [many] = await fermata.jobs.createMany([{ job: { queue: "nobody", handler: "h", payload: "plain" } }]);
+  assert.equal(Buffer.from(many!.job!.payload).toString(), "plain");
+  const wrong = { payload: { tenant: 7 } } as never;
+  assert.ok((await fermata.jobs.run("payload-text", { payload: "plain" })).name);
+  await assert.rejects(fermata.jobs.run("payload-text", wrong), /payload: want a text, bytes, or json\(value\)/);
+  assert.throws(() => fermata.jobs.create("x", wrong), /payload: want a text, bytes, or json\(value\)/);
+});
+
 test("many jobs are created, and listed page by page", async () => {
   const jobs = Array.from({ length: 1005 }, (_, i) => ({
     id: `many-${i}`,
@@ -207,6 +237,11 @@ test("nobody answers", async () => {
   );
   assert.throws(() => Fermata.create({ addresses: "nonsense" }), /not host:port/);
   assert.throws(() => Fermata.create({ addresses: [] }), /no address/);
+  assert.throws(() => Fermata.create({} as never), /addresses is missing: want host:port/);
+  assert.throws(() => Fermata.create(undefined as never), /client options: want an object/);
+  assert.throws(() => Fermata.create({ addresses: 7070 } as never), /addresses: want a text or an array/);
+  assert.throws(() => Fermata.create({ address: "x:1" } as never), /no option "address", did you mean "addresses"\?/);
+  await assert.rejects(Fermata.connect({} as never), /addresses is missing/);
   assert.throws(() => Fermata.create({ addresses: "example.org:7070", token: "t" }), /needs TLS/);
 });
 

@@ -317,7 +317,7 @@ test("a worker that stops finishes what runs, and cuts off what takes too long",
   await eventually("both have started", () => started === 2);
   assert.equal(worker.notReadyReason, undefined);
   worker.stop();
-  await assert.rejects(running, /1 attempts were cut off/);
+  await assert.rejects(running, { name: "DrainTimeout", attempts: 1, message: /^1 attempt was cut off / });
   assert.equal((await ended(runs[0]!)).outputText, "short");
   const next = new Worker({ addresses: dev.address, queues: ["stops"], logger: log });
   next.handle("endless", (task) => `attempt ${task.attempt}`);
@@ -325,6 +325,18 @@ test("a worker that stops finishes what runs, and cuts off what takes too long",
   assert.equal((await ended(runs[1]!)).outputText, "attempt 1"); // being cut off is no attempt
   next.stop();
   await working;
+});
+
+test("a program whose drain takes too long logs a sentence and exits with code 1", async () => {
+  const program = new Program(process.execPath, [fileURLToPath(new URL("./programs/stubborn.js", import.meta.url))], {
+    FERMATA_ADDRESS: dev.address,
+  });
+  await fermata.jobs.create("stubborn", { queue: "stubborn", handler: "stubborn" });
+  await fermata.jobs.run("stubborn");
+  await eventually("the handler runs", () => program.lines.includes("started"));
+  assert.equal(await program.stop(), 1, program.lines.join("\n"));
+  assert.match(program.lines.at(-1)!, / ERROR 1 attempt was cut off when the worker stopped, and will be leased again /);
+  assert.ok(!program.lines.some((line) => /^\s+at /.test(line)), program.lines.join("\n"));
 });
 
 test("a task has the fields of its run", async () => {
@@ -375,6 +387,23 @@ test("a run can have a payload of its own, and a job another name", async () => 
     }
     await assert.rejects(fermata.jobs.get(id), { code: "NOT_FOUND" });
   });
+});
+
+test("a misspelt option is refused, with the nearest one", () => {
+  const addresses = "127.0.0.1:1";
+  const refused: [object | undefined, RegExp][] = [
+    [{ addresses, queue: ["mail"] }, /no option "queue", did you mean "queues"\?/],
+    [{ addresses, drain_timeout: "1s" }, /did you mean "drainTimeout"\?/],
+    [{ addresses, colour: "red" }, /no option "colour", want addresses, namespace, queues, /],
+    [{ address: addresses }, /did you mean "addresses"\?/],
+    [{ addresses, queues: "mail" }, /queues: want an array/],
+    [{}, /addresses is missing/],
+    [undefined, /want an object with options/],
+  ];
+  for (const [options, message] of refused) {
+    assert.throws(() => new Worker(options as never), { name: "TypeError", message });
+  }
+  assert.throws(() => new Worker({ addresses }).handle("h", undefined as never), /"h" is not a function/);
 });
 
 test("invalid options are refused together", () => {

@@ -3,6 +3,7 @@ import { type Client, createClient } from "@connectrpc/connect";
 import { AccessService } from "../gen/fermata/v1/access_service_pb.js";
 import { EventService } from "../gen/fermata/v1/event_service_pb.js";
 import { JobService } from "../gen/fermata/v1/job_service_pb.js";
+import { type OptionNames, requireKnownOptions } from "../options.js";
 import { type DurationInput, toMilliseconds } from "./messages.js";
 import type { Pool } from "./pool.js";
 import { callWithRetry } from "./retry.js";
@@ -31,6 +32,13 @@ export interface Attempt {
   headers: Record<string, string>;
 }
 
+const callOptionNames: OptionNames<CallOptions> = { signal: true, timeout: true, traceparent: true, tracestate: true };
+
+/** OwnNames are the names of the options that a method has beside those of every call. */
+type OwnNames<O, Own extends keyof O = Exclude<keyof O, keyof CallOptions>> = [Own] extends [never]
+  ? []
+  : [Record<Own, true>];
+
 const defaultTimeout = 30_000;
 
 /** Calls makes calls with retries. */
@@ -49,8 +57,14 @@ export class Calls {
     this.access = createClient(AccessService, pool);
   }
 
-  /** call calls a method until it succeeds, or fails permanently. */
-  call<T>(options: CallOptions, method: (attempt: Attempt, number: number) => Promise<T>): Promise<T> {
+  /** call calls a method until it succeeds, or fails permanently. It throws for an option that neither every call nor
+   * this method has. */
+  call<T, O extends CallOptions>(
+    options: O,
+    method: (attempt: Attempt, number: number) => Promise<T>,
+    ...own: OwnNames<O>
+  ): Promise<T> {
+    requireKnownOptions("options", options, { ...callOptionNames, ...own[0] });
     const { signal } = options;
     const deadline = performance.now() + toMilliseconds(options.timeout ?? defaultTimeout);
     const headers = traceHeaders(options);

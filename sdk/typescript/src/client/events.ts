@@ -4,6 +4,7 @@ import type { Calls } from "./calls.js";
 import { toFermataError } from "./errors.js";
 import { type TimeInput, toTimestamp } from "./messages.js";
 import { delayAfter, pause } from "./retry.js";
+import { type OptionNames, requireKnownOptions } from "../options.js";
 
 /** EventFilter selects events. Fields that are not set select all. */
 export interface EventFilter {
@@ -25,6 +26,19 @@ export interface EventFilter {
   stopAtEnd?: boolean;
   signal?: AbortSignal;
 }
+
+const filterNames: OptionNames<EventFilter> = {
+  allNamespaces: true,
+  queues: true,
+  jobs: true,
+  kinds: true,
+  labels: true,
+  resume: true,
+  resumeToken: true,
+  since: true,
+  stopAtEnd: true,
+  signal: true,
+};
 
 /** EventBatch is a batch of events, which may be empty. resumeToken continues after it. */
 export interface EventBatch {
@@ -73,6 +87,7 @@ export async function* watchEvents(calls: Calls, filter: EventFilter): AsyncGene
 /** watchBatches returns batches of events. A broken stream is resumed, also at another node, without gaps and without
  * duplicates. Only the first stream is limited to the client's attempts. */
 export async function* watchBatches(calls: Calls, filter: EventFilter): AsyncGenerator<EventBatch, void, undefined> {
+  requireKnownOptions("events", filter, filterNames);
   const { signal } = filter;
   let resumeToken = filter.resumeToken ?? "";
   let received = false;

@@ -2,9 +2,10 @@ import { type Client, createClient } from "@connectrpc/connect";
 import type { DescService } from "@bufbuild/protobuf";
 import type { WhoAmIResponse } from "../gen/fermata/v1/access_service_pb.js";
 import type { Event } from "../gen/fermata/v1/event_service_pb.js";
-import { parseAddress, requireProtectedToken } from "../net/address.js";
+import { listAddresses, requireProtectedToken } from "../net/address.js";
 import type { TlsOptions } from "../net/connection.js";
 import type { TokenSource } from "../net/token.js";
+import { type OptionNames, requireKnownOptions } from "../options.js";
 import { type CallOptions, Calls } from "./calls.js";
 import { type EventBatch, type EventFilter, watchBatches, watchEvents } from "./events.js";
 import { Jobs } from "./jobs.js";
@@ -25,6 +26,14 @@ export interface FermataOptions {
   /** attempts is the greatest number of attempts of a call, 1 to 20. Default 5. */
   attempts?: number;
 }
+
+const optionNames: OptionNames<FermataOptions> = {
+  addresses: true,
+  namespace: true,
+  tls: true,
+  token: true,
+  attempts: true,
+};
 
 /** Fermata is a client of a cluster. */
 export class Fermata {
@@ -52,9 +61,8 @@ export class Fermata {
 
   /** create returns a client that connects at its first call. */
   static create(options: FermataOptions): Fermata {
-    const addresses = typeof options.addresses === "string" ? options.addresses.split(",") : options.addresses;
-    if (addresses.length === 0) throw new TypeError("no address");
-    for (const address of addresses) parseAddress(address);
+    requireKnownOptions("client options", options, optionNames);
+    const addresses = listAddresses(options.addresses);
     requireProtectedToken(addresses, options.tls !== undefined, options.token !== undefined);
     const attempts = options.attempts ?? 5;
     if (!Number.isInteger(attempts) || attempts < 1 || attempts > 20) {

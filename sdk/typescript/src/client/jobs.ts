@@ -26,10 +26,18 @@ import {
   type UpcomingRun,
 } from "../gen/fermata/v1/job_service_pb.js";
 import { OverlapPolicy } from "../gen/fermata/v1/job_pb.js";
+import { type OptionNames, requireKnownOptions } from "../options.js";
 import { type Attempt, type CallOptions, type Calls, newRequestId, type RequestOptions } from "./calls.js";
 import { errorOfStatus, FermataError, isFermataError } from "./errors.js";
-import { type DurationInput, type Input, type TimeInput, toMessage, toTimestamp } from "./messages.js";
-import { toMilliseconds } from "./messages.js";
+import {
+  type DurationInput,
+  type Input,
+  type TimeInput,
+  toBytes,
+  toMessage,
+  toMilliseconds,
+  toTimestamp,
+} from "./messages.js";
 import { pause } from "./retry.js";
 import type { ScheduleInput } from "./schedules.js";
 
@@ -68,14 +76,67 @@ const runBackoffs: Record<RunBackoff, RunJobRequest_Backoff> = {
 export interface RunOptions extends RequestOptions {
   /** backoff is what the run does to the failure count of its job. Default "reset". */
   backoff?: RunBackoff;
-  /** payload is that of this run alone, in place of the job's. Such a run joins no other, and does not count for the
-   * backoff of the job. */
-  payload?: Uint8Array<ArrayBuffer>;
+  /** payload is that of this run alone, in place of the job's: bytes, or a text, which is sent as UTF-8. Such a run
+   * joins no other, and does not count for the backoff of the job. */
+  payload?: Uint8Array | string;
   /** ignoreExclusions starts the run also at a time that the schedule excludes. */
   ignoreExclusions?: boolean;
   /** wait waits for the end of the run, with all its attempts, until the signal is aborted: a duration bounds it. */
   wait?: boolean | DurationInput;
 }
+
+const requestNames = { requestId: true } as const;
+
+const runNames = { ...requestNames, backoff: true, payload: true, ignoreExclusions: true, wait: true } as const;
+
+const jobFilterNames: OptionNames<JobFilter> = {
+  queue: true,
+  idPrefix: true,
+  labels: true,
+  state: true,
+  minFailures: true,
+  filter: true,
+  orderBy: true,
+  allNamespaces: true,
+  recentRuns: true,
+  pageSize: true,
+};
+
+/** EndedRunsFilter selects runs that have ended. Fields that are not set select all. */
+export interface EndedRunsFilter {
+  since?: TimeInput;
+  until?: TimeInput;
+  outcomes?: Outcome[];
+  queue?: string;
+  filter?: string;
+  allNamespaces?: boolean;
+  pageSize?: number;
+}
+
+const endedRunsFilterNames: OptionNames<EndedRunsFilter> = {
+  since: true,
+  until: true,
+  outcomes: true,
+  queue: true,
+  filter: true,
+  allNamespaces: true,
+  pageSize: true,
+};
+
+/** UpcomingFilter selects planned runs. Fields that are not set select all. */
+export interface UpcomingFilter {
+  filter?: string;
+  allNamespaces?: boolean;
+  excludeHeld?: boolean;
+  pageSize?: number;
+}
+
+const upcomingFilterNames: OptionNames<UpcomingFilter> = {
+  filter: true,
+  allNamespaces: true,
+  excludeHeld: true,
+  pageSize: true,
+};
 
 /** NewJob is one job of createMany. */
 export interface NewJob {
@@ -87,6 +148,17 @@ export interface NewJob {
 
 /** CreateResult is the result for one new job. */
 export type CreateResult = { job: Job; error?: undefined } | { job?: undefined; error: FermataError };
+
+const newJobNames: OptionNames<NewJob> = { id: true, job: true, requestId: true };
+
+const previewNames = {
+  schedule: true,
+  job: true,
+  count: true,
+  after: true,
+  retryPolicy: true,
+  backoffPolicy: true,
+} as const;
 
 // Limits of one BatchCreateJobs call.
 const maxBatchJobs = 1000;
@@ -109,7 +181,7 @@ export class Jobs {
   create(id: string | undefined, job: JobInput, options: RequestOptions = {}): Promise<Job> {
     const requestId = options.requestId ?? (id ? "" : newRequestId());
     const request = { parent: this.#calls.parent, jobId: id ?? "", job: toMessage(JobSchema, job), requestId };
-    return this.#calls.call(options, (attempt) => this.#calls.jobs.createJob(request, attempt));
+    return this.#calls.call(options, (attempt) => this.#calls.jobs.createJob(request, attempt), requestNames);
   }
 
   /** createMany registers any number of jobs, in batches. Each has its own result. */
@@ -120,7 +192,11 @@ export class Jobs {
     const results: CreateResult[] = [];
     for (const requests of this.#batches(jobs)) {
       const request = { parent: this.#calls.parent, namesOnly: options.namesOnly ?? false, requests };
-      const response = await this.#calls.call(options, (attempt) => this.#calls.jobs.batchCreateJobs(request, attempt));
+      const response = await this.#calls.call(
+        options,
+        (attempt) => this.#calls.jobs.batchCreateJobs(request, attempt),
+        { namesOnly: true },
+      );
       for (const r of response.results) {
         results.push(
           r.job && r.code === 0 ? { job: r.job } : { error: errorOfStatus(r.code, r.message, detailsOf(r)) },
@@ -135,19 +211,18 @@ export class Jobs {
   ): Generator<MessageInitShape<typeof BatchCreateJobsRequestSchema>["requests"] & object> {
     let batch = [];
     let bytes = 0;
-    for (const { id, job, requestId } of jobs) {
-      const size = 512 + (job.payload?.length ?? 0);
+    for (const newJob of jobs) {
+      requireKnownOptions("createMany", newJob, newJobNames);
+      const { id, job, requestId } = newJob;
+      const message = toMessage(JobSchema, job);
+      const size = 512 + message.payload.length;
       if (batch.length === maxBatchJobs || (batch.length > 0 && bytes + size > maxBatchBytes)) {
         yield batch;
         batch = [];
         bytes = 0;
       }
       bytes += size;
-      batch.push({
-        jobId: id ?? "",
-        job: toMessage(JobSchema, job),
-        requestId: requestId ?? (id ? "" : newRequestId()),
-      });
+      batch.push({ jobId: id ?? "", job: message, requestId: requestId ?? (id ? "" : newRequestId()) });
     }
     if (batch.length > 0) yield batch;
   }
@@ -160,6 +235,7 @@ export class Jobs {
 
   /** list returns the selected jobs. It requests pages as they are needed. */
   async *list(filter: JobFilter = {}, options: CallOptions = {}): AsyncGenerator<Job, void, undefined> {
+    requireKnownOptions("list", filter, jobFilterNames);
     const request = {
       parent: this.#calls.parentOf(filter.allNamespaces),
       queue: filter.queue,
@@ -195,7 +271,11 @@ export class Jobs {
         .map(([name]) => snakeCase(name));
     const job = toMessage(JobSchema, { ...changes, name: this.#calls.jobName(id), etag: options.etag ?? "" });
     const request = { job, updateMask: { paths }, requestId: options.requestId ?? newRequestId() };
-    return this.#calls.call(options, (attempt) => this.#calls.jobs.updateJob(request, attempt));
+    return this.#calls.call(
+      options,
+      (attempt) => this.#calls.jobs.updateJob(request, attempt),
+      { ...requestNames, fields: true, etag: true },
+    );
   }
 
   /** rename gives a job another id in its namespace. The job keeps its state, history, dead letters and revisions. Runs
@@ -203,28 +283,35 @@ export class Jobs {
   rename(id: string, newId: string, options: RequestOptions & { etag?: string } = {}): Promise<Job> {
     const requestId = options.requestId ?? newRequestId();
     const request = { name: this.#calls.jobName(id), newId, etag: options.etag ?? "", requestId };
-    return this.#calls.call(options, (attempt) => this.#calls.jobs.renameJob(request, attempt));
+    return this.#calls.call(
+      options,
+      (attempt) => this.#calls.jobs.renameJob(request, attempt),
+      { ...requestNames, etag: true },
+    );
   }
 
   /** delete deletes a job. A live run finishes. */
   async delete(id: string, options: CallOptions & { etag?: string; allowMissing?: boolean } = {}): Promise<void> {
     const request = { name: this.#calls.jobName(id), etag: options.etag ?? "" };
     // A retry finds no job if the first attempt succeeded and its response was lost.
-    await this.#calls.call(options, (attempt, number) =>
-      this.#calls.jobs.deleteJob({ ...request, allowMissing: options.allowMissing === true || number > 1 }, attempt),
+    await this.#calls.call(
+      options,
+      (attempt, number) =>
+        this.#calls.jobs.deleteJob({ ...request, allowMissing: options.allowMissing === true || number > 1 }, attempt),
+      { etag: true, allowMissing: true },
     );
   }
 
   /** pause pauses a job until it is resumed. A live run continues. The note explains the pause to people. */
   pause(id: string, options: CallOptions & { note?: string } = {}): Promise<Job> {
     const request = { name: this.#calls.jobName(id), note: options.note ?? "" };
-    return this.#calls.call(options, (attempt) => this.#calls.jobs.pauseJob(request, attempt));
+    return this.#calls.call(options, (attempt) => this.#calls.jobs.pauseJob(request, attempt), { note: true });
   }
 
   /** resume ends a pause. With catchUp, the misfire policy decides about scheduled times that passed meanwhile. */
   resume(id: string, options: CallOptions & { catchUp?: boolean } = {}): Promise<Job> {
     const request = { name: this.#calls.jobName(id), catchUp: options.catchUp ?? false };
-    return this.#calls.call(options, (attempt) => this.#calls.jobs.resumeJob(request, attempt));
+    return this.#calls.call(options, (attempt) => this.#calls.jobs.resumeJob(request, attempt), { catchUp: true });
   }
 
   /** run requests a manual run, and returns it; with `wait` when it has ended. */
@@ -238,7 +325,12 @@ export class Jobs {
       backoff: runBackoffs[options.backoff ?? "reset"],
       ignoreExclusions: options.ignoreExclusions ?? false,
     };
-    const run = await this.#calls.call(options, (attempt) => this.#requestRun(request, options.payload, attempt));
+    const payload = options.payload === undefined ? undefined : toBytes("payload", options.payload);
+    const run = await this.#calls.call(
+      options,
+      (attempt) => this.#requestRun(request, payload, attempt),
+      runNames,
+    );
     if (!run) throw new FermataError("INTERNAL", "the response has no run");
     if (options.wait === undefined || options.wait === false) return run;
     return this.waitRun(run.name, { signal: options.signal, timeout: options.wait === true ? Infinity : options.wait });
@@ -260,6 +352,7 @@ export class Jobs {
     run: string,
     options: { signal?: AbortSignal | undefined; timeout?: DurationInput } = {},
   ): Promise<Run> {
+    requireKnownOptions("waitRun", options, { signal: true, timeout: true });
     const timeout = options.timeout ?? Infinity;
     const deadline = performance.now() + (timeout === Infinity ? Infinity : toMilliseconds(timeout));
     for (let wait = firstPollInterval; ; wait = Math.min(wait * 1.25, maxPollInterval)) {
@@ -293,17 +386,10 @@ export class Jobs {
 
   /** endedRuns returns runs of all jobs that ended without success, or with the given outcomes, the last one first. */
   async *endedRuns(
-    filter: {
-      since?: TimeInput;
-      until?: TimeInput;
-      outcomes?: Outcome[];
-      queue?: string;
-      filter?: string;
-      allNamespaces?: boolean;
-      pageSize?: number;
-    } = {},
+    filter: EndedRunsFilter = {},
     options: CallOptions = {},
   ): AsyncGenerator<Run, void, undefined> {
+    requireKnownOptions("endedRuns", filter, endedRunsFilterNames);
     const request = {
       parent: `${this.#calls.parentOf(filter.allNamespaces)}/jobs/-`,
       queue: filter.queue,
@@ -356,6 +442,7 @@ export class Jobs {
     },
     options: CallOptions = {},
   ): Promise<PreviewScheduleResponse> {
+    requireKnownOptions("preview", of, previewNames);
     const request = {
       schedule: of.schedule && toMessage(ScheduleSchema, of.schedule),
       job: of.job && this.#calls.jobName(of.job),
@@ -369,14 +456,10 @@ export class Jobs {
 
   /** upcoming returns the planned runs that are due next, in the order of their due times. */
   async *upcoming(
-    filter: {
-      filter?: string;
-      allNamespaces?: boolean;
-      excludeHeld?: boolean;
-      pageSize?: number;
-    } = {},
+    filter: UpcomingFilter = {},
     options: CallOptions = {},
   ): AsyncGenerator<UpcomingRun, void, undefined> {
+    requireKnownOptions("upcoming", filter, upcomingFilterNames);
     const request = {
       parent: this.#calls.parentOf(filter.allNamespaces),
       filter: filter.filter,
@@ -401,7 +484,11 @@ export class Jobs {
       limit: options.limit,
       kind: kind === "late" ? TopJobsRequest_Kind.LATE : TopJobsRequest_Kind.FAILING,
     };
-    return this.#calls.call(options, (attempt) => this.#calls.jobs.topJobs(request, attempt));
+    return this.#calls.call(
+      options,
+      (attempt) => this.#calls.jobs.topJobs(request, attempt),
+      { limit: true, allNamespaces: true },
+    );
   }
 
   /** backfill runs the scheduled times of a past range, and returns the job with the id of the backfill. */
@@ -410,6 +497,7 @@ export class Jobs {
     range: { from: TimeInput; to: TimeInput; parallel?: boolean },
     options: RequestOptions = {},
   ): Promise<{ id: string; job: Job }> {
+    requireKnownOptions("backfill", range, { from: true, to: true, parallel: true });
     const requestId = options.requestId ?? newRequestId();
     const request = {
       name: this.#calls.jobName(id),
@@ -420,7 +508,7 @@ export class Jobs {
     };
     return {
       id: requestId,
-      job: await this.#calls.call(options, (attempt) => this.#calls.jobs.backfillJob(request, attempt)),
+      job: await this.#calls.call(options, (attempt) => this.#calls.jobs.backfillJob(request, attempt), requestNames),
     };
   }
 
@@ -443,6 +531,7 @@ export class Jobs {
     filter: { queue?: string; idPrefix?: string; labels?: Record<string, string> } = {},
     options: CallOptions = {},
   ): AsyncGenerator<DeadLetter, void, undefined> {
+    requireKnownOptions("deadLetters", filter, { queue: true, idPrefix: true, labels: true });
     const parent = this.#calls.parent;
     yield* pages((pageToken) =>
       this.#calls.call(options, async (attempt) => {
@@ -458,7 +547,11 @@ export class Jobs {
     options: CallOptions & { ignoreExclusions?: boolean } = {},
   ): Promise<RedriveDeadLettersResponse> {
     const request = { parent: this.#calls.parent, names, ignoreExclusions: options.ignoreExclusions };
-    return this.#calls.call(options, (attempt) => this.#calls.jobs.redriveDeadLetters(request, attempt));
+    return this.#calls.call(
+      options,
+      (attempt) => this.#calls.jobs.redriveDeadLetters(request, attempt),
+      { ignoreExclusions: true },
+    );
   }
 
   /** discard deletes a dead letter with its run, for good. */

@@ -7,6 +7,7 @@ import {
   type Message,
   type MessageInitShape,
   type MessageShape,
+  ScalarType,
 } from "@bufbuild/protobuf";
 import {
   type Duration,
@@ -16,6 +17,7 @@ import {
   timestampDate,
   timestampFromDate,
 } from "@bufbuild/protobuf/wkt";
+import { suggestName } from "../options.js";
 
 /** DurationInput is a number of milliseconds, a text such as "90s" or "1h30m", or a message. */
 export type DurationInput = number | string | Duration;
@@ -23,13 +25,14 @@ export type DurationInput = number | string | Duration;
 /** TimeInput is a date or a message. */
 export type TimeInput = Date | Timestamp;
 
-/** Input is what a caller writes for a message: a part of its fields, with durations and times as above. */
+/** Input is what a caller writes for a message: a part of its fields, with durations and times as above. A text in
+ * place of bytes is sent as UTF-8. */
 export type Input<T> = T extends Duration
   ? DurationInput
   : T extends Timestamp
     ? TimeInput
     : T extends Uint8Array
-      ? Uint8Array
+      ? Uint8Array | string
       : T extends bigint
         ? bigint | number
         : T extends { case: infer C extends string; value: infer V }
@@ -55,7 +58,10 @@ function initOf(schema: DescMessage, input: object): object {
   for (const [name, value] of Object.entries(input)) {
     if (value === undefined || name.startsWith("$")) continue;
     const member = schema.members.find((m) => m.localName === name);
-    if (!member) throw new TypeError(`${schema.name} has no field ${JSON.stringify(name)}`);
+    if (!member) {
+      const names = schema.members.map((m) => m.localName);
+      throw new TypeError(`${schema.name} has no field ${JSON.stringify(name)}${suggestName(name, names)}`);
+    }
     out[name] = member.kind === "oneof" ? oneofInit(member, value as OneofInput) : fieldInit(member, value);
   }
   return out;
@@ -76,7 +82,8 @@ function fieldInit(field: DescField, value: unknown): unknown {
       if (field.listKind !== "message") return value;
       return (value as object[]).map((v) => initOf(field.message, v));
     case "scalar":
-      return field.scalar === 3 || field.scalar === 4 ? BigInt(value as number) : value;
+      if (field.scalar === ScalarType.BYTES) return toBytes(field.localName, value);
+      return field.scalar === ScalarType.INT64 || field.scalar === ScalarType.UINT64 ? BigInt(value as number) : value;
     default:
       return value;
   }
@@ -89,6 +96,13 @@ function isWrittenAsJson(message: DescMessage): boolean {
     message.typeName !== DurationSchema.typeName &&
     message.typeName !== TimestampSchema.typeName
   );
+}
+
+/** toBytes returns bytes as they are, and a text as UTF-8. It throws for other values. */
+export function toBytes(name: string, input: unknown): Uint8Array<ArrayBuffer> {
+  if (typeof input === "string") return new TextEncoder().encode(input);
+  if (input instanceof Uint8Array) return input as Uint8Array<ArrayBuffer>;
+  throw new TypeError(`${name}: want a text, bytes, or json(value) for a value as JSON`);
 }
 
 /** toDuration makes a message of a duration. */

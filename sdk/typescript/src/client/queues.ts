@@ -25,7 +25,7 @@ export class Queues {
   /** pause pauses a queue: until a time, or until it is resumed. */
   pause(queue: string, options: CallOptions & { until?: TimeInput } = {}): Promise<QueueSettings> {
     const request = { name: this.#calls.queueName(queue), untilTime: options.until && toTimestamp(options.until) };
-    return this.#calls.call(options, (attempt) => this.#calls.jobs.pauseQueue(request, attempt));
+    return this.#calls.call(options, (attempt) => this.#calls.jobs.pauseQueue(request, attempt), { until: true });
   }
 
   /** resume ends a pause. The limits stay as they are. */

@@ -14,6 +14,18 @@ export function parseAddress(address: string): Endpoint {
   return split;
 }
 
+/** listAddresses returns addresses that are an array, or a text with commas. It throws for invalid ones. */
+export function listAddresses(input: unknown): string[] {
+  const list = typeof input === "string" ? input.split(",").map((address) => address.trim()) : input;
+  if (list === undefined) throw new TypeError("addresses is missing: want host:port of one or more nodes");
+  if (!Array.isArray(list) || !list.every((address) => typeof address === "string")) {
+    throw new TypeError("addresses: want a text or an array of texts, host:port of one or more nodes");
+  }
+  if (list.length === 0) throw new TypeError("no addresses: want host:port of one or more nodes");
+  for (const address of list) parseAddress(address);
+  return [...list];
+}
+
 function splitHostPort(text: string): { host: string; port: number } | undefined {
   const match = /^(?:\[([^\][]+)\]|([^\][:/]+)):(\d{1,5})$/.exec(text);
   const port = Number(match?.[3]);

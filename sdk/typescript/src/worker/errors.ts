@@ -20,6 +20,17 @@ export class AttemptEnded extends Error {
   }
 }
 
+/** DrainTimeout is the error of a worker that stopped before all of its handlers had returned. The attempts that were
+ * cut off are leased again. */
+export class DrainTimeout extends Error {
+  override readonly name = "DrainTimeout";
+
+  constructor(readonly attempts: number) {
+    const were = attempts === 1 ? "attempt was" : "attempts were";
+    super(`${attempts} ${were} cut off when the worker stopped, and will be leased again`);
+  }
+}
+
 /** Permanent is an error that a retry will not fix: the run ends without further attempts. */
 export class Permanent extends Error {
   override readonly name = "Permanent";

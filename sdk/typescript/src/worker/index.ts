@@ -3,7 +3,7 @@ export { shutdownSignal, Worker } from "./worker.js";
 export type { WorkerOptions } from "./options.js";
 export { type Handler, type Middleware, Task } from "./task.js";
 export type { Output } from "./output.js";
-export { AttemptEnded, type EndCause, Permanent, RetryAfter } from "./errors.js";
+export { AttemptEnded, DrainTimeout, type EndCause, Permanent, RetryAfter } from "./errors.js";
 export { type Logger, silentLogger, stderrLogger } from "./log.js";
 export { tokenFile, type TokenSource } from "../net/token.js";
 export type { TlsOptions } from "../net/connection.js";

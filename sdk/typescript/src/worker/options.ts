@@ -1,9 +1,10 @@
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import { type DurationInput, toMilliseconds } from "../client/messages.js";
-import { parseAddress, requireProtectedToken } from "../net/address.js";
+import { listAddresses, requireProtectedToken } from "../net/address.js";
 import type { TlsOptions } from "../net/connection.js";
 import type { TokenSource } from "../net/token.js";
+import { findUnknownOption, type OptionNames } from "../options.js";
 import { type Logger, stderrLogger } from "./log.js";
 
 /** WorkerOptions configure a worker. Only addresses are required. */
@@ -37,6 +38,22 @@ export interface WorkerOptions {
   catchStrayErrors?: boolean;
 }
 
+const optionNames: OptionNames<WorkerOptions> = {
+  addresses: true,
+  namespace: true,
+  queues: true,
+  slots: true,
+  prefetch: true,
+  id: true,
+  version: true,
+  labels: true,
+  drainTimeout: true,
+  tls: true,
+  token: true,
+  logger: true,
+  catchStrayErrors: true,
+};
+
 /** ResolvedOptions are options with their defaults. */
 export type ResolvedOptions = Required<
   Omit<WorkerOptions, "tls" | "token" | "addresses" | "queues" | "drainTimeout">
@@ -50,30 +67,35 @@ export type ResolvedOptions = Required<
 
 /** resolveOptions fills in defaults. It throws for invalid options, with all of them. */
 export function resolveOptions(o: WorkerOptions): ResolvedOptions {
+  const unknown = findUnknownOption(o, optionNames);
+  if (unknown !== undefined) throw new TypeError(`worker options: ${unknown}`);
+  const faults: string[] = [];
   const resolved: ResolvedOptions = {
-    addresses: typeof o.addresses === "string" ? o.addresses.split(",") : [...o.addresses],
+    addresses: valueOr([], faults, () => listAddresses(o.addresses)),
     namespace: o.namespace ?? "default",
-    queues: [...(o.queues ?? ["default"])],
+    queues: valueOr(["default"], faults, () => listQueues(o.queues ?? ["default"])),
     slots: o.slots ?? 16,
     prefetch: o.prefetch ?? 1000,
     id: o.id ?? newWorkerId(),
     version: o.version ?? "",
     labels: o.labels ?? {},
-    drainTimeoutMs: toMilliseconds(o.drainTimeout ?? "30s"),
+    drainTimeoutMs: valueOr(0, faults, () => toMilliseconds(o.drainTimeout ?? "30s")),
     tls: o.tls,
     token: o.token,
     logger: o.logger ?? stderrLogger,
     catchStrayErrors: o.catchStrayErrors ?? true,
   };
-  const faults = [...findFaults(resolved)];
+  faults.push(...findFaults(resolved));
   if (faults.length > 0) throw new TypeError(`worker options: ${faults.join("; ")}`);
   return resolved;
 }
 
 function* findFaults(o: ResolvedOptions): Generator<string> {
-  if (o.addresses.length === 0) yield "no addresses";
-  yield* faultOf(() => o.addresses.forEach(parseAddress));
-  yield* faultOf(() => requireProtectedToken(o.addresses, o.tls !== undefined, o.token !== undefined));
+  try {
+    requireProtectedToken(o.addresses, o.tls !== undefined, o.token !== undefined);
+  } catch (error) {
+    yield (error as Error).message;
+  }
   if (!/^[A-Za-z0-9._:~-]{1,128}$/.test(o.id)) yield `id ${JSON.stringify(o.id)}: want 1 to 128 of [A-Za-z0-9._:~-]`;
   if (!Number.isInteger(o.slots) || o.slots < 1 || o.slots > 100_000) yield `slots: ${o.slots}, want 1 to 100000`;
   if (!Number.isInteger(o.prefetch) || o.prefetch < 0 || o.prefetch > 2 ** 31 - 1) yield `prefetch: ${o.prefetch}`;
@@ -84,11 +106,18 @@ function* findFaults(o: ResolvedOptions): Generator<string> {
   }
 }
 
-function* faultOf(check: () => void): Generator<string> {
+function listQueues(input: unknown): string[] {
+  if (Array.isArray(input)) return input.map(String);
+  throw new TypeError(`queues: want an array of texts, such as ["mail"]`);
+}
+
+/** valueOr returns a value. If it cannot be read, it notes the fault and returns the other value. */
+function valueOr<T>(other: T, faults: string[], read: () => T): T {
   try {
-    check();
+    return read();
   } catch (error) {
-    yield (error as Error).message;
+    faults.push((error as Error).message);
+    return other;
   }
 }
 

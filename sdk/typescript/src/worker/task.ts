@@ -11,7 +11,7 @@ export class Task {
   readonly #context: TaskContext;
   #output: Uint8Array | undefined;
 
-  /** Handlers do not create tasks. For tests: "fermata/testing". */
+  /** Handlers do not create tasks. For tests: "@fermata-io/fermata/testing". */
   constructor(lease: Lease, context: TaskContext) {
     this.#lease = lease;
     this.#context = context;

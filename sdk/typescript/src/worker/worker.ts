@@ -1,4 +1,6 @@
 import { describeError } from "../net/connection.js";
+import { requireKnownOptions } from "../options.js";
+import { DrainTimeout } from "./errors.js";
 import { Link } from "./link.js";
 import { resolveOptions, type ResolvedOptions, type WorkerOptions } from "./options.js";
 import { Runtime } from "./runtime.js";
@@ -39,6 +41,7 @@ export class Worker {
   /** handle registers the handler for jobs that name it. */
   handle(name: string, handler: Handler): this {
     if (name === "") throw new Error("a handler needs a name");
+    if (typeof handler !== "function") throw new TypeError(`handler ${JSON.stringify(name)} is not a function`);
     if (this.#handlers.has(name)) throw new Error(`handler ${JSON.stringify(name)} is registered twice`);
     if (this.#runtime) throw new Error("handle after run");
     this.#handlers.set(name, wrapHandler(handler, this.#middleware));
@@ -48,8 +51,9 @@ export class Worker {
   /** run runs attempts until the signal is aborted or stop is called, then drains: it takes no further attempts, and
    * waits up to drainTimeout for running handlers and for the acknowledgement of their results. After that, or when
    * abort is called, it ends the signals of the remaining handlers and gives them 5 s to return. Their attempts are
-   * leased again, and run rejects. It reconnects for as long as necessary. */
+   * leased again, and run rejects with DrainTimeout. It reconnects for as long as necessary. */
   async run(options: { signal?: AbortSignal } = {}): Promise<void> {
+    requireKnownOptions("run", options, { signal: true });
     if (this.#handlers.size === 0) throw new Error("no handler is registered");
     if (this.#runtime) throw new Error("run was called before");
     const runtime = (this.#runtime = new Runtime(this.#options, this.#handlers));
@@ -72,8 +76,20 @@ export class Worker {
       options.signal?.removeEventListener("abort", stop);
     }
     const cut = runtime.attemptCount + runtime.cutOffCount;
-    if (cut > 0) throw new Error(`${cut} attempts were cut off; they will be leased again`);
+    if (cut > 0) throw new DrainTimeout(cut);
     this.#options.logger.info("drained", { worker: this.id });
+  }
+
+  /** runUntilShutdown is run until SIGTERM or SIGINT, for the end of a program. If attempts were cut off, it logs that
+   * and ends the process with code 1, because their handlers may go on. A second SIGINT ends the process at once. */
+  async runUntilShutdown(): Promise<void> {
+    try {
+      await this.run({ signal: shutdownSignal() });
+    } catch (error) {
+      if (!(error instanceof DrainTimeout)) throw error;
+      this.#options.logger.error(error.message, { worker: this.id });
+      process.exit(1);
+    }
   }
 
   /** stop makes run drain. It may be called at any time and more than once. */
