@@ -67,7 +67,7 @@ def output_of(value: Any) -> bytes:
         try:
             value = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_text_in_json)
         except (TypeError, ValueError, RecursionError) as error:
-            raise TypeError(f"the output is neither bytes, text nor JSON: {error}") from error
+            raise TypeError(f"the output is neither bytes, text nor JSON: {error}") from None
     return clip(value, MAX_OUTPUT).encode()
 
 
