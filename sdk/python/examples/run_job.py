@@ -10,7 +10,7 @@ from fermata.v1 import Outcome
 
 async def main(id: str) -> int:
     async with Fermata.connect(os.environ.get("FERMATA_ADDRESS", "127.0.0.1:7070")) as f:
-        run = await f.jobs.run(id, backoff="keep", wait=True, wait_timeout=60)
+        run = await f.jobs.run(id, backoff="keep", wait=60)
         print(Outcome.Name(run.outcome), run.output_text, run.error)
         return 0 if run.outcome == Outcome.OUTCOME_SUCCEEDED else 1
 

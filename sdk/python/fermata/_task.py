@@ -37,6 +37,10 @@ class Permanent(Exception):
     """An error that a retry will not fix: the run ends without further attempts."""
 
 
+class InvalidPayload(Permanent, ValueError):
+    """The payload cannot be decoded. The next attempt would have the same payload."""
+
+
 class RetryAfter(Exception):
     """An error whose next attempt should start no earlier than after a delay, within the bounds of the job's policy."""
 
@@ -123,12 +127,20 @@ class Task:
         return 0 < self.max_attempts <= self.attempt
 
     def text(self) -> str:
-        """Returns the payload as text."""
-        return self.payload.decode()
+        """Returns the payload as text. If it is not UTF-8, raises a Permanent that is also a ValueError."""
+        try:
+            return self.payload.decode()
+        except UnicodeDecodeError as error:
+            raise InvalidPayload(f"payload: not UTF-8: {error.reason} at byte {error.start}") from error
 
     def json(self) -> Any:
-        """Returns the payload as a JSON value."""
-        return json.loads(self.payload)
+        """Returns the payload as a JSON value. If it is not JSON, raises a Permanent that is also a ValueError."""
+        if not self.payload:
+            raise InvalidPayload("payload: empty, want JSON")
+        try:
+            return json.loads(self.payload)
+        except (ValueError, RecursionError) as error:
+            raise InvalidPayload(f"payload: not JSON: {error}") from error
 
     @property
     def cancelled(self) -> bool:
@@ -188,8 +200,8 @@ def ending_of(task: Task, value: Any) -> Ending:
     try:
         output = output_of(value) if value is not None else task._output or b""
         return Ending(pb.Result.OUTCOME_SUCCEEDED, output=output)
-    except BaseException as error:  # a value without JSON, or whose text fails
-        return failure_of(task, error)
+    except BaseException as error:  # a value that is not JSON; the calls that found it are those of this package
+        return failure_of(task, error.with_traceback(None))
 
 
 def failure_of(task: Task, error: BaseException) -> Ending:

@@ -17,6 +17,8 @@ Token = str | Callable[[], str | Awaitable[str]]
 Metadata = list[tuple[str, str]]
 
 _PLAIN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*)):([0-9]{1,5})")
+# Schemes of gRPC targets, which name nodes in other ways than host:port.
+_TARGET = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock|xds|google-c2p)://.+|unix(-abstract)?:.+")
 _TOKEN = re.compile(r"[!-~]+")
 
 # A ping finds out that a connection is dead, within the sum of both times.
@@ -111,9 +113,17 @@ def check_addresses(addresses: Sequence[str] | str) -> list[str]:
     if not out:
         raise ValueError("no address of a node")
     for address in out:
-        if not is_plain(address) and "://" not in address and not address.startswith("unix:"):
-            raise ValueError(f"address {address!r} is not host:port")
+        if not is_plain(address) and not _TARGET.fullmatch(address):
+            raise ValueError(f"address {address!r} is not host:port{_suggest_address(address)}")
     return out
+
+
+def _suggest_address(url: str) -> str:
+    """Returns what to write in place of a URL, for an error."""
+    host = url.partition("://")[2].partition("/")[0]
+    if is_plain(host):
+        return f", but a URL: write {host!r}" + (", and set tls" if url.startswith("https:") else "")
+    return ", but a URL" if host else ""
 
 
 def check_token_use(addresses: Sequence[str], tls: TLS | None, token: Token | None) -> None:

@@ -1,8 +1,10 @@
 """Conversion of Python values to those of the API."""
 
 import datetime
+import decimal
 import json
 import math
+import uuid
 from typing import Any
 
 from google.protobuf import duration_pb2, timestamp_pb2
@@ -55,14 +57,25 @@ def payload_of(value: Any) -> bytes:
 
 
 def output_of(value: Any) -> bytes:
-    """Returns the output of a run: as payload_of, cut to MAX_OUTPUT bytes, and without None."""
+    """Returns the output of a run: as payload_of, cut to MAX_OUTPUT bytes, and without None. Dates, times, decimals and
+    UUIDs become texts. Raises TypeError for other values that are not JSON."""
     if value is None:
         return b""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)[:MAX_OUTPUT]
     if not isinstance(value, str):
-        value = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
+        try:
+            value = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_text_in_json)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TypeError(f"the output is neither bytes, text nor JSON: {error}") from None
     return clip(value, MAX_OUTPUT).encode()
+
+
+def _text_in_json(value: Any) -> str:
+    """Returns the text of a value that has no form in JSON, but only one text."""
+    if isinstance(value, (datetime.date, datetime.time, decimal.Decimal, uuid.UUID)):
+        return str(value)
+    raise TypeError(f"a value of type {type(value).__name__}")
 
 
 def clip(text: str, size: int) -> str:

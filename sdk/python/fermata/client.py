@@ -212,6 +212,20 @@ class EventStream:
                 self._store.save(token)
 
 
+def _check_wait(wait: bool | Seconds, timeout: Seconds | None) -> tuple[bool, Seconds | None]:
+    """Returns whether to wait for a run, and how long at most."""
+    if not isinstance(wait, bool):
+        if timeout is not None:
+            raise TypeError("wait is a duration already: leave wait_timeout out")
+        wait, timeout = True, wait
+    if timeout is not None:
+        if not wait:
+            raise TypeError("wait_timeout without wait=True")
+        if not seconds_of(timeout) > 0:
+            raise ValueError(f"{timeout} is no duration to wait: want more than 0, or wait=False")
+    return wait, timeout
+
+
 class _Group:
     def __init__(self, client: "Fermata") -> None:
         self._f = client
@@ -296,19 +310,39 @@ class Jobs(_Group):
         """Ends a pause. catch_up applies the misfire policy to the scheduled times that passed."""
         return await self._f.call(job_service_pb2.ResumeJobRequest(name=self._f.job_name(id), catch_up=catch_up))
 
+    async def rename(self, id: str, new_id: str, *, etag: str = "", request_id: str = "") -> Job:
+        """Gives a job another id in its namespace. The job keeps its state, history, dead letters and revisions. If
+        another job has the id, it raises AlreadyExists."""
+        return await self._f.call(job_service_pb2.RenameJobRequest(
+            name=self._f.job_name(id), new_id=new_id, etag=etag, request_id=request_id or new_request_id()))
+
     async def run(
-        self, id: str, *, wait: bool = False, wait_timeout: Seconds | None = None, backoff: str = "reset",
-        request_id: str = "", ignore_exclusions: bool = False,
+        self, id: str, *, payload: Any = None, wait: bool | Seconds = False, wait_timeout: Seconds | None = None,
+        backoff: str | None = None, request_id: str = "", ignore_exclusions: bool = False,
     ) -> Run:
-        """Requests a manual run. wait waits for its end, with all attempts, and raises TimeoutError after wait_timeout.
-        backoff is what the run does to the failure count of its job: "reset", "keep" or "reset_on_success". A
-        request_id makes the call idempotent also after a restart of the program."""
-        if backoff not in _RUN_BACKOFF:
+        """Requests a manual run.
+
+        payload: of this run alone, as that of create; None: that of the job. Such a run joins no other, and does not
+        count for the backoff of the job.
+        wait: True waits for the end of the run, with all attempts. A duration does so too, and raises TimeoutError when
+        it has passed; wait_timeout is the same for wait=True.
+        backoff: what the run does to the failure count of its job: "reset" (the default), "keep" or "reset_on_success".
+        request_id: makes the call idempotent also after a restart of the program."""
+        wait, limit = _check_wait(wait, wait_timeout)
+        if payload is not None and backoff is not None:
+            raise TypeError("a run with a payload of its own does not count for the backoff: leave one of them out")
+        if backoff is not None and backoff not in _RUN_BACKOFF:
             raise ValueError(f"backoff {backoff!r}: want one of {', '.join(_RUN_BACKOFF)}")
-        answer = await self._f.call(job_service_pb2.RunJobRequest(
-            name=self._f.job_name(id), request_id=request_id or new_request_id(), backoff=_RUN_BACKOFF[backoff],
-            ignore_exclusions=ignore_exclusions))
-        return await self._f.runs.wait(answer.run.name, wait_timeout) if wait else answer.run
+        name, request_id = self._f.job_name(id), request_id or new_request_id()
+        run: Run
+        if payload is not None:
+            run = await self._f.call(job_service_pb2.RunJobWithPayloadRequest(
+                name=name, request_id=request_id, payload=payload_of(payload), ignore_exclusions=ignore_exclusions))
+        else:
+            run = (await self._f.call(job_service_pb2.RunJobRequest(
+                name=name, request_id=request_id, backoff=_RUN_BACKOFF[backoff or "reset"],
+                ignore_exclusions=ignore_exclusions))).run
+        return await self._f.runs.wait(run.name, limit) if wait else run
 
     async def runs(self, id: str) -> RunList:
         """Returns the current run first, then finished ones, newest first, then dead letters."""

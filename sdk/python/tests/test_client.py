@@ -74,6 +74,58 @@ def test_repeated_calls_have_the_same_request_id():
     support.run(run())
 
 
+def test_run_with_another_payload_and_rename():
+    async def run():
+        failures = iter([grpc.StatusCode.UNAVAILABLE, None] * 2)
+
+        async def flaky(request, context):
+            code = next(failures)
+            if code:
+                await context.abort(code, "the answer is lost")
+            return Run(name="r") if "RunJob" in type(request).__name__ else Job(name="j")
+
+        calls = Calls(RunJobWithPayload=flaky, RenameJob=flaky)
+        server, address = await serve(calls)
+        async with Fermata.connect(address) as f:
+            assert (await f.jobs.run("x", payload={"a": 1}, ignore_exclusions=True)).name == "r"
+            assert (await f.jobs.rename("x", "y", etag="e")).name == "j"
+            with pytest.raises(TypeError, match="backoff"):
+                await f.jobs.run("x", payload="p", backoff="keep")
+        await server.stop(0)
+        one, again, rename, repeated = calls.requests
+        assert one == again and rename == repeated and uuid.UUID(one.request_id) != uuid.UUID(rename.request_id)
+        assert (one.name, one.payload, one.ignore_exclusions) == ("namespaces/default/jobs/x", b'{"a":1}', True)
+        assert (rename.name, rename.new_id, rename.etag) == ("namespaces/default/jobs/x", "y", "e")
+
+    support.run(run())
+
+
+def test_wait_for_a_run():
+    async def run():
+        async def request(request, context):
+            return RunJobResponse(run=Run(name="namespaces/default/jobs/x/runs/1"))
+
+        async def unfinished(request, context):
+            await asyncio.sleep(3600)
+
+        calls = Calls(RunJob=request, GetRun=unfinished)
+        server, address = await serve(calls)
+        async with Fermata.connect(address) as f:
+            for options in ({"wait": 0.05}, {"wait": datetime.timedelta(milliseconds=50)},
+                            {"wait": True, "wait_timeout": 0.05}):
+                with pytest.raises(TimeoutError):
+                    await f.jobs.run("x", **options)
+            calls.requests.clear()
+            for wrong in ({"wait": 0}, {"wait": -1.0}, {"wait": 1, "wait_timeout": 1}, {"wait_timeout": 1},
+                          {"wait": True, "wait_timeout": 0}, {"wait": float("nan")}):
+                with pytest.raises((TypeError, ValueError)):
+                    await f.jobs.run("x", **wrong)
+            assert not calls.requests
+        await server.stop(0)
+
+    support.run(run())
+
+
 def test_deletion_whose_answer_is_lost():
     async def run():
         async def delete(request, context):
@@ -270,6 +322,9 @@ def test_life_of_a_job(address):
             with pytest.raises(TimeoutError):
                 await f.runs.wait(run.name, 0.1)
             await f.runs.cancel(run.name)
+            other = await f.jobs.run(id, payload={"to": "bob"})
+            assert (await f.runs.get(other.name)).name == other.name != run.name
+            await f.runs.cancel(other.name)
             assert (await f.runs.wait(run.name)).outcome == Outcome.OUTCOME_CANCELLED
             assert run.name in [r.name for r in await f.jobs.runs(id)]
             assert (await f.jobs.preview(fermata.every(60), count=3))[2].tzinfo
@@ -282,6 +337,8 @@ def test_life_of_a_job(address):
                 jobs=[id], since=datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1),
                 stop_at_end=True)]
             assert kinds[0] == "job.created" and "job.paused" in kinds
+            assert (await f.jobs.rename(id, id + "-renamed")).name == created.name + "-renamed"
+            await f.jobs.rename(id + "-renamed", id)
             await f.jobs.delete(id)
             with pytest.raises(errors.NotFound):
                 await f.jobs.get(id)

@@ -138,5 +138,17 @@ def test_test_handler():
     assert output_of("127.0.0.1:1", "test_handler.py") == "ok\n"
 
 
+def test_stub_written_by_hand(address, tmp_path):
+    """The code in docs/how-to/worker-in-your-language.md gets a Welcome."""
+    page = (EXAMPLES.parents[2] / "docs/how-to/worker-in-your-language.md").read_text()
+    code = page.partition("```python\n")[2].partition("```")[0]
+    assert "127.0.0.1:7070" in code and "    print(message)" in code
+    script = tmp_path / "stub.py"
+    script.write_text(code.replace("127.0.0.1:7070", address) + "    break\n")
+    done = subprocess.run([sys.executable, str(script)], env=environment(address), stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=PATIENCE * 2)
+    assert done.returncode == 0 and done.stdout.startswith("welcome {"), done.stderr
+
+
 def test_every_example_was_tried():
     assert tried == {p.name for p in EXAMPLES.glob("*.py")}

@@ -1,13 +1,15 @@
 """Values, schedules, jobs, tokens and errors: what needs no node."""
 
 import datetime
+import decimal
+import uuid
 from zoneinfo import ZoneInfo
 
 import pytest
 
 import fermata
 from fermata import _transport, _values, errors, job, trace
-from fermata._task import Cause, Permanent, RetryAfter, Task, failure_of
+from fermata._task import Cause, Permanent, RetryAfter, Task, ending_of, failure_of
 from fermata.client import FileToken
 from fermata.v1 import Job, JobStatus, Lock
 
@@ -25,6 +27,33 @@ def test_outputs_fit():
     assert _values.output_of({"at": datetime.date(2026, 1, 2)}) == b'{"at":"2026-01-02"}'
     assert _values.output_of(None) == b""
     assert _values.output_of("\ud800") == b"?"
+    assert _values.output_of([uuid.UUID(int=1), decimal.Decimal("1.50")]) == (
+        b'["00000000-0000-0000-0000-000000000001","1.50"]')
+
+
+@pytest.mark.parametrize("value", [object(), {"a": object()}, {1, 2}, float("nan"), {(1, 2): 3}, {"a": b"b"}])
+def test_outputs_that_are_not_json(value):
+    with pytest.raises(TypeError, match="the output is neither bytes, text nor JSON: "):
+        _values.output_of(value)
+    ending = ending_of(Task(run="r"), value)
+    assert (ending.outcome, ending.output) == (2, b"")
+    assert ending.error.startswith("TypeError: the output is neither") and ".py" not in ending.error
+
+
+@pytest.mark.parametrize("payload, want", [
+    (b"", "payload: empty, want JSON"), (b"plain", "payload: not JSON: Expecting value"),
+    (b"\xff\xfe\xfd", "payload: not JSON: "), (b"[" * 200_000, "payload: not JSON: "),
+])
+def test_payloads_that_are_not_json(payload, want):
+    with pytest.raises(ValueError) as raised:
+        Task(run="r", payload=payload).json()
+    ending = failed(raised.value)
+    assert ending.outcome == 3 and ending.error.startswith(want) and not ending.stack
+
+
+def test_payload_that_is_no_text():
+    with pytest.raises(Permanent, match="^payload: not UTF-8: .* at byte 1$"):
+        Task(run="r", payload=b"a\xff").text()
 
 
 def test_durations_and_times():
@@ -103,9 +132,25 @@ def test_addresses():
     for wrong in ("", "host", "host:port", []):
         with pytest.raises(ValueError):
             _transport.check_addresses(wrong)
+    targets = ["dns:///a:1", "unix:///run/f", "unix:f", "ipv4://10.0.0.1:1", "xds:///a"]
+    assert _transport.check_addresses(targets) == targets
     hosts = [_transport.host_of(a) for a in ("[::1]:70", "a.b:70", "dns:///c:70", "dns://x/d:1")]
     assert hosts == ["::1", "a.b", "c", "d"]
     assert not any(map(_transport.is_plain, ["dns:///a:1", "a:0", "a:65536", "a b:1", "-a:1", ""]))
+
+
+@pytest.mark.parametrize("address, want", [
+    ("http://127.0.0.1:7070", "is not host:port, but a URL: write '127.0.0.1:7070'$"),
+    ("https://node.example:7070/v1", "write 'node.example:7070', and set tls$"),
+    ("HTTP://[::1]:7070", r"write '\[::1\]:7070'$"), ("grpc://a:1", "write 'a:1'$"), ("http://a", "but a URL$"),
+    ("http://", "is not host:port$"), ("dns://", "is not host:port$"), ("a:1/", "is not host:port$"),
+])
+def test_addresses_are_not_urls(address, want):
+    for refuse in (fermata.Worker, fermata.Fermata.connect):
+        with pytest.raises(ValueError, match=want):
+            refuse(address)
+        with pytest.raises(ValueError, match=want):
+            refuse(["127.0.0.1:1", address])
 
 
 def failed(error: BaseException, cause: Cause | None = None):
