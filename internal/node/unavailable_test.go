@@ -115,6 +115,8 @@ func requestOf(t *testing.T, m protoreflect.MethodDescriptor) proto.Message {
 		set("name", name+"/runs/1-0")
 	case "GetJobRevision", "RestoreJobRevision":
 		set("name", name+"/revisions/1")
+	case "RenameJob":
+		set("new_id", "b")
 	case "GetQueueSettings":
 		set("name", namespace+"/queues/default")
 	case "ListRuns", "ListJobRevisions":
