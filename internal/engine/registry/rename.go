@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -207,10 +208,12 @@ func (r *Registry) readForRename(ctx context.Context, q job.RenameRequest, kept 
 // a payload that cannot be opened stays as it is.
 func (r *Registry) sealRenamed(kept *job.KeptJob, as *job.StoredJob) error {
 	for i := range as.Records {
-		if err := r.sealUnderName(kept.Job.Records[i].Definition, as.Records[i].Definition); err != nil {
+		before, after := &kept.Job.Records[i], &as.Records[i]
+		if err := r.sealUnderName(before.Definition, after.Definition); err != nil {
 			return &job.PreconditionError{Key: kept.From, Reason: job.ReasonPayloadUnreadable,
-				Text: "its payload is sealed, and cannot be opened to be sealed under the new name: " + err.Error()}
+				Text: unreadablePayloadText(before.ID, err)}
 		}
+		after.DescribePayloadAnew(&before.Record)
 	}
 	for _, d := range as.Revisions {
 		old := *d
@@ -218,6 +221,16 @@ func (r *Registry) sealRenamed(kept *job.KeptJob, as *job.StoredJob) error {
 		_ = r.sealUnderName(&old, d)
 	}
 	return nil
+}
+
+// unreadablePayloadText is the text of the error about a record whose payload cannot be opened for a rename.
+func unreadablePayloadText(id job.RecordID, err error) string {
+	const fault = "is sealed, and cannot be opened to be sealed under the new name: "
+	if slot, ok := id.LetterSlot(); ok {
+		return fmt.Sprintf("the payload of its dead letter deadLetters/%d %s%v; discard this dead letter, or add its key, "+
+			"and rename the job then", slot, fault, err)
+	}
+	return "its payload " + fault + err.Error()
 }
 
 // sealUnderName seals the payload of a definition that has another name.

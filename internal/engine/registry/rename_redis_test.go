@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -608,6 +609,90 @@ func TestSealedPayloadsAreRenamed(t *testing.T) {
 		if payload, err := s.ring.Decrypt(revisions[i].Definition); err != nil || string(payload) != want {
 			t.Errorf("payload %d is %q, %v; want %q", i, payload, err, want)
 		}
+	}
+}
+
+// TestSealedDeadLettersAreRenamed: dead letters with sealed payloads of their own are exported, redriven and delivered
+// under the new name, also if another node ends the rename.
+func TestSealedDeadLettersAreRenamed(t *testing.T) {
+	s := newSealing(t)
+	seals := func(o *registry.Options) { o.Sealer = s.ring }
+	r := withRevisions(t, s.plain, 3, seals)
+	for _, dieAt := range []int{0, 3, 4} {
+		d := owned(fmt.Sprint("sealed-", dieAt), "x")
+		d.Payload, d.Retry.MaxAttempts = []byte("job's"), 1
+		if _, err := r.Create(t.Context(), d, ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.RunJobWithPayload(t.Context(), d.Key, withPayload("a", "secret")); err != nil {
+			t.Fatal(err)
+		}
+		leased := r.lease(t, d.Key)
+		result := r.book.SubmitAndWait(t.Context(), job.Change{Record: leased.Record, Input: job.FinishAttempt{
+			Token: leased.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: unixtime.Milli(time.Now().UnixMilli())}})[0]
+		if result.Err != nil || result.Answer != job.Applied {
+			t.Fatal(result)
+		}
+		caller := withRevisions(t, s.plain, 3, seals, func(o *registry.Options) {
+			o.Store = &steppedStore{Store: s.plain.store, dieAt: dieAt}
+		})
+		q := job.RenameRequest{Key: d.Key, NewID: "renamed-" + d.ID}
+		if _, err := caller.Rename(t.Context(), q); (err != nil) != (dieAt > 0) {
+			t.Fatal(dieAt, err)
+		}
+		if err := r.FinishRenames(t.Context(), []int{0, 1, 2, 3}); err != nil {
+			t.Fatal(err)
+		}
+		to := q.NewKey()
+		for shard := range r.store.Shards() {
+			if report, err := fsck.New(r.store).CheckShard(t.Context(), shard, false); err != nil || len(report.Findings) > 0 {
+				t.Errorf("%s: %+v, %v", d.ID, report.Findings, err)
+			}
+		}
+		page, err := r.ExportJobs(t.Context(), job.Filter{Namespace: to.Namespace, IDPrefix: to.ID}, 0, "")
+		if err != nil || len(page.Backups) != 1 || len(page.Backups[0].Checkpoint.DeadLetters) != 1 {
+			t.Fatalf("%s: %+v, %v", d.ID, page, err)
+		}
+		bulk, err := r.RedriveDeadLetters(t.Context(), job.RedriveRequest{Filter: job.Filter{Namespace: to.Namespace},
+			Records: []job.RecordID{to.Record().Letter(0)}})
+		if err != nil || bulk.Done != 1 {
+			t.Fatalf("%s: %+v, %v", d.ID, bulk, err)
+		}
+		leased = r.lease(t, to)
+		if leased.Own == nil {
+			t.Fatalf("%s: it runs with the payload of the job", d.ID)
+		}
+		if payload, err := s.ring.Decrypt(leased.Own.ApplyTo(leased.Known.Definition)); err != nil || string(payload) != "secret" {
+			t.Errorf("%s: it runs with %q, %v", d.ID, payload, err)
+		}
+		result = r.book.SubmitAndWait(t.Context(), job.Change{Record: leased.Record, Input: job.FinishAttempt{
+			Token: leased.Known.State.Token, Outcome: job.OutcomeSucceeded}})[0]
+		if result.Err != nil || result.Answer != job.Applied {
+			t.Fatal(result)
+		}
+	}
+}
+
+// TestUnreadableDeadLetterIsNamed in the error of a rename that it prevents.
+func TestUnreadableDeadLetterIsNamed(t *testing.T) {
+	s := newSealing(t)
+	d := owned("unsealed", "x")
+	d.Retry.MaxAttempts = 1
+	sealing := withRevisions(t, s.plain, 3, func(o *registry.Options) { o.Sealer = s.ring })
+	if _, err := s.plain.Create(t.Context(), d, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sealing.RunJobWithPayload(t.Context(), d.Key, withPayload("a", "secret")); err != nil {
+		t.Fatal(err)
+	}
+	leased := sealing.lease(t, d.Key)
+	sealing.book.SubmitAndWait(t.Context(), job.Change{Record: leased.Record,
+		Input: job.FinishAttempt{Token: leased.Known.State.Token, Outcome: job.OutcomeFailed}})
+	_, err := withRevisions(t, s.plain, 3).Rename(t.Context(), job.RenameRequest{Key: d.Key, NewID: "renamed"})
+	var unfit *job.PreconditionError
+	if !errors.As(err, &unfit) || unfit.Reason != job.ReasonPayloadUnreadable ||
+		!strings.Contains(unfit.Text, "deadLetters/0") || !strings.Contains(unfit.Text, "discard") {
+		t.Errorf("rename: %v", err)
 	}
 }
 
