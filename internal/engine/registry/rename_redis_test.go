@@ -344,6 +344,116 @@ func TestRepeatedRenameHasNoSecondEffect(t *testing.T) {
 	}
 }
 
+// TestRepeatedRenameOfAJobThatHasItsNameAgain: a late copy of a rename does not rename the job a second time.
+func TestRepeatedRenameOfAJobThatHasItsNameAgain(t *testing.T) {
+	t.Parallel()
+	r := newRenameRig(t)
+	r.addFailing("a")
+	first := job.RenameRequest{Key: keyOf("a"), NewID: "b", RequestID: "r1"}
+	for _, q := range []job.RenameRequest{first, {Key: keyOf("b"), NewID: "a", RequestID: "r2"}} {
+		if _, err := r.Rename(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var unfit *job.PreconditionError
+	if _, err := r.Rename(t.Context(), first); !errors.As(err, &unfit) || unfit.Reason != job.ReasonRenamedBefore {
+		t.Errorf("repeated: %v", err)
+	}
+	if have := r.namesOf("a", "b"); !slices.Equal(have, []string{"a"}) {
+		t.Errorf("there are jobs %v", have)
+	}
+	first.RequestID = "r3"
+	if _, err := r.Rename(t.Context(), first); err != nil {
+		t.Errorf("another request: %v", err)
+	}
+}
+
+// TestRefusedRenamesLeaveNothing: what refuses a rename does so before anything is stored, and an abort is not
+// remembered if no call that takes the job was sent.
+func TestRefusedRenamesLeaveNothing(t *testing.T) {
+	s := newSealing(t)
+	r := withRevisions(t, s.plain, 3, func(o *registry.Options) { o.Sealer = s.ring })
+	key := put(t, r, "sealed", "secret")
+	store := &steppedStore{Store: s.plain.store}
+	without := withRevisions(t, s.plain, 3, func(o *registry.Options) { o.Store = store })
+	var unfit *job.PreconditionError
+	if _, err := without.Rename(t.Context(), job.RenameRequest{Key: key, NewID: "renamed"}); !errors.As(err, &unfit) {
+		t.Error(err)
+	}
+	if store.steps != 0 {
+		t.Errorf("%d steps were taken", store.steps)
+	}
+	// The caller goes before the job is taken.
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := &steppedStore{Store: s.plain.store}
+	leaving := withRevisions(t, s.plain, 3, func(o *registry.Options) {
+		o.Store, o.Sealer = &leavingStore{gone, cancel}, s.ring
+	})
+	if _, err := leaving.Rename(ctx, job.RenameRequest{Key: key, NewID: "renamed"}); err == nil {
+		t.Error("it was renamed")
+	}
+	kept, named, err := s.plain.store.ListRenames(t.Context(), []int{0, 1, 2, 3})
+	if err != nil || len(kept)+len(named) > 0 {
+		t.Errorf("entries are left: %v, %v, %v", kept, named, err)
+	}
+}
+
+// leavingStore is the store of a call whose caller goes when the name is reserved.
+type leavingStore struct {
+	*steppedStore
+	leave func()
+}
+
+func (s *leavingStore) ReserveName(ctx context.Context, r job.Rename, like *job.Record, now unixtime.Milli) (job.RenameHandle,
+	job.CreateCode, error) {
+	h, code, err := s.steppedStore.ReserveName(ctx, r, like, now)
+	s.leave()
+	return h, code, err
+}
+
+// countingStore counts the reads of single renames.
+type countingStore struct {
+	*redisstore.Store
+	reads int
+}
+
+func (s *countingStore) FindRename(ctx context.Context, end job.RenameEnd) (job.RenameHandle, error) {
+	s.reads++
+	return s.Store.FindRename(ctx, end)
+}
+
+// TestRememberedRenamesAreNotReadEachTime: the entry of an aborted rename is read when it is to be removed.
+func TestRememberedRenamesAreNotReadEachTime(t *testing.T) {
+	t.Parallel()
+	r := newRenameRig(t)
+	r.addFailing("old")
+	dying := &steppedStore{Store: r.store, dieAt: 2}
+	if _, err := r.through(dying).Rename(t.Context(), job.RenameRequest{Key: keyOf("old"), NewID: "new"}); err == nil {
+		t.Fatal("it did not die")
+	}
+	// The name is reserved, and a call that needs it says so.
+	var busy *job.BusyError
+	if _, err := r.Create(t.Context(), jobOf("new"), ""); !errors.As(err, &busy) || !busy.Renaming {
+		t.Errorf("create: %v", err)
+	}
+	if _, err := r.Rename(t.Context(), job.RenameRequest{Key: keyOf("old"), NewID: "new"}); !errors.As(err, &busy) ||
+		!strings.Contains(err.Error(), "reserved for a rename") {
+		t.Errorf("rename: %v", err)
+	}
+	shards, store := []int{0, 1, 2, 3}, &countingStore{Store: r.store}
+	node := r.through(store)
+	for _, c := range []struct {
+		wait  time.Duration
+		reads int
+	}{{job.RenameGrace + time.Second, 1}, {time.Second, 1}, {job.RenameMemory / 2, 1}, {job.RenameMemory, 2}, {time.Second, 2}} {
+		r.advance(c.wait)
+		if err := node.FinishRenames(t.Context(), shards); err != nil || store.reads != c.reads {
+			t.Errorf("%v later: %d reads, want %d; %v", c.wait, store.reads, c.reads, err)
+		}
+	}
+	r.wantClean()
+}
+
 // TestRenameSurvivesACrashAtEachStep: the process of a rename dies before each of its steps, and after each one, before it
 // has the reply. The job keeps all that it has under one name, and a repetition of the call ends the rename.
 func TestRenameSurvivesACrashAtEachStep(t *testing.T) {
