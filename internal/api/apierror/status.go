@@ -140,7 +140,11 @@ func statusOfTypedError(err error) (*status.Status, bool) {
 	case errors.As(err, &exists):
 		return WithDetails(codes.AlreadyExists, exists.Error(), jobResource(exists.Key, exists.Reason)), true
 	case errors.As(err, &busy):
-		return WithDetails(codes.Aborted, busy.Error(), RetryInfo(busyRetryDelay), jobResource(busy.Key, "is deleted and still runs")), true
+		text := "is deleted and still runs"
+		if busy.Renaming {
+			text = "is reserved for a rename"
+		}
+		return WithDetails(codes.Aborted, busy.Error(), RetryInfo(busyRetryDelay), jobResource(busy.Key, text)), true
 	case errors.As(err, &quota):
 		reason := &errdetails.ErrorInfo{Reason: "NAMESPACE_JOBS", Domain: Domain, Metadata: map[string]string{
 			"namespace": quota.Namespace, "limit": strconv.Itoa(quota.Limit),

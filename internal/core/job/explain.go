@@ -118,6 +118,8 @@ func Explain(c *Compiled, s State, children []Child, f Facts, now unixtime.Milli
 	for _, child := range children {
 		if child.State.Live() {
 			e.explainRunning(child.State)
+		} else {
+			e.explainUnopened(child.State)
 		}
 	}
 	e.writeSummary()

@@ -151,6 +151,18 @@ func (e *explainer) explainHeld() {
 	e.addReason(r)
 }
 
+// explainUnopened adds that a run beside the schedule is held back because its payload cannot be opened.
+func (e *explainer) explainUnopened(s State) {
+	if s.Source != DelayHeld || s.Held.Reason != HeldPayload {
+		return
+	}
+	text := "run " + s.RunID() + " waits: " + describeUnopened(s.Held.Key)
+	if s.OwnPayload != nil {
+		text += "; the payload is the run's own: cancel the run and request it again, if the key does not come back"
+	}
+	e.addReason(Reason{Kind: ReasonPayload, Message: text, SinceMS: s.Held.SinceMS, Key: s.Held.Key})
+}
+
 // describeUnopened describes why a payload that was encrypted with this key holds the run back.
 func describeUnopened(key string) string {
 	if key == "" {

@@ -386,3 +386,17 @@ func TestExplainNamesAllReasons(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// TestExplainNamesARunWhosePayloadCannotBeOpened, also one that waits beside the schedule.
+func TestExplainNamesARunWhosePayloadCannotBeOpened(t *testing.T) {
+	d := def()
+	d.Schedule = schedule.Spec{Kind: schedule.KindNone}
+	c := compile(t, d)
+	run := State{Region: RegionDue, Trigger: TriggerManual, ManualID: "a", Source: DelayHeld, Due: t0 + 1000,
+		OwnPayload: new(PayloadInfo), Held: Hold{Reason: HeldPayload, Key: "k1", SinceMS: t0}}
+	e := Explain(c, State{Region: RegionDone, Children: 1}, []Child{{State: run}}, Facts{}, t0)
+	if n := len(e.Reasons); n != 2 || e.Reasons[1].Kind != ReasonPayload || e.Reasons[1].Key != "k1" ||
+		!strings.Contains(e.Reasons[1].Message, "run m-a") {
+		t.Errorf("%+v", e)
+	}
+}

@@ -272,10 +272,18 @@ func (e *EtagError) Error() string {
 	return fmt.Sprintf("job %s was edited: its etag is %s, not %s", e.Key.Record(), e.Have, e.Want)
 }
 
-// BusyError means that the id belongs to a deleted job whose last run is live.
-type BusyError struct{ Key Key }
+// BusyError means that the id belongs to a deleted job whose last run is live, or that a rename keeps it.
+type BusyError struct {
+	Key Key
+	// Renaming: a rename keeps it.
+	Renaming bool
+}
 
 func (e *BusyError) Error() string {
+	if e.Renaming {
+		return fmt.Sprintf("the name %s is reserved for a rename that is under way: try again later, or choose another one",
+			e.Key.Record())
+	}
 	return fmt.Sprintf("job %s is deleted, but its last run has not ended", e.Key.Record())
 }
 

@@ -109,10 +109,13 @@ type StoredRun struct {
 	Text []byte `json:"text"`
 }
 
-// RenameEnd names a rename of which a shard has an entry.
+// RenameEnd names a rename of which a shard has an entry. Phase and AtMS are those of an entry of the new name, if it
+// can be read.
 type RenameEnd struct {
 	Shard int
 	ID    string
+	Phase RenamePhase
+	AtMS  unixtime.Milli
 }
 
 // RenameStep is what a rename needs next.
@@ -158,6 +161,10 @@ type RenameRequest struct {
 	Etag      string
 	RequestID string
 }
+
+// ReasonRenamedBefore is the reason of a PreconditionError about a job that the same request has renamed before, and
+// that has its old name again.
+const ReasonRenamedBefore = "RENAMED_BEFORE"
 
 // NewKey is the key of the job after the rename.
 func (q *RenameRequest) NewKey() Key { return Key{Namespace: q.Key.Namespace, ID: q.NewID} }

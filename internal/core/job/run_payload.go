@@ -125,6 +125,14 @@ func (t *transition) requestRunWithPayload(ev RequestManualRun, before State) An
 	return t.finishDecision(Applied)
 }
 
+// DescribePayloadAnew describes the payload that the run of a record has of its own, after it was sealed again. before
+// is the record as it was: a payload that its state did not describe stays wrong.
+func (r *Record) DescribePayloadAnew(before *Record) {
+	if own := before.State.OwnPayload; own != nil && own.Describes(RunPayloadOf(before.Definition)) {
+		r.State.OwnPayload = RunPayloadOf(r.Definition).Describe()
+	}
+}
+
 // describe is Describe of a payload that may be nil.
 func describe(p *RunPayload) *PayloadInfo {
 	if p == nil {

@@ -316,7 +316,7 @@ func (i *restoreItem) applyResult(r *Registry, result job.CreateResult, existing
 		}
 		return false
 	case result.Code == job.Tombstone, there != nil && there.State.Deleting:
-		i.answer.Err = &job.BusyError{Key: key}
+		i.answer.Err = &job.BusyError{Key: key, Renaming: there != nil && there.State.Rename != nil}
 		return false
 	case there == nil:
 		i.present = nil

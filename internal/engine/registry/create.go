@@ -189,7 +189,7 @@ func (b *createCall) writePart(ctx context.Context, shards []int) {
 	}
 	b.r.beginWrite(ctx) // the call waits for the reply
 	for i, reply := range b.r.o.Store.Create(ctx, writes) {
-		b.answerShard(writes[i].Shard, owners[i], &reply)
+		b.answerShard(ctx, writes[i].Shard, owners[i], &reply)
 	}
 }
 
@@ -241,14 +241,14 @@ func (b *createCall) prepareItem(c *createItem, now unixtime.Milli, first *job.D
 	}
 }
 
-func (b *createCall) answerShard(shard int, items []*createItem, reply *job.CreateReply) {
+func (b *createCall) answerShard(ctx context.Context, shard int, items []*createItem, reply *job.CreateReply) {
 	if reply.Err != nil && !errors.Is(reply.Err, job.ErrDurability) {
 		b.failItems(items, reply.Err)
 		return
 	}
 	b.r.nudgeHolder(shard, reply.Earlier, reply.Holder)
 	for i, c := range items {
-		b.answerItem(c, reply.Results[i])
+		b.answerItem(ctx, c, reply.Results[i])
 	}
 	if reply.Err != nil {
 		// The jobs are stored and will run, but the caller has to repeat the call.
@@ -263,7 +263,7 @@ func (b *createCall) failItems(items []*createItem, err error) {
 	}
 }
 
-func (b *createCall) answerItem(c *createItem, result job.CreateResult) {
+func (b *createCall) answerItem(ctx context.Context, c *createItem, result job.CreateResult) {
 	key := c.record.Definition.Key
 	c.createdNothing = result.Code != job.Created
 	switch result.Code {
@@ -272,7 +272,7 @@ func (b *createCall) answerItem(c *createItem, result job.CreateResult) {
 		b.r.observeNotices(c.notices)
 		b.answerExisting(&c.record, c.repeats...)
 	case job.Tombstone:
-		b.failItems([]*createItem{c}, &job.BusyError{Key: key})
+		b.failItems([]*createItem{c}, b.r.describeBusyName(ctx, key))
 	case job.Exists:
 		if result.Existing == nil { // others keep creating and deleting it
 			b.failItems([]*createItem{c}, job.ErrConflict)
@@ -330,7 +330,7 @@ func (r *Registry) answerForExisting(existing *job.Record, request *job.CreateRe
 	edited := d.Revision > 1 && request.RequestID != "" && d.CreateRequestID == request.RequestID
 	switch {
 	case existing.State.Deleting:
-		return job.CreateAnswer{Err: &job.BusyError{Key: d.Key}}
+		return job.CreateAnswer{Err: &job.BusyError{Key: d.Key, Renaming: existing.State.Rename != nil}}
 	case !sameID:
 		return job.CreateAnswer{Err: &job.ExistsError{Key: d.Key, Reason: "it was created by another request"}}
 	case edited, d.SameRequest(&asked):

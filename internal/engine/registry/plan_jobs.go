@@ -69,7 +69,8 @@ func (r *Registry) planDesiredJobs(ctx context.Context, desiredJobs []job.Desire
 			continue
 		}
 		if a.Before != nil && a.Before.State.Deleting {
-			a.Before, a.Err = nil, &job.BusyError{Key: desiredJobs[i].Definition.Key}
+			renaming := a.Before.State.Rename != nil
+			a.Before, a.Err = nil, &job.BusyError{Key: desiredJobs[i].Definition.Key, Renaming: renaming}
 			if desiredJobs[i].Delete {
 				a.Action, a.Err = job.ApplyDelete, nil
 			}

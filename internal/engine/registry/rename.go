@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -74,6 +75,11 @@ func (r *Registry) Rename(ctx context.Context, q job.RenameRequest) (job.Record,
 	case taken == nil:
 		return job.Record{}, &job.ExistsError{Key: to, Reason: "choose another name, or delete it before"}
 	}
+	if record.Definition.WasRenamedBy(q.RequestID, q.Key.ID) {
+		return job.Record{}, &job.PreconditionError{Key: q.Key, Reason: job.ReasonRenamedBefore,
+			Text: "this request has renamed it before, and another rename has given it this name again: repeat the call with " +
+				"another request_id, if it is to be renamed again"}
+	}
 	if have := record.Definition.Etag(); q.Etag != "" && q.Etag != have {
 		return job.Record{}, &job.EtagError{Key: q.Key, Have: have, Want: q.Etag}
 	}
@@ -109,23 +115,35 @@ func (r *Registry) beginRename(ctx context.Context, q job.RenameRequest, record 
 		return job.Record{}, err
 	}
 	kept.AtMS = now
+	// Whatever refuses the rename does so before anything is stored.
+	if err := r.readForRename(ctx, q, kept); err != nil {
+		return job.Record{}, err
+	}
 	if !r.beginWrite(ctx) {
 		return job.Record{}, context.Canceled
 	}
 	h, code, err := r.o.Store.ReserveName(ctx, kept.Rename, record, now)
 	switch {
-	case err != nil:
-	case code == job.Exists:
+	case err == nil && code == job.Exists:
 		return job.Record{}, &job.ExistsError{Key: kept.To, Reason: "choose another name, or delete it before"}
-	case code == job.Tombstone:
-		return job.Record{}, &job.BusyError{Key: kept.To}
-	default:
-		err = r.takeJob(ctx, q, kept)
+	case err == nil && code == job.Tombstone:
+		return job.Record{}, r.describeBusyName(ctx, kept.To)
 	}
-	if err := r.endRename(ctx, h, err); err != nil {
+	sent := false
+	if err == nil {
+		sent, err = r.takeJob(ctx, q, kept)
+	}
+	if err := r.endRename(ctx, h, sent, err); err != nil {
 		return job.Record{}, err
 	}
 	return r.readRenamed(ctx, kept)
+}
+
+// describeBusyName returns the error of a call that needs a name which is not free yet.
+func (r *Registry) describeBusyName(ctx context.Context, key job.Key) error {
+	records, err := r.o.Store.Get(ctx, []job.Key{key})
+	renaming := err == nil && len(records) == 1 && records[0] != nil && records[0].State.Rename != nil
+	return &job.BusyError{Key: key, Renaming: renaming}
 }
 
 // readRenamed returns the job as the rename has stored it, whatever others have done with it since.
@@ -143,11 +161,18 @@ func (r *Registry) readRenamed(ctx context.Context, kept *job.KeptJob) (job.Reco
 }
 
 // endRename ends a rename whose job was taken, or could not be taken: then err says why. The caller of the rename may
-// have gone. After a lost reply the job may have been taken nevertheless: then the rename goes on.
-func (r *Registry) endRename(ctx context.Context, h job.RenameHandle, err error) error {
+// have gone. After a lost reply the job may have been taken nevertheless: then the rename goes on. sent: a call that
+// takes the job was sent. If none was, no late copy of one can arrive, and an abort need not be remembered.
+func (r *Registry) endRename(ctx context.Context, h job.RenameHandle, sent bool, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishRenameTime)
 	defer cancel()
 	end, finishErr := r.finishRename(ctx, h, err != nil)
+	if !sent && end == job.RenameAborted && finishErr == nil {
+		h, finishErr = r.o.Store.ReadRename(ctx, h.Rename)
+		if finishErr == nil && h.Phase == job.RenameAborted {
+			finishErr = r.o.Store.ForgetRename(ctx, h)
+		}
+	}
 	switch {
 	case finishErr == nil && end == job.RenameDone:
 		return nil
@@ -161,22 +186,29 @@ func (r *Registry) endRename(ctx context.Context, h job.RenameHandle, err error)
 	return job.ErrConflict
 }
 
-// takeJob reads the job and takes it, until it does not change between the two.
-func (r *Registry) takeJob(ctx context.Context, q job.RenameRequest, kept *job.KeptJob) error {
-	for range takeTries {
-		if err := r.readForRename(ctx, q, kept); err != nil {
-			return err
+// takeJob takes the job, which has been read, and reads it again until it does not change before it is taken. sent: a
+// call that takes it was sent.
+func (r *Registry) takeJob(ctx context.Context, q job.RenameRequest, kept *job.KeptJob) (sent bool, err error) {
+	for try := range takeTries {
+		if try > 0 {
+			if err := r.readForRename(ctx, q, kept); err != nil {
+				return sent, err
+			}
 		}
 		now, err := r.shardNow(ctx, kept.From)
 		if err != nil {
-			return err
+			return sent, err
 		}
+		if err := ctx.Err(); err != nil {
+			return sent, err // the caller has gone
+		}
+		sent = true
 		taken, err := r.o.Store.TakeJob(ctx, kept, now)
 		if taken || err != nil {
-			return err
+			return sent, err
 		}
 	}
-	return job.ErrConflict
+	return sent, job.ErrConflict
 }
 
 // readForRename reads the job, and refuses one that may not be renamed.
@@ -207,10 +239,12 @@ func (r *Registry) readForRename(ctx context.Context, q job.RenameRequest, kept 
 // a payload that cannot be opened stays as it is.
 func (r *Registry) sealRenamed(kept *job.KeptJob, as *job.StoredJob) error {
 	for i := range as.Records {
-		if err := r.sealUnderName(kept.Job.Records[i].Definition, as.Records[i].Definition); err != nil {
+		before, after := &kept.Job.Records[i], &as.Records[i]
+		if err := r.sealUnderName(before.Definition, after.Definition); err != nil {
 			return &job.PreconditionError{Key: kept.From, Reason: job.ReasonPayloadUnreadable,
-				Text: "its payload is sealed, and cannot be opened to be sealed under the new name: " + err.Error()}
+				Text: unreadablePayloadText(before.ID, err)}
 		}
+		after.DescribePayloadAnew(&before.Record)
 	}
 	for _, d := range as.Revisions {
 		old := *d
@@ -218,6 +252,16 @@ func (r *Registry) sealRenamed(kept *job.KeptJob, as *job.StoredJob) error {
 		_ = r.sealUnderName(&old, d)
 	}
 	return nil
+}
+
+// unreadablePayloadText is the text of the error about a record whose payload cannot be opened for a rename.
+func unreadablePayloadText(id job.RecordID, err error) string {
+	const fault = "is sealed, and cannot be opened to be sealed under the new name: "
+	if slot, ok := id.LetterSlot(); ok {
+		return fmt.Sprintf("the payload of its dead letter deadLetters/%d %s%v; discard this dead letter, or add its key, "+
+			"and rename the job then", slot, fault, err)
+	}
+	return "its payload " + fault + err.Error()
 }
 
 // sealUnderName seals the payload of a definition that has another name.
@@ -361,7 +405,13 @@ func (r *Registry) FinishRenames(ctx context.Context, shards []int) error {
 		}
 		errs = append(errs, err)
 	}
+	clocks := map[int]unixtime.Milli{}
 	for _, end := range named {
+		remembered, err := r.isRemembered(ctx, end, clocks)
+		if remembered || err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		h, err := r.o.Store.FindRename(ctx, end)
 		if err == nil && h.Phase != "" {
 			_, err = r.finishRename(ctx, h, false)
@@ -369,4 +419,22 @@ func (r *Registry) FinishRenames(ctx context.Context, shards []int) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// isRemembered reports whether an entry is that of an aborted rename which is only remembered: nothing is to be done
+// about it yet. If its job is still kept, that is listed beside it. clocks has the instants of the shards.
+func (r *Registry) isRemembered(ctx context.Context, end job.RenameEnd, clocks map[int]unixtime.Milli) (bool, error) {
+	if end.Phase != job.RenameAborted {
+		return false, nil
+	}
+	now, known := clocks[end.Shard]
+	if !known {
+		var err error
+		now, err = r.o.Store.Now(ctx, end.Shard)
+		if err != nil {
+			return false, err
+		}
+		clocks[end.Shard] = now
+	}
+	return job.NextRenameStep(end.Phase, false, now.Sub(end.AtMS)) == job.RenameWait, nil
 }

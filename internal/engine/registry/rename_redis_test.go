@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -343,6 +344,116 @@ func TestRepeatedRenameHasNoSecondEffect(t *testing.T) {
 	}
 }
 
+// TestRepeatedRenameOfAJobThatHasItsNameAgain: a late copy of a rename does not rename the job a second time.
+func TestRepeatedRenameOfAJobThatHasItsNameAgain(t *testing.T) {
+	t.Parallel()
+	r := newRenameRig(t)
+	r.addFailing("a")
+	first := job.RenameRequest{Key: keyOf("a"), NewID: "b", RequestID: "r1"}
+	for _, q := range []job.RenameRequest{first, {Key: keyOf("b"), NewID: "a", RequestID: "r2"}} {
+		if _, err := r.Rename(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var unfit *job.PreconditionError
+	if _, err := r.Rename(t.Context(), first); !errors.As(err, &unfit) || unfit.Reason != job.ReasonRenamedBefore {
+		t.Errorf("repeated: %v", err)
+	}
+	if have := r.namesOf("a", "b"); !slices.Equal(have, []string{"a"}) {
+		t.Errorf("there are jobs %v", have)
+	}
+	first.RequestID = "r3"
+	if _, err := r.Rename(t.Context(), first); err != nil {
+		t.Errorf("another request: %v", err)
+	}
+}
+
+// TestRefusedRenamesLeaveNothing: what refuses a rename does so before anything is stored, and an abort is not
+// remembered if no call that takes the job was sent.
+func TestRefusedRenamesLeaveNothing(t *testing.T) {
+	s := newSealing(t)
+	r := withRevisions(t, s.plain, 3, func(o *registry.Options) { o.Sealer = s.ring })
+	key := put(t, r, "sealed", "secret")
+	store := &steppedStore{Store: s.plain.store}
+	without := withRevisions(t, s.plain, 3, func(o *registry.Options) { o.Store = store })
+	var unfit *job.PreconditionError
+	if _, err := without.Rename(t.Context(), job.RenameRequest{Key: key, NewID: "renamed"}); !errors.As(err, &unfit) {
+		t.Error(err)
+	}
+	if store.steps != 0 {
+		t.Errorf("%d steps were taken", store.steps)
+	}
+	// The caller goes before the job is taken.
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := &steppedStore{Store: s.plain.store}
+	leaving := withRevisions(t, s.plain, 3, func(o *registry.Options) {
+		o.Store, o.Sealer = &leavingStore{gone, cancel}, s.ring
+	})
+	if _, err := leaving.Rename(ctx, job.RenameRequest{Key: key, NewID: "renamed"}); err == nil {
+		t.Error("it was renamed")
+	}
+	kept, named, err := s.plain.store.ListRenames(t.Context(), []int{0, 1, 2, 3})
+	if err != nil || len(kept)+len(named) > 0 {
+		t.Errorf("entries are left: %v, %v, %v", kept, named, err)
+	}
+}
+
+// leavingStore is the store of a call whose caller goes when the name is reserved.
+type leavingStore struct {
+	*steppedStore
+	leave func()
+}
+
+func (s *leavingStore) ReserveName(ctx context.Context, r job.Rename, like *job.Record, now unixtime.Milli) (job.RenameHandle,
+	job.CreateCode, error) {
+	h, code, err := s.steppedStore.ReserveName(ctx, r, like, now)
+	s.leave()
+	return h, code, err
+}
+
+// countingStore counts the reads of single renames.
+type countingStore struct {
+	*redisstore.Store
+	reads int
+}
+
+func (s *countingStore) FindRename(ctx context.Context, end job.RenameEnd) (job.RenameHandle, error) {
+	s.reads++
+	return s.Store.FindRename(ctx, end)
+}
+
+// TestRememberedRenamesAreNotReadEachTime: the entry of an aborted rename is read when it is to be removed.
+func TestRememberedRenamesAreNotReadEachTime(t *testing.T) {
+	t.Parallel()
+	r := newRenameRig(t)
+	r.addFailing("old")
+	dying := &steppedStore{Store: r.store, dieAt: 2}
+	if _, err := r.through(dying).Rename(t.Context(), job.RenameRequest{Key: keyOf("old"), NewID: "new"}); err == nil {
+		t.Fatal("it did not die")
+	}
+	// The name is reserved, and a call that needs it says so.
+	var busy *job.BusyError
+	if _, err := r.Create(t.Context(), jobOf("new"), ""); !errors.As(err, &busy) || !busy.Renaming {
+		t.Errorf("create: %v", err)
+	}
+	if _, err := r.Rename(t.Context(), job.RenameRequest{Key: keyOf("old"), NewID: "new"}); !errors.As(err, &busy) ||
+		!strings.Contains(err.Error(), "reserved for a rename") {
+		t.Errorf("rename: %v", err)
+	}
+	shards, store := []int{0, 1, 2, 3}, &countingStore{Store: r.store}
+	node := r.through(store)
+	for _, c := range []struct {
+		wait  time.Duration
+		reads int
+	}{{job.RenameGrace + time.Second, 1}, {time.Second, 1}, {job.RenameMemory / 2, 1}, {job.RenameMemory, 2}, {time.Second, 2}} {
+		r.advance(c.wait)
+		if err := node.FinishRenames(t.Context(), shards); err != nil || store.reads != c.reads {
+			t.Errorf("%v later: %d reads, want %d; %v", c.wait, store.reads, c.reads, err)
+		}
+	}
+	r.wantClean()
+}
+
 // TestRenameSurvivesACrashAtEachStep: the process of a rename dies before each of its steps, and after each one, before it
 // has the reply. The job keeps all that it has under one name, and a repetition of the call ends the rename.
 func TestRenameSurvivesACrashAtEachStep(t *testing.T) {
@@ -608,6 +719,90 @@ func TestSealedPayloadsAreRenamed(t *testing.T) {
 		if payload, err := s.ring.Decrypt(revisions[i].Definition); err != nil || string(payload) != want {
 			t.Errorf("payload %d is %q, %v; want %q", i, payload, err, want)
 		}
+	}
+}
+
+// TestSealedDeadLettersAreRenamed: dead letters with sealed payloads of their own are exported, redriven and delivered
+// under the new name, also if another node ends the rename.
+func TestSealedDeadLettersAreRenamed(t *testing.T) {
+	s := newSealing(t)
+	seals := func(o *registry.Options) { o.Sealer = s.ring }
+	r := withRevisions(t, s.plain, 3, seals)
+	for _, dieAt := range []int{0, 3, 4} {
+		d := owned(fmt.Sprint("sealed-", dieAt), "x")
+		d.Payload, d.Retry.MaxAttempts = []byte("job's"), 1
+		if _, err := r.Create(t.Context(), d, ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.RunJobWithPayload(t.Context(), d.Key, withPayload("a", "secret")); err != nil {
+			t.Fatal(err)
+		}
+		leased := r.lease(t, d.Key)
+		result := r.book.SubmitAndWait(t.Context(), job.Change{Record: leased.Record, Input: job.FinishAttempt{
+			Token: leased.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: unixtime.Milli(time.Now().UnixMilli())}})[0]
+		if result.Err != nil || result.Answer != job.Applied {
+			t.Fatal(result)
+		}
+		caller := withRevisions(t, s.plain, 3, seals, func(o *registry.Options) {
+			o.Store = &steppedStore{Store: s.plain.store, dieAt: dieAt}
+		})
+		q := job.RenameRequest{Key: d.Key, NewID: "renamed-" + d.ID}
+		if _, err := caller.Rename(t.Context(), q); (err != nil) != (dieAt > 0) {
+			t.Fatal(dieAt, err)
+		}
+		if err := r.FinishRenames(t.Context(), []int{0, 1, 2, 3}); err != nil {
+			t.Fatal(err)
+		}
+		to := q.NewKey()
+		for shard := range r.store.Shards() {
+			if report, err := fsck.New(r.store).CheckShard(t.Context(), shard, false); err != nil || len(report.Findings) > 0 {
+				t.Errorf("%s: %+v, %v", d.ID, report.Findings, err)
+			}
+		}
+		page, err := r.ExportJobs(t.Context(), job.Filter{Namespace: to.Namespace, IDPrefix: to.ID}, 0, "")
+		if err != nil || len(page.Backups) != 1 || len(page.Backups[0].Checkpoint.DeadLetters) != 1 {
+			t.Fatalf("%s: %+v, %v", d.ID, page, err)
+		}
+		bulk, err := r.RedriveDeadLetters(t.Context(), job.RedriveRequest{Filter: job.Filter{Namespace: to.Namespace},
+			Records: []job.RecordID{to.Record().Letter(0)}})
+		if err != nil || bulk.Done != 1 {
+			t.Fatalf("%s: %+v, %v", d.ID, bulk, err)
+		}
+		leased = r.lease(t, to)
+		if leased.Own == nil {
+			t.Fatalf("%s: it runs with the payload of the job", d.ID)
+		}
+		if payload, err := s.ring.Decrypt(leased.Own.ApplyTo(leased.Known.Definition)); err != nil || string(payload) != "secret" {
+			t.Errorf("%s: it runs with %q, %v", d.ID, payload, err)
+		}
+		result = r.book.SubmitAndWait(t.Context(), job.Change{Record: leased.Record, Input: job.FinishAttempt{
+			Token: leased.Known.State.Token, Outcome: job.OutcomeSucceeded}})[0]
+		if result.Err != nil || result.Answer != job.Applied {
+			t.Fatal(result)
+		}
+	}
+}
+
+// TestUnreadableDeadLetterIsNamed in the error of a rename that it prevents.
+func TestUnreadableDeadLetterIsNamed(t *testing.T) {
+	s := newSealing(t)
+	d := owned("unsealed", "x")
+	d.Retry.MaxAttempts = 1
+	sealing := withRevisions(t, s.plain, 3, func(o *registry.Options) { o.Sealer = s.ring })
+	if _, err := s.plain.Create(t.Context(), d, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sealing.RunJobWithPayload(t.Context(), d.Key, withPayload("a", "secret")); err != nil {
+		t.Fatal(err)
+	}
+	leased := sealing.lease(t, d.Key)
+	sealing.book.SubmitAndWait(t.Context(), job.Change{Record: leased.Record,
+		Input: job.FinishAttempt{Token: leased.Known.State.Token, Outcome: job.OutcomeFailed}})
+	_, err := withRevisions(t, s.plain, 3).Rename(t.Context(), job.RenameRequest{Key: d.Key, NewID: "renamed"})
+	var unfit *job.PreconditionError
+	if !errors.As(err, &unfit) || unfit.Reason != job.ReasonPayloadUnreadable ||
+		!strings.Contains(unfit.Text, "deadLetters/0") || !strings.Contains(unfit.Text, "discard") {
+		t.Errorf("rename: %v", err)
 	}
 }
 

@@ -372,34 +372,33 @@ func (s *Store) ListRenames(ctx context.Context, shards []int) (kept, named []jo
 		if o.Err != nil || o.Reply.IntAt(0) == 0 {
 			continue
 		}
-		fields, scanErr := s.scanRenames(ctx, shards[i])
-		err = errors.Join(err, scanErr)
-		for _, field := range fields {
-			if id, ok := strings.CutPrefix(field, keptField); ok {
-				kept = append(kept, job.RenameEnd{Shard: shards[i], ID: id})
-			} else if id, ok := strings.CutPrefix(field, namedField); ok {
-				named = append(named, job.RenameEnd{Shard: shards[i], ID: id})
-			}
-		}
+		keptHere, namedHere, scanErr := s.scanRenames(ctx, shards[i])
+		kept, named, err = append(kept, keptHere...), append(named, namedHere...), errors.Join(err, scanErr)
 	}
 	return kept, named, err
 }
 
-// scanRenames lists the fields of the renames of a shard. A field may be listed twice.
-func (s *Store) scanRenames(ctx context.Context, shard int) (fields []string, err error) {
+// scanRenames lists the renames of a shard. One may be listed twice.
+func (s *Store) scanRenames(ctx context.Context, shard int) (kept, named []job.RenameEnd, err error) {
 	key := s.shards[shard].Renames
 	for at := "0"; ; {
 		o := runner.NewCommand("hscan", key, "hscan", key, at, "count", renamesPerScan)
 		if err := s.runner.Run(ctx, o); err != nil {
-			return fields, err
+			return kept, named, err
 		}
 		pairs := o.Reply.ListAt(1)
-		for i := 0; i < len(pairs); i += 2 {
-			fields = append(fields, pairs.TextAt(i))
+		for i := 0; i+1 < len(pairs); i += 2 {
+			if id, ok := strings.CutPrefix(pairs.TextAt(i), keptField); ok {
+				kept = append(kept, job.RenameEnd{Shard: shard, ID: id})
+			} else if id, ok := strings.CutPrefix(pairs.TextAt(i), namedField); ok {
+				var t namedRenameText // who reads an entry that is not one reports it
+				_ = json.Unmarshal([]byte(pairs.TextAt(i+1)), &t)
+				named = append(named, job.RenameEnd{Shard: shard, ID: id, Phase: t.Phase, AtMS: t.AtMS})
+			}
 		}
 		at = o.Reply.TextAt(0)
 		if at == "0" {
-			return fields, nil
+			return kept, named, nil
 		}
 	}
 }
