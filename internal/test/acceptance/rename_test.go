@@ -16,11 +16,11 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// TestNodeKilledAmidRenames renames 120 one-time jobs, and kills the node that does it in the middle. The same calls on
+// TestNodeKilledAmidRenames renames 60 one-time jobs, and kills the node that does it in the middle. The same calls on
 // the other node end all renames: each job has its new name only, and runs once.
 func TestNodeKilledAmidRenames(t *testing.T) {
 	runBesideOthers(t)
-	const jobs, callers = 120, 6
+	const jobs, callers = 60, 6
 	c := newCluster(t, newRedis(t).URL())
 	first, second := c.startNode("a"), c.startNode("b")
 	c.awaitSettled()

@@ -77,7 +77,7 @@ func startSentinel(t testing.TB, master string, quorum int) *Server {
 	t.Helper()
 	o := &options{sentinel: true}
 	o.addLine("sentinel", fmt.Sprintf("monitor %s %s %d", masterName, hostSpacePort(master), quorum))
-	o.addLine("sentinel", fmt.Sprintf("down-after-milliseconds %s 1000", masterName))
+	o.addLine("sentinel", fmt.Sprintf("down-after-milliseconds %s 2000", masterName))
 	o.addLine("sentinel", fmt.Sprintf("failover-timeout %s 3000", masterName))
 	o.addLine("sentinel", fmt.Sprintf("auth-user %s %s", masterName, adminUser))
 	o.addLine("sentinel", fmt.Sprintf("auth-pass %s %s", masterName, adminPassword))
