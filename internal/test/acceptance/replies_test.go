@@ -66,7 +66,7 @@ func TestLostRedisRepliesCountOnce(t *testing.T) {
 		promises[i].UntilMS = until
 	}
 	r := c.judgeHistory(historycheck.History{ExpectedSchedules: promises, Faults: []historycheck.Fault{fault}, Bounds: calmBounds(), Stored: storedJobs(jobs)})
-	atLeast(t, "nominal times", r.Targets, 500)
+	atLeast(t, "nominal times", r.Targets, 300)
 	c.countersMatch(jobs, false)
 	if len(jobs) != len(promises) {
 		t.Errorf("%d jobs are stored, %d were acknowledged", len(jobs), len(promises))
