@@ -33,8 +33,8 @@ EMBEDDED := Embedded$$
 # Tests of the store that make one call at a time: the suite on other kinds of servers, and the long histories. The
 # suite on the first kind finds the same races.
 SERIAL := ^(TestSuiteOnCluster|TestSuiteByFunctions|TestEveryGrantedCommandIsUsed|TestEveryInterleaving|TestLostRepliesInRandomHistories)$$
-# Browser tests that take more than five seconds each; `make console-test` has them.
-CONSOLE_LONG := ^(TestEditSurvivesTheEndOfASession|TestRestoreRevision|TestBulkChangesOfDeadLetters|TestRedrive|TestWhatFailed|TestGroupOfAnError|TestJobShowsItsBackoff|TestConsoleWhileANodeIsKilled|TestConsoleUnderLoad)$$
+# Browser tests that take more than five seconds each or need several tabs; `make console-test` has them.
+CONSOLE_LONG := ^(TestEditSurvivesTheEndOfASession|TestRestoreRevision|TestBulkChangesOfDeadLetters|TestRedrive|TestWhatFailed|TestGroupOfAnError|TestJobShowsItsBackoff|TestConsoleWhileANodeIsKilled|TestConsoleUnderLoad|TestSleepAndWake|TestTwoTabs|TestBehindAProxy|TestRunWithAnotherPayload)$$
 FUZZTIME ?= 10s
 DEPTH ?= 7
 SEED ?= 1
