@@ -43,7 +43,7 @@ func retentionOf(quick bool) time.Duration {
 }
 
 // drain measures the whole life of one-time jobs after their registration. They are due at random nanoseconds of
-// the last minute, and registered while no worker is connected. The clock starts when the worker process is told
+// the last minute, and registered while no worker is connected. The clock starts when the worker process gets the order
 // to connect. The drain ends when Redis shows that no job waits or is leased. Redis is asked only after the last
 // handler was entered, so that asking costs nothing before; then every 2 ms. The measurement of processor time
 // goes on until Redis shows that all finished jobs are deleted.

@@ -52,7 +52,7 @@ func TestConsoleUnderLoad(t *testing.T) {
 		2*running, 100*cpu, memory/(1<<20))
 }
 
-// createLoad creates jobs, of which some run each second.
+// createLoad creates jobs. The first ones run each second.
 func (c *cluster) createLoad(count, running int) {
 	c.t.Helper()
 	jobs := make([]client.NewJob, count)

@@ -17,7 +17,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// unreadWriter is a response whose reader does not read until it is told to.
+// unreadWriter is a response whose reader reads nothing until the test lets it.
 type unreadWriter struct {
 	*httptest.ResponseRecorder
 	read chan struct{}

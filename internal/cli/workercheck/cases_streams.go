@@ -284,7 +284,7 @@ func (t *trial) moveWithWaitingLease(s *session, other *scriptedNode, running *l
 	return s
 }
 
-// countStartedInOrder leases short handlers, most of which have to wait, and returns how many were started. It fails
+// countStartedInOrder leases short handlers. Most of them have to wait. It returns how many were started. It fails
 // the case if they were not started in their order.
 func (t *trial) countStartedInOrder(s *session) int {
 	short := append(t.newLeases(1, "check.sleep", "10"), t.newLeases(4, "check.succeed", "short")...)
