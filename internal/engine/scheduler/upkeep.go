@@ -14,7 +14,7 @@ const (
 	// reapLimit and sweepLimit bound one look for ended leases and for records to
 	// delete in one shard.
 	reapLimit  = 100
-	sweepLimit = 100
+	sweepLimit = 200
 	// maxShardRounds bounds how often one shard is looked at before the others' turn.
 	maxShardRounds = 20
 	// minSweepPause is the least pause of sweeping where more is to be deleted than that.

@@ -63,10 +63,7 @@ func (f Encoding) AppendState(b []byte, s *job.State) ([]byte, error) {
 	base := f.omittedValuesOf(s)
 	w := tailWriter{buf: f.appendHeader(b, s), base: int64(s.Nominal), encoding: f}
 	tail := len(w.buf)
-	if s.Lane.Queue != base.lane.Queue {
-		w.writeString('q', s.Lane.Queue)
-	}
-	w.writeUnless('p', uint64(s.Lane.Priority), uint64(base.lane.Priority))
+	w.writeLane(s.Lane, base.lane)
 	w.writeUnless('g', uint64(s.Generation), uint64(base.generation))
 	w.writeRun(s, base.dueMS)
 	w.writeTime('L', int64(s.LastNominal))
@@ -111,6 +108,22 @@ func (f Encoding) AppendState(b []byte, s *job.State) ([]byte, error) {
 		w.writeInt('g', int64(s.Generation))
 	}
 	return w.buf, nil
+}
+
+// LaneFields returns the fields about the lane of a state: the tail of each state of the lane begins with them, and has
+// no others that begin with the letters q and p. They are the same in [EncodingSparse] and [EncodingCompact].
+func (f Encoding) LaneFields(lane job.Lane) string {
+	var w tailWriter
+	w.writeLane(lane, f.omittedValuesOf(&job.State{}).lane)
+	return string(w.buf)
+}
+
+// writeLane writes the fields of a lane that differ from those that are omitted.
+func (w *tailWriter) writeLane(lane, omitted job.Lane) {
+	if lane.Queue != omitted.Queue {
+		w.writeString('q', lane.Queue)
+	}
+	w.writeUnless('p', uint64(lane.Priority), uint64(omitted.Priority))
 }
 
 // omittedValues are the values of omitted fields.

@@ -1,8 +1,10 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
@@ -15,7 +17,7 @@ import (
 const (
 	lanesPerReap = 200
 	reapLimit    = 500
-	sweepLimit   = 100
+	sweepLimit   = 200
 )
 
 // Expired lists up to limit (at most 500) leases that have ended by the shard's
@@ -33,33 +35,74 @@ func (s *Store) Expired(ctx context.Context, shard int, lockValue string, lanes 
 	return out, nil
 }
 
-// Sweep deletes up to limit (at most 100) dead letters and finished records
-// whose time has come, with their definitions and histories. It answers
-// job.ErrNotHolder if the lock has another value.
+// Sweep deletes up to limit (at most 200) dead letters and finished records
+// whose time has come, with all that they own. It answers job.ErrNotHolder if the lock
+// has another value. It does not count what was deleted by a try whose reply was lost.
 func (s *Store) Sweep(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) (deleted int,
 	err error) {
-	found, err := s.reap(ctx, shard, lockValue, lanes, min(limit, sweepLimit), job.RegionDead, job.RegionDone)
-	if err != nil || len(found) == 0 {
-		return 0, err
+	limit = min(limit, sweepLimit)
+	if s.events != nil { // the events of deletions have labels of the definitions
+		found, err := s.reap(ctx, shard, lockValue, lanes, limit, sweptRegions...)
+		if err != nil {
+			return 0, err
+		}
+		return s.deleteOverdue(ctx, shard, found)
 	}
-	ids := make([]job.RecordID, len(found))
-	for i, f := range found {
-		ids[i] = f.record
+	for part := range slices.Chunk(lanes, lanesPerReap) {
+		n, err := s.sweepLanes(ctx, shard, lockValue, part, limit-deleted)
+		deleted += n
+		if err != nil || deleted >= limit {
+			return deleted, err
+		}
 	}
-	stored, err := s.readRaw(ctx, shard, ids)
+	return deleted, nil
+}
+
+// sweptRegions are the regions whose records are deleted at the time of their entries.
+var sweptRegions = []job.Region{job.RegionDead, job.RegionDone}
+
+// sweepLanes sweeps lanes by one script, and deletes what the script leaves by decisions.
+func (s *Store) sweepLanes(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) (deleted int,
+	err error) {
+	if limit < 1 {
+		return 0, nil
+	}
+	keys := s.shards[shard]
+	fixed := []string{keys.Meta, keys.State, keys.Def, keys.Hist, keys.Lanes, keys.Lock, keys.Revisions}
+	places, argv := newLaneKeys(keys, len(fixed)), []any{lockValue, limit}
+	for _, l := range lanes {
+		places.placeOf(l)
+		argv = append(argv, codec.EncodingFull.LaneFields(l), codec.EncodingSparse.LaneFields(l))
+	}
+	o := runner.NewScriptCall(s.scripts.sweep, shard, places.appendKeysTo(fixed), argv)
+	unconfirmed := s.runner.Run(ctx, o)
+	if unconfirmed != nil && !errors.Is(unconfirmed, job.ErrDurability) {
+		return 0, unconfirmed
+	}
+	var earlier earlierLanes
+	earlier.addPairs(places, o.Reply.ListAt(7), o.Reply.TextAt(8))
+	s.reportEarlierLanes(shard, earlier)
+	found, wrong := s.parseOverdue(ctx, o, lanes, len(fixed)+1, sweptRegions)
+	if err := s.repairIndexEntries(ctx, shard, wrong); err != nil {
+		return int(o.Reply.IntAt(6)), err
+	}
+	deleted, err = s.deleteOverdue(ctx, shard, found)
+	return deleted + int(o.Reply.IntAt(6)), cmp.Or(err, unconfirmed)
+}
+
+// deleteOverdue deletes records by decisions.
+func (s *Store) deleteOverdue(ctx context.Context, shard int, found []overdue) (deleted int, err error) {
+	if len(found) == 0 {
+		return 0, nil
+	}
+	definitions, err := s.readDefinitionsOf(ctx, shard, found)
 	if err != nil {
 		return 0, err
 	}
 	writes := make([]job.Write, len(found))
 	for i, f := range found {
-		// The history is as long as the definition says; without one, as long as
-		// it can be.
-		def, err := codec.DecodeDefinition(f.record, stored[i].def)
-		if err != nil || !stored[i].hasDef {
-			def = &job.Definition{HistoryLimit: codec.MaxHistory}
-		}
 		writes[i] = job.Write{
-			Record: f.record, Token: f.state.Token, Revision: f.state.Revision, From: f.lane, Current: def,
+			Record: f.record, Token: f.state.Token, Revision: f.state.Revision, From: f.lane, Current: definitions[i],
 			Decision: &job.Decision{Delete: true, State: f.state, Notices: s.deletionNotices(f.record, f.lane)},
 		}
 	}
@@ -73,6 +116,33 @@ func (s *Store) Sweep(ctx context.Context, shard int, lockValue string, lanes []
 		}
 	}
 	return deleted, reply.Err
+}
+
+// readDefinitionsOf reads the definitions of records to be deleted: the history of a job is as long as its definition
+// says. Without a readable one it may be as long as possible. A dead letter has one run: its definition is not read.
+func (s *Store) readDefinitionsOf(ctx context.Context, shard int, found []overdue) ([]*job.Definition, error) {
+	var ids []job.RecordID
+	for _, f := range found {
+		if f.record.IsJob() {
+			ids = append(ids, f.record)
+		}
+	}
+	stored, err := s.readRaw(ctx, shard, ids)
+	if err != nil {
+		return nil, err
+	}
+	definitions := make([]*job.Definition, len(found))
+	for i, f := range found {
+		definitions[i] = &job.Definition{HistoryLimit: codec.MaxHistory}
+		if !f.record.IsJob() {
+			continue
+		}
+		if def, err := codec.DecodeDefinition(f.record, stored[0].def); err == nil && stored[0].hasDef {
+			definitions[i] = def
+		}
+		stored = stored[1:]
+	}
+	return definitions, nil
 }
 
 // overdue is a record whose time in its region has come.
@@ -109,36 +179,38 @@ func (s *Store) reap(ctx context.Context, shard int, lockValue string, lanes []j
 	}
 	var found, wrong []overdue
 	for i, o := range ops {
-		places, records, states := o.Reply.ListAt(2), o.Reply.ListAt(3), o.Reply.ListAt(4)
-		s.runner.ReportCorrupt(shard, "reap", nil, o.Reply.ListAt(5).Texts()...)
-		for k := range records {
-			f := overdue{record: job.RecordID(records.TextAt(k)), lane: lanes[i*lanesPerReap+int(places.IntAt(k))-4]}
-			var err error
-			f.state, err = codec.DecodeState(f.record, states.TextAt(k))
-			if err != nil {
-				s.runner.ReportCorrupt(shard, "reap", err, string(f.record))
-				f.state.Lane = f.lane
-				f.state.Token, f.state.Revision = codec.ReadGuard(states.TextAt(k))
-				s.setAside(ctx, shard, f.record, f.state)
-				continue
-			}
-			if f.state.Lane != f.lane || !containsRegion(f.state.Region, regions) {
-				wrong = append(wrong, f)
-			} else if len(found) < limit {
-				found = append(found, f)
-			}
-		}
+		right, other := s.parseOverdue(ctx, o, lanes[i*lanesPerReap:], firstReapLane, regions)
+		found, wrong = append(found, right...), append(wrong, other...)
 	}
-	return found, s.repairIndexEntries(ctx, shard, wrong)
+	return found[:min(limit, len(found))], s.repairIndexEntries(ctx, shard, wrong)
 }
 
-func containsRegion(r job.Region, regions []job.Region) bool {
-	for _, x := range regions {
-		if r == x {
-			return true
+// firstReapLane is the place of the first lane in KEYS of reap.lua.
+const firstReapLane = 4
+
+// parseOverdue reads the records that a script has listed, whose KEYS have the lanes from firstPlace on. The entries of
+// wrong do not agree with their records. A record that cannot be read is set aside.
+func (s *Store) parseOverdue(ctx context.Context, o *runner.Op, lanes []job.Lane, firstPlace int,
+	regions []job.Region) (found, wrong []overdue) {
+	places, records, states := o.Reply.ListAt(2), o.Reply.ListAt(3), o.Reply.ListAt(4)
+	s.runner.ReportCorrupt(o.Shard, o.Name, nil, o.Reply.ListAt(5).Texts()...)
+	for k := range records {
+		f := overdue{record: job.RecordID(records.TextAt(k)), lane: lanes[int(places.IntAt(k))-firstPlace]}
+		var err error
+		f.state, err = codec.DecodeState(f.record, states.TextAt(k))
+		switch {
+		case err != nil:
+			s.runner.ReportCorrupt(o.Shard, o.Name, err, string(f.record))
+			f.state.Lane = f.lane
+			f.state.Token, f.state.Revision = codec.ReadGuard(states.TextAt(k))
+			s.setAside(ctx, o.Shard, f.record, f.state)
+		case f.state.Lane != f.lane || !slices.Contains(regions, f.state.Region):
+			wrong = append(wrong, f)
+		default:
+			found = append(found, f)
 		}
 	}
-	return false
+	return found, wrong
 }
 
 // repairIndexEntries brings entries of the index in line with their records: one in the wrong

@@ -15,13 +15,14 @@ var sources embed.FS
 // scripts are all scripts of the store.
 //
 // At maxmemory, a real server rejects scripts without the flag allow-oom. Scripts that free memory in the
-// long run have it: leasing, settling, renewing, reaping, and the clock that they need. Apply comes in
+// long run have it: leasing, settling, renewing, reaping, sweeping, and the clock that they need. Apply comes in
 // two forms: apply, which writes history and dead letters, and applyLean, which omits them and always
 // succeeds.
 type scripts struct {
 	create, read, walk, ends, restore    *runner.Script
 	definitions                          *runner.Script
 	lease, apply, applyLean, renew, reap *runner.Script
+	sweep                                *runner.Script
 	mend, keyspace, secret, grant, trail *runner.Script
 	announce, hook, objectives           *runner.Script
 	renameReserve, renameTake            *runner.Script
@@ -67,6 +68,7 @@ func compose(all *runner.Loader, events bool) scripts {
 		applyLean:   l.load("apply", "allow-oom"),
 		renew:       l.load("renew", "allow-oom"),
 		reap:        l.load("reap", "allow-oom"),
+		sweep:       l.load("sweep", "allow-oom"),
 		mend:        l.load("mend", "allow-oom"),
 		clocks:      runner.LoadClock(all),
 		keyspace:    l.load("keyspace", ""),
@@ -108,7 +110,7 @@ var clockless = []string{
 
 // laneWriters are the scripts that may make a lane due earlier.
 var laneWriters = []string{
-	"create", "restore", "apply", "mend", "rename_reserve", "rename_take", "rename_store", "rename_end",
+	"create", "restore", "apply", "sweep", "mend", "rename_reserve", "rename_take", "rename_store", "rename_end",
 }
 
 // revisionWriters are the scripts that store the revisions of jobs.

@@ -60,3 +60,35 @@ func TestScriptsOfOneRecordMakeFewCalls(t *testing.T) {
 	}
 	w.CheckConsistency()
 }
+
+// TestSweepIsOneScript: finished jobs are deleted by one script, which reads their states only.
+func TestSweepIsOneScript(t *testing.T) {
+	server := redistest.Start(t)
+	w := storetest.NewWorld(t, server.Client())
+	ids := w.InShard(0, 51)
+	w.Add(storetest.Once(ids[50], 1000*time.Hour)) // its lane is not empty afterwards
+	for _, id := range ids[:50] {
+		w.Add(storetest.Once(id, 0))
+	}
+	for _, l := range w.Lease(0, 50) {
+		w.MustWrite(0, w.Settle(l, job.OutcomeSucceeded))
+	}
+	holder := w.Client.Get(t.Context(), w.Store.LockKey(0)).Val()
+	sweep := func(want int) {
+		t.Helper()
+		n, err := w.Store.Sweep(t.Context(), 0, holder, []job.Lane{storetest.Lane()}, 100)
+		if n != want || err != nil {
+			t.Errorf("%d were deleted (%v), want %d", n, err, want)
+		}
+	}
+	sweep(0) // loads the script
+	w.Advance(time.Hour)
+	before := countCommands(t, server)
+	sweep(50)
+	after := countCommands(t, server)
+	for name, want := range map[string]int{"evalsha": 1, "eval": 0, "hmget": 1, "zrem": 1, "hdel": 3} {
+		if n := after[name] - before[name]; n != want {
+			t.Errorf("%d calls of %s, want %d", n, name, want)
+		}
+	}
+}
