@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -99,7 +100,7 @@ type Config struct {
 
 	// MaxUnauthenticatedConnections is the maximum number of open unauthenticated connections to GRPCAddr, and as many
 	// to PeerAddr; a quarter of them from one address. 4 or more. Default: guard.DefaultUnauthenticatedConnections, or
-	// a quarter of the process's limit of open files if that is less.
+	// if that is less, a quarter of the process's limit of open files, or one for each 256 KiB of its memory limit.
 	MaxUnauthenticatedConnections int
 
 	// NamespaceJobs is the maximum number of jobs of a namespace for which AccessFile sets no limit, at most
@@ -201,7 +202,8 @@ func (c *Config) setDefaults() {
 	orDefault(&c.Redis.ReadTimeout, conn.DefaultReadTimeout)
 	orDefault(&c.DurabilityReplicas, 1)
 	orDefault(&c.DurabilityTimeout, redisstore.DefaultWaitTimeout)
-	orDefault(&c.MaxUnauthenticatedConnections, defaultUnproved())
+	orDefault(&c.MaxUnauthenticatedConnections,
+		defaultUnauthenticatedConnections(maxOpenFiles(), debug.SetMemoryLimit(-1)))
 	orDefault(&c.LockTTL, shardlock.DefaultTTL)
 	orDefault(&c.LeaseTTL, dispatch.DefaultLeaseTTL)
 	orDefault(&c.SessionTTL, dispatch.DefaultSessionTTL)
@@ -221,12 +223,17 @@ func (c *Config) setDefaults() {
 
 func orDefault[T comparable](field *T, value T) { *field = cmp.Or(*field, value) }
 
-// defaultUnproved leaves three quarters of the process's open files to authenticated connections.
-func defaultUnproved() int {
-	if files := maxOpenFiles(); files > 0 && files/4 < guard.DefaultUnauthenticatedConnections {
-		return max(16, int(files/4))
+// unauthenticatedConnectionBytes is about what an open connection without calls costs a node: buffers and stacks.
+const unauthenticatedConnectionBytes = 32 << 10
+
+// defaultUnauthenticatedConnections leaves three quarters of the files that the process may open to authenticated
+// connections, and seven eighths of its memory. files is 0 where it is not known.
+func defaultUnauthenticatedConnections(files uint64, memory int64) int {
+	most := min(guard.DefaultUnauthenticatedConnections, memory/8/unauthenticatedConnectionBytes)
+	if files > 0 && files/4 < uint64(most) {
+		most = int64(files / 4)
 	}
-	return guard.DefaultUnauthenticatedConnections
+	return int(max(most, 16))
 }
 
 // advertisedAddress is the published address of a listener.
