@@ -99,7 +99,7 @@ func TestInvalidSettingsAreRefused(t *testing.T) {
 		"name":                            {"a b", "a\nb", "a|b", "é"},
 		"cluster":                         {strings.Repeat("a", 256)},
 		"keyspace":                        {"a b"},
-		"shards":                          {"-1", "0", "4097"},
+		"shards":                          {"-1", "4097"},
 		"payload-key-file":                {none},
 		"grpc-addr":                       {"foo", "127.0.0.1:65536"},
 		"peer-addr":                       {"foo", "127.0.0.1:x"},
@@ -136,7 +136,7 @@ func TestInvalidSettingsAreRefused(t *testing.T) {
 func TestAllFaultsAreReportedTogether(t *testing.T) {
 	cmd := rootCommand(nil)
 	cmd.SetArgs([]string{
-		"--shards", "0", "--lease-ttl", "1ms", "--redis-url", "foo", "--log-level", "loud", "--grpc-addr", "0.0.0.0:7070", "--payload-key-file", t.TempDir(),
+		"--shards", "-1", "--lease-ttl", "1ms", "--redis-url", "foo", "--log-level", "loud", "--grpc-addr", "0.0.0.0:7070", "--payload-key-file", t.TempDir(),
 	})
 	err := cmd.ExecuteContext(t.Context())
 	for _, flag := range []string{"--shards", "--lease-ttl", "--redis-url", "--log-level", "--grpc-addr", "--payload-key-file"} {

@@ -38,7 +38,7 @@ type nodeFlags struct {
 var nonZeroFlags = []string{
 	"lock-ttl", "lease-ttl", "session-ttl", "min-interval", "max-payload", "audit-max-records", "audit-retention",
 	"unsuccessful-runs-keep", "unsuccessful-runs-retention",
-	"audit-max-bytes", "redis-pool-size", "redis-timeout", "shards",
+	"audit-max-bytes", "redis-pool-size", "redis-timeout",
 	"durability-replicas", "durability-timeout",
 }
 
@@ -233,8 +233,9 @@ func redisFlags(cmd *cobra.Command, cfg *node.Config, f *nodeFlags) {
 			"fails at once")
 	flags.StringVar(&cfg.Keyspace, "keyspace", "fermata",
 		"prefix of all keys; clusters with different ones can share a Redis")
-	flags.IntVar(&cfg.Shards, "shards", 64, "number of shards, 1 to 4096, fixed when the keyspace is created; 256 "+
-		"for more than five million jobs")
+	flags.IntVar(&cfg.Shards, "shards", 0, "number of shards, 1 to 4096, fixed when the keyspace is created; 0: the "+
+		"number that it has, and for a new one 16, or 64 in a Redis Cluster; 64 for more than 8 nodes, 256 for more "+
+		"than five million jobs")
 	flags.StringVar(&f.durability, "durability", "local",
 		"memory, local or replica: what an acknowledged write must survive; see docs/guarantees.md")
 	flags.IntVar(&cfg.DurabilityReplicas, "durability-replicas", 1,

@@ -72,7 +72,7 @@ type Config struct {
 
 	Redis    conn.ClientOptions
 	Keyspace string // prefix of all keys; default "fermata"
-	Shards   int    // 1 to 4096, fixed when the keyspace is created; default 64
+	Shards   int    // 1 to 4096, fixed when the keyspace is created; 0: as stored, or redisstore's default
 	// RedisStartupTimeout is how long Start waits while Redis cannot be reached, is loading, or has too few replicas;
 	// default 0: no wait.
 	RedisStartupTimeout time.Duration
@@ -197,7 +197,6 @@ func (c *Config) setDefaults() {
 	orDefault(&c.Keyspace, "fermata")
 	orDefault(&c.Cluster, c.Keyspace)
 	orDefault(&c.Version, "dev")
-	orDefault(&c.Shards, redisstore.DefaultShards)
 	orDefault(&c.Redis.PoolSize, conn.DefaultPoolSize)
 	orDefault(&c.Redis.ReadTimeout, conn.DefaultReadTimeout)
 	orDefault(&c.DurabilityReplicas, 1)

@@ -105,7 +105,7 @@ func (c *Config) checkRedis(f *configErrors) {
 	f.requireBetween("redis-pool-size", c.Redis.PoolSize, 1, conn.MaxPoolSize)
 	f.requireDuration("redis-timeout", c.Redis.ReadTimeout, time.Millisecond)
 	f.require(c.RedisStartupTimeout >= 0, "redis-startup-timeout", c.RedisStartupTimeout, "0 or more")
-	f.requireBetween("shards", c.Shards, 1, redisstore.MaxShards)
+	f.requireBetween("shards", c.Shards, 0, redisstore.MaxShards)
 	if err := redisacl.CheckKeyspace(c.Keyspace); err != nil {
 		*f = append(*f, fmt.Errorf("--keyspace: %w", err))
 	}

@@ -24,7 +24,7 @@ type Options struct {
 	Dir      string // for logs, made if missing
 	RedisURL string
 	Nodes    int
-	Shards   int // default 64, the product's
+	Shards   int // default: the product's
 	// Durability is that of --durability, default memory: the Redis of most
 	// measurements writes nothing to disk.
 	Durability string
@@ -49,9 +49,6 @@ type Node struct {
 
 // Start starts the nodes and returns when they are ready and hold all shards.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	if o.Shards == 0 {
-		o.Shards = 64
-	}
 	if o.Durability == "" {
 		o.Durability = "memory"
 	}
@@ -93,8 +90,11 @@ func (c *Cluster) plan(i int, ports []int) *Node {
 	n := &Node{binary: c.o.Binary, GRPC: at(0), Gossip: at(2), HTTP: at(3), log: filepath.Join(c.o.Dir, name+".log")}
 	n.args = append([]string{
 		"--name", name, "--grpc-addr", n.GRPC, "--peer-addr", at(1), "--gossip-addr", n.Gossip, "--http-addr", n.HTTP,
-		"--redis-url", c.o.RedisURL, "--shards", fmt.Sprint(c.o.Shards), "--durability", c.o.Durability,
+		"--redis-url", c.o.RedisURL, "--durability", c.o.Durability,
 	}, c.o.Flags...)
+	if c.o.Shards > 0 {
+		n.args = append(n.args, "--shards", fmt.Sprint(c.o.Shards))
+	}
 	if c.o.Profiling {
 		n.pprof = at(4)
 		n.env = []string{"BENCH_PPROF=" + n.pprof}
@@ -108,7 +108,7 @@ func (n *Node) Start() (err error) {
 	return err
 }
 
-// ready waits until the nodes together hold all shards.
+// ready waits until the nodes together hold all shards, whose number it learns from them.
 func (c *Cluster) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -120,9 +120,10 @@ func (c *Cluster) ready(ctx context.Context) error {
 			}
 			if m, err := n.Metrics(ctx); err == nil && n.isReady(ctx) {
 				held += m.Sum("fermata_shards_held")
+				c.Shards = int(m.Sum("fermata_shards"))
 			}
 		}
-		if int(held) == c.Shards {
+		if int(held) == c.Shards && held > 0 {
 			return nil
 		}
 		select {

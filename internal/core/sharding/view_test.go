@@ -2,6 +2,7 @@ package sharding_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -69,6 +70,27 @@ func TestOwnersAreEvenAfterATakeover(t *testing.T) {
 				if off := math.Abs(float64(shards)/part - 1); off > 0.1 {
 					t.Errorf("%d nodes without scheduler-%d: %s owns %d, %.0f %% off", n, gone, name, shards, off*100)
 				}
+			}
+		}
+	}
+}
+
+// The defaults of the number of shards: with 16 no node of up to eight has a third more than the mean, with 64 no node
+// of up to 16 has a quarter more.
+func TestDefaultShardsAreEvenEnough(t *testing.T) {
+	for _, c := range []struct {
+		shards, nodes int
+		most          float64
+	}{{16, 4, 1.13}, {16, 8, 1.32}, {64, 8, 1.1}, {64, 16, 1.22}} {
+		for n := 1; n <= c.nodes; n++ {
+			count := map[string]int{}
+			for _, owner := range sharding.Assign(sharding.NewView(1, "", members(n)), c.shards) {
+				count[owner]++
+			}
+			largest := slices.Max(slices.Collect(maps.Values(count)))
+			if off := float64(largest*n) / float64(c.shards); off > c.most || len(count) != n {
+				t.Errorf("%d of %d nodes own %d shards, one of them %d: %.2f x the mean, want %.2f at most",
+					len(count), n, c.shards, largest, off, c.most)
 			}
 		}
 	}

@@ -19,8 +19,12 @@ import (
 
 // Defaults and limits of [Options].
 const (
-	DefaultPrefix      = "fermata"
-	DefaultShards      = 64
+	DefaultPrefix = "fermata"
+	// DefaultShards and DefaultClusterShards are the number of shards of a new keyspace on one primary, and in a Redis
+	// Cluster. Fewer shards make calls that carry more runs; more of them lie more evenly on nodes and primaries.
+	DefaultShards        = 16
+	DefaultClusterShards = 64
+
 	MaxShards          = 4096
 	DefaultOpTimeout   = 5 * time.Second
 	DefaultWaitTimeout = 500 * time.Millisecond
@@ -47,7 +51,8 @@ type Options struct {
 	// Default "fermata".
 	Prefix string
 	// Shards is the number of shards, 1 to 4096, fixed when the keyspace is
-	// created. 0 takes what is stored, or 64 for a new one.
+	// created. 0 takes what is stored; for a new keyspace it is DefaultShards, or DefaultClusterShards
+	// in a Redis Cluster.
 	Shards int
 	// Caller names this process in the shards' memory of lease batches. It should
 	// be the same after a restart. Default: a random name.

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -75,7 +76,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 	if err := s.checkGrant(ctx); err != nil {
 		return nil, err
 	}
-	shards, err := s.openKeyspace(ctx, o.Shards)
+	shards, err := s.openKeyspace(ctx, o.Shards, report.Cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -174,12 +175,18 @@ func (s *Store) openIdentity(ctx context.Context) {
 
 const secretBytes = 32
 
-// openKeyspace returns the number of shards.
-func (s *Store) openKeyspace(ctx context.Context, want int) (int, error) {
-	fresh := want
-	if fresh == 0 {
-		fresh = DefaultShards
+// defaultShards is the number of shards of a new keyspace for which none is configured.
+func defaultShards(cluster bool) int {
+	if cluster {
+		return DefaultClusterShards
 	}
+	return DefaultShards
+}
+
+// openKeyspace returns the number of shards. It creates the keyspace with the wanted number, or with the default if
+// that is 0. A keyspace that exists keeps its number, and is refused if another one is wanted.
+func (s *Store) openKeyspace(ctx context.Context, want int, cluster bool) (int, error) {
+	fresh := cmp.Or(want, defaultShards(cluster))
 	virtual := "0"
 	if s.runner.Virtual() {
 		virtual = "1"
@@ -198,8 +205,8 @@ func (s *Store) openKeyspace(ctx context.Context, want int) (int, error) {
 	case schema > SchemaVersion:
 		return 0, laterSchemaError(o.Reply.TextAt(2))
 	case want != 0 && want != shards:
-		return 0, fmt.Errorf("%w: it has %d shards, but %d are asked for: the number is fixed, use %d or move the jobs by export and import",
-			rediserr.ErrKeyspace, shards, want, shards)
+		return 0, fmt.Errorf("%w: it has %d shards, but %d are asked for: the number is fixed, leave it out, use %d or move the jobs by "+
+			"export and import", rediserr.ErrKeyspace, shards, want, shards)
 	case o.Reply.TextAt(3) != virtual:
 		return 0, fmt.Errorf("%w: its clock is %s, this process wants a %s one", rediserr.ErrKeyspace,
 			clockName(o.Reply.TextAt(3)), clockName(virtual))
