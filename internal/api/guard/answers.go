@@ -70,10 +70,7 @@ func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInf
 	if c == nil {
 		c = &Caller{gate: g, method: info.FullMethod}
 	}
-	u := &unreadResponse{message: m, budget: g.unread, share: "host:" + conn.host, bytes: n, conn: conn}
-	if c.isAuthenticated() {
-		u.share = c.Identity.Subject
-	}
+	u := &unreadResponse{message: m, budget: g.unread, share: c.memoryShare(conn), bytes: n, conn: conn}
 	switch {
 	case !changesNothing(info.FullMethod):
 		g.unread.TakeAnyway(u.share, n) // a refusal would say that nothing was changed

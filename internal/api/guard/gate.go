@@ -24,6 +24,7 @@ type Gate struct {
 	quotas     quotaTable
 	scans      chan struct{} // has an element for each scan of the node
 	unread     *memorybudget.Budget
+	requests   requestMemory
 	denied     *prometheus.CounterVec
 	leases     prometheus.Counter
 	logger     *slog.Logger
@@ -33,7 +34,7 @@ type Gate struct {
 func New(o Options) (*Gate, error) {
 	g := &Gate{
 		options: o, authority: o.Authority, limits: o.Limits, binding: o.Binding, logger: o.Logger,
-		unread: newUnreadBudget(processMemory()),
+		unread: newUnreadBudget(processMemory()), requests: newRequestMemory(processMemory()),
 		quotas: quotaTable{bySubject: make(map[string]*quota)}, scans: make(chan struct{}, maxScans), logLimiter: rate.NewLimiter(1, 20),
 		denied: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_access_denied_total", Help: "Calls that were refused, by method and reason.",

@@ -182,12 +182,16 @@ type rude struct {
 	encoder *hpack.Encoder
 	last    uint32 // stream
 
-	mu     sync.Mutex
-	status map[uint32]codes.Code
-	resets map[uint32]http2.ErrCode
-	away   []http2.ErrCode
-	pongs  int
-	closed bool
+	mu      sync.Mutex
+	frames  int // that were read
+	changed *sync.Cond
+	windows map[uint32]int // what the server has granted of each stream, of the connection for 0, and was not used
+	initial int            // window of each stream
+	status  map[uint32]codes.Code
+	resets  map[uint32]http2.ErrCode
+	away    []http2.ErrCode
+	pongs   int
+	closed  bool
 }
 
 // window is what a client that reads grants to all its streams together.
@@ -200,7 +204,10 @@ func (f *flooded) rude(t *testing.T, window uint32) *rude {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &rude{conn: conn, framer: http2.NewFramer(conn, conn), status: map[uint32]codes.Code{}, resets: map[uint32]http2.ErrCode{}}
+	const defaultWindow = 65535
+	w := &rude{conn: conn, framer: http2.NewFramer(conn, conn), status: map[uint32]codes.Code{}, resets: map[uint32]http2.ErrCode{},
+		windows: map[uint32]int{0: defaultWindow}, initial: defaultWindow}
+	w.changed = sync.NewCond(&w.mu)
 	w.encoder = hpack.NewEncoder(&w.block)
 	w.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	_ = conn.SetWriteDeadline(time.Now().Add(patience))
@@ -231,6 +238,8 @@ func (w *rude) read() {
 	for {
 		frame, err := w.framer.ReadFrame()
 		w.mu.Lock()
+		w.frames++
+		w.changed.Broadcast()
 		if err != nil {
 			w.closed = true
 			w.mu.Unlock()
@@ -243,6 +252,12 @@ func (w *rude) read() {
 					w.status[f.StreamID] = codes.Code(code)
 				}
 			}
+		case *http2.SettingsFrame:
+			if n, ok := f.Value(http2.SettingInitialWindowSize); ok {
+				w.initial = int(n)
+			}
+		case *http2.WindowUpdateFrame:
+			w.windows[f.StreamID] += int(f.Increment)
 		case *http2.RSTStreamFrame:
 			w.resets[f.StreamID] = f.ErrCode
 		case *http2.GoAwayFrame:

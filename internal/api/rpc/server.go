@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -47,7 +48,7 @@ const (
 	// What a caller may send ahead of being read, by stream and connection. Where it is
 	// fixed gRPC does not find out by pings, which are as many as messages. A message
 	// that is larger gets the room that it takes.
-	streamWindow     = 256 << 10
+	streamWindow     = guard.StreamWindow
 	connectionWindow = 1 << 20
 
 	handshakeTimeout = 10 * time.Second
@@ -134,49 +135,60 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 	if o.Authority != nil && len(o.LeaseSigningKey) < workerstream.MinKeyBytes {
 		return nil, nil, fmt.Errorf("rpc: a binding key of %d bytes, want %d", len(o.LeaseSigningKey), workerstream.MinKeyBytes)
 	}
-	options, err := serverOptions(o)
-	if err != nil {
-		return nil, nil, err
-	}
-	server := grpc.NewServer(options...)
-	jobs := newJobService(queueScopedJobs{o.Jobs}, o.Now, o.Defaults)
-	jobs.unservedQueues = o.UnservedQueues
-	fermatav1.RegisterJobServiceServer(server, jobs)
-	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: queueScopedJobs{o.Jobs}, defaults: o.Defaults})
-	fermatav1.RegisterAccessServiceServer(server, &accessService{limits: o.Limits, jobLimit: o.JobLimit, bytesLimit: o.JobBytesLimit, node: o.Node})
-	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster, now: o.Now, trail: o.AuditTrail})
-	if o.Events == nil {
-		o.Events = noEvents{}
-	}
-	fermatav1.RegisterEventServiceServer(server, &eventService{events: o.Events, hooks: o.Webhooks})
-	if o.Worker != nil {
-		fermatav1.RegisterWorkerServiceServer(server, o.Worker)
-	}
-	if o.Sizes != nil {
-		externalscaler.RegisterExternalScalerServer(server, &scalerService{sizes: o.Sizes})
-	}
-	checks := health.NewServer()
-	for name := range server.GetServiceInfo() {
-		checks.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
-	}
-	grpc_health_v1.RegisterHealthServer(server, checks)
-	if o.Reflection {
-		reflection.Register(server)
-	}
-	return server, checks, guard.CheckMethods(server.GetServiceInfo())
-}
-
-func serverOptions(o Options) ([]grpc.ServerOption, error) {
-	g := guard.NewReporter(o.Logger, o.ObserveCall)
-	a := &auditInterceptor{trail: o.AuditTrail, jobs: o.Jobs, node: o.Node, logger: o.Logger, subject: callerSubject}
-	unary, stream := []grpc.UnaryServerInterceptor{g.UnaryInterceptor}, []grpc.StreamServerInterceptor{g.StreamInterceptor}
 	gate, err := guard.New(guard.Options{
 		Authority: o.Authority, Binding: o.LeaseSigningKey, Limits: o.Limits,
 		MaxUnauthenticated: o.MaxUnauthenticated, UnauthenticatedAge: o.UnauthenticatedAge, Registerer: o.Registerer, Logger: o.Logger,
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	o.MaxRecvMsgSize = cmp.Or(o.MaxRecvMsgSize, guard.MaxRequestBytes)
+	codec := guard.UnreadCodec(grpccodec.BoundedCodec())
+	options, err := serverOptions(o, gate, codec)
+	if err != nil {
+		return nil, nil, err
+	}
+	server := grpc.NewServer(options...)
+	checks := registerServices(server, gate.Services(server, codec, o.MaxRecvMsgSize), o)
+	return server, checks, guard.CheckMethods(server.GetServiceInfo())
+}
+
+// registerServices registers the services of a server, and returns that of its health.
+func registerServices(server *grpc.Server, services grpc.ServiceRegistrar, o Options) *health.Server {
+	jobs := newJobService(queueScopedJobs{o.Jobs}, o.Now, o.Defaults)
+	jobs.unservedQueues = o.UnservedQueues
+	fermatav1.RegisterJobServiceServer(services, jobs)
+	fermatav1.RegisterBackupServiceServer(services, &backupService{jobs: queueScopedJobs{o.Jobs}, defaults: o.Defaults})
+	fermatav1.RegisterAccessServiceServer(services, &accessService{limits: o.Limits, jobLimit: o.JobLimit, bytesLimit: o.JobBytesLimit, node: o.Node})
+	fermatav1.RegisterClusterServiceServer(services, &clusterService{cluster: o.Cluster, now: o.Now, trail: o.AuditTrail})
+	if o.Events == nil {
+		o.Events = noEvents{}
+	}
+	fermatav1.RegisterEventServiceServer(services, &eventService{events: o.Events, hooks: o.Webhooks})
+	if o.Worker != nil {
+		fermatav1.RegisterWorkerServiceServer(services, o.Worker)
+	}
+	if o.Sizes != nil {
+		externalscaler.RegisterExternalScalerServer(services, &scalerService{sizes: o.Sizes})
+	}
+	checks := health.NewServer()
+	for name := range server.GetServiceInfo() {
+		checks.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
+	}
+	grpc_health_v1.RegisterHealthServer(services, checks)
+	if o.Reflection {
+		reflection.Register(struct {
+			grpc.ServiceRegistrar
+			reflection.ServiceInfoProvider
+		}{services, server})
+	}
+	return checks
+}
+
+func serverOptions(o Options, gate *guard.Gate, codec encoding.CodecV2) ([]grpc.ServerOption, error) {
+	g := guard.NewReporter(o.Logger, o.ObserveCall)
+	a := &auditInterceptor{trail: o.AuditTrail, jobs: o.Jobs, node: o.Node, logger: o.Logger, subject: callerSubject}
+	unary, stream := []grpc.UnaryServerInterceptor{g.UnaryInterceptor}, []grpc.StreamServerInterceptor{g.StreamInterceptor}
 	if gate.ChecksCalls() {
 		unary, stream = append(unary, gate.UnaryInterceptor), append(stream, gate.StreamInterceptor)
 	}
@@ -194,8 +206,7 @@ func serverOptions(o Options) ([]grpc.ServerOption, error) {
 	return append(options,
 		grpc.ChainUnaryInterceptor(append(unary, a.interceptUnary)...),
 		grpc.ChainStreamInterceptor(stream...),
-		grpc.MaxRecvMsgSize(cmp.Or(o.MaxRecvMsgSize, guard.MaxRequestBytes)),
-		grpc.ForceServerCodecV2(guard.UnreadCodec(grpccodec.BoundedCodec())),
+		grpc.MaxRecvMsgSize(o.MaxRecvMsgSize), grpc.ForceServerCodecV2(codec),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow),
 		grpc.MaxConcurrentStreams(cmp.Or(o.MaxConcurrentStreams, guard.MaxStreamsPerConnection)),
 		grpc.MaxHeaderListSize(guard.MaxHeaderBytes),

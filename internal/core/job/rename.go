@@ -1,6 +1,7 @@
 package job
 
 import (
+	"errors"
 	"strings"
 	"time"
 
@@ -45,6 +46,14 @@ const (
 	RenameMemory = 20 * RenameTime
 )
 
+// The shard of an old name keeps the request ids of the renames that have ended there, so that a repetition does not
+// rename another job that was created under this name: at least those of the last FinishedRenamesAge, and if there are
+// more than MaxFinishedRenames of them in a shard, the latest three quarters of these.
+const (
+	FinishedRenamesAge = 24 * time.Hour
+	MaxFinishedRenames = 1000
+)
+
 // RenameMark is the part of the state of a record that only keeps a name for a rename.
 type RenameMark struct {
 	ID string // of the rename
@@ -85,6 +94,30 @@ type KeptJob struct {
 	By        Edit
 	Job       StoredJob
 }
+
+// FinishedRename is what is kept of a rename that has ended, with its request id: which job it has renamed.
+type FinishedRename struct {
+	NewID string `json:"to"`
+	// These do not change when a job is renamed. Revision is that of the rename: later edits have greater ones.
+	CreatedMS       unixtime.Milli `json:"created"`
+	CreateRequestID string         `json:"request,omitempty"`
+	Revision        uint32         `json:"revision"`
+}
+
+// Finished is what is to be kept of the rename when it has ended.
+func (k *KeptJob) Finished() FinishedRename {
+	d := k.Job.Records[0].Definition
+	return FinishedRename{NewID: k.To.ID, CreatedMS: d.CreatedMS, CreateRequestID: d.CreateRequestID, Revision: d.Revision + 1}
+}
+
+// IsOf reports whether a job is the one that was renamed, under the name that it was given.
+func (f *FinishedRename) IsOf(d *Definition) bool {
+	return f != nil && d.ID == f.NewID && d.CreatedMS == f.CreatedMS && d.CreateRequestID == f.CreateRequestID &&
+		d.Revision >= f.Revision
+}
+
+// ErrRenamedBefore means that the request of a rename has renamed a job of this name before.
+var ErrRenamedBefore = errors.New("the request has renamed a job of this name before")
 
 // StoredJob is all that a shard stores of a job that has no live runs.
 type StoredJob struct {
@@ -162,8 +195,8 @@ type RenameRequest struct {
 	RequestID string
 }
 
-// ReasonRenamedBefore is the reason of a PreconditionError about a job that the same request has renamed before, and
-// that has its old name again.
+// ReasonRenamedBefore is the reason of a PreconditionError about a rename whose request has renamed a job of this name
+// before. That job has another name by now, or is deleted.
 const ReasonRenamedBefore = "RENAMED_BEFORE"
 
 // NewKey is the key of the job after the rename.

@@ -46,6 +46,8 @@ type Renames interface {
 	FindRename(ctx context.Context, end job.RenameEnd) (job.RenameHandle, error)
 	ReadKept(ctx context.Context, shard int, id string) (*job.KeptJob, error)
 	ListRenames(ctx context.Context, shards []int) (kept, named []job.RenameEnd, err error)
+	// ReadFinishedRename reads which job a request has renamed that had this name; nil: none is known.
+	ReadFinishedRename(ctx context.Context, from job.Key, requestID string) (*job.FinishedRename, error)
 	// Confirm returns nil when everything that the shard holds now is confirmed.
 	Confirm(ctx context.Context, shard int) error
 }
@@ -58,27 +60,23 @@ func (r *Registry) Rename(ctx context.Context, q job.RenameRequest) (job.Record,
 	if err := r.validateRename(q); err != nil {
 		return job.Record{}, err
 	}
-	to := q.NewKey()
 	record, err := r.Get(ctx, q.Key)
 	if err != nil && !errors.Is(err, job.ErrNotFound) {
 		return job.Record{}, err
 	}
 	// An earlier copy of this call may have renamed the job, whatever the old name is now.
-	renamed, taken := r.Get(ctx, to)
+	present, earlierErr := r.readRenamedBefore(ctx, q)
 	switch {
-	case taken == nil && renamed.Definition.WasRenamedBy(q.RequestID, q.Key.ID):
-		return renamed, nil
-	case taken != nil && !errors.Is(taken, job.ErrNotFound):
-		return job.Record{}, taken
+	case earlierErr != nil:
+		return job.Record{}, earlierErr
+	case present.repeated:
+		return present.answer(q)
 	case err != nil:
 		return job.Record{}, err
-	case taken == nil:
-		return job.Record{}, &job.ExistsError{Key: to, Reason: "choose another name, or delete it before"}
-	}
-	if record.Definition.WasRenamedBy(q.RequestID, q.Key.ID) {
-		return job.Record{}, &job.PreconditionError{Key: q.Key, Reason: job.ReasonRenamedBefore,
-			Text: "this request has renamed it before, and another rename has given it this name again: repeat the call with " +
-				"another request_id, if it is to be renamed again"}
+	case present.job != nil:
+		return job.Record{}, &job.ExistsError{Key: q.NewKey(), Reason: "choose another name, or delete it before"}
+	case record.Definition.WasRenamedBy(q.RequestID, q.Key.ID):
+		return job.Record{}, renamedBeforeError(q.Key)
 	}
 	if have := record.Definition.Etag(); q.Etag != "" && q.Etag != have {
 		return job.Record{}, &job.EtagError{Key: q.Key, Have: have, Want: q.Etag}
@@ -86,7 +84,63 @@ func (r *Registry) Rename(ctx context.Context, q job.RenameRequest) (job.Record,
 	if err := job.CheckRename(q.Key, &record.State); err != nil {
 		return job.Record{}, err
 	}
-	return r.beginRename(ctx, q, &record)
+	renamed, err := r.beginRename(ctx, q, &record)
+	if err == nil {
+		return renamed, nil
+	}
+	// A copy that was at work at the same time may have come before this one.
+	present, earlierErr = r.readRenamedBefore(ctx, q)
+	switch {
+	case earlierErr == nil && present.repeated:
+		return present.answer(q)
+	case errors.Is(err, job.ErrRenamedBefore):
+		return job.Record{}, renamedBeforeError(q.Key)
+	}
+	return job.Record{}, err
+}
+
+// newNameState is what a call that renames a job finds under the new name.
+type newNameState struct {
+	job      *job.Record // nil: there is none
+	repeated bool        // an earlier copy of the call has renamed a job
+	isItsJob bool        // and that is this one
+}
+
+// readRenamedBefore reads the job of the new name, and finds out whether an earlier copy of the call has ended.
+func (r *Registry) readRenamedBefore(ctx context.Context, q job.RenameRequest) (newNameState, error) {
+	var finished *job.FinishedRename
+	if q.RequestID != "" {
+		var err error
+		finished, err = r.o.Store.ReadFinishedRename(ctx, q.Key, q.RequestID)
+		if err != nil {
+			return newNameState{}, err
+		}
+	}
+	renamed, err := r.Get(ctx, q.NewKey())
+	switch {
+	case errors.Is(err, job.ErrNotFound):
+		return newNameState{repeated: finished != nil}, nil
+	case err != nil:
+		return newNameState{}, err
+	}
+	d := renamed.Definition
+	isItsJob := d.WasRenamedBy(q.RequestID, q.Key.ID) || finished.IsOf(d)
+	return newNameState{job: &renamed, repeated: isItsJob || finished != nil, isItsJob: isItsJob}, nil
+}
+
+// answer is the answer to a call that is repeated.
+func (s newNameState) answer(q job.RenameRequest) (job.Record, error) {
+	if !s.isItsJob {
+		return job.Record{}, renamedBeforeError(q.Key)
+	}
+	return *s.job, nil
+}
+
+// renamedBeforeError refuses a repeated call whose job has another name by now, or is deleted.
+func renamedBeforeError(key job.Key) error {
+	return &job.PreconditionError{Key: key, Reason: job.ReasonRenamedBefore,
+		Text: "this request has renamed a job of this name before, and that job has been renamed again or deleted since: " +
+			"to rename the job that has the name now, repeat the call with another request_id"}
 }
 
 func (r *Registry) validateRename(q job.RenameRequest) error {

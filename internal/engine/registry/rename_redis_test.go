@@ -586,7 +586,8 @@ func TestRenameAmidOtherCalls(t *testing.T) {
 					actErr = act(from, to)
 				}
 			}}
-			_, err := r.through(store).Rename(t.Context(), job.RenameRequest{Key: keyOf(from), NewID: to, RequestID: "r"})
+			_, err := r.through(store).Rename(t.Context(), job.RenameRequest{Key: keyOf(from), NewID: to,
+				RequestID: fmt.Sprint("r", at, "-", strings.ReplaceAll(name, " ", "-"))})
 			r.endAll()
 			same := 0
 			for _, id := range r.namesOf(from, to, "third", "rival") {

@@ -36,6 +36,7 @@ const (
 	stepUnsuccessful  = 'e'
 	stepSpawnPayload  = 'p'
 	stepLetterPayload = 'n'
+	stepMoveRuns      = 'y'
 )
 
 // applyStep describes a step: its letter, its macro in apply.lua, and how many arguments it has.
@@ -69,6 +70,7 @@ var applySteps = []applyStep{
 	{stepUnsuccessful, "STEP_UNSUCCESSFUL", 7},
 	{stepSpawnPayload, "STEP_SPAWN_PAYLOAD", 1},
 	{stepLetterPayload, "STEP_LETTER_PAYLOAD", 1},
+	{stepMoveRuns, "STEP_MOVE_RUNS", 3},
 }
 
 // Steps of plain items. Apply has two paths, because nearly all records that it writes settle a

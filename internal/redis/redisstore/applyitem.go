@@ -152,6 +152,7 @@ func (i *applyItem) planWrite(s *codec.ArgumentBuffer, w, before *job.Write, ind
 	if err := i.addRevision(s.Encoding, w); err != nil {
 		return err
 	}
+	i.addRunMoves(w)
 	return i.addHistory(s, w, before)
 }
 
@@ -247,6 +248,22 @@ func (i *applyItem) addDefinition(f codec.Encoding, w *job.Write) error {
 		i.addStep(stepTrim, limit, before-1)
 	}
 	return nil
+}
+
+// addRunMoves moves the ended runs to the slots that they have in a history of another length. When memory is short they
+// stay where they are, so that the latest runs are found again when the history has been filled anew.
+func (i *applyItem) addRunMoves(w *job.Write) {
+	d := w.Decision
+	if d.Definition == nil {
+		return
+	}
+	before, after, ended := historyLimit(w.Current), historyLimit(d.Definition), int64(d.State.Runs)
+	if d.Ended != nil {
+		ended-- // that one is not there yet
+	}
+	if before != after && before > 0 && after > 0 && ended > 0 {
+		i.addStep(stepMoveRuns, before, after, ended)
+	}
 }
 
 // addHistory writes the ended run into the history, and its dead letter. If the run was a record of

@@ -10,7 +10,7 @@ import (
 
 // RecentRuns returns the latest runs of each job that its history keeps, at most so many of each, the last end first.
 // It reads one hash of each shard that has one of the jobs, in one round trip to each server. A history whose limit was
-// changed can lack runs until it has been filled anew.
+// changed by a node of an earlier version, or when memory was short, can lack runs until it has been filled anew.
 func (s *Store) RecentRuns(ctx context.Context, records []job.Record, most int) ([][]job.Run, error) {
 	reads := map[int]*recentRead{}
 	for i := range records {

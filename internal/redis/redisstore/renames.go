@@ -193,7 +193,8 @@ func (s *Store) encodeRecord(r *job.Record) (state string, def []byte, err error
 }
 
 // TakeJob takes a job out of its records and lanes, and keeps it. taken is false if something of it has changed since
-// it was read, or the call comes too late. now is an instant of its shard.
+// it was read, or the call comes too late. It fails with job.ErrRenamedBefore if a rename with this request id has
+// ended there. now is an instant of its shard.
 func (s *Store) TakeJob(ctx context.Context, kept *job.KeptJob, now unixtime.Milli) (taken bool, err error) {
 	shard := s.ShardOf(kept.From)
 	first := &kept.Job.Records[0]
@@ -205,10 +206,10 @@ func (s *Store) TakeJob(ctx context.Context, kept *job.KeptJob, now unixtime.Mil
 	text := keptJobText{Rename: kept.Rename, AtMS: kept.AtMS, RequestID: kept.RequestID, By: kept.By,
 		Revisions: []byte(kept.Job.RevisionsText)}
 	k := s.shards[shard]
-	fixed := renameKeys(k)
+	fixed := append(renameKeys(k), k.FinishedRenames)
 	lanes := newLaneKeys(k, len(fixed))
 	argv := []any{int64(now.Add(job.RenameTime)), keptField + kept.ID, "", state,
-		job.Score(place.State.Region, place.IndexMS), def}
+		job.Score(place.State.Region, place.IndexMS), def, finishedField(kept.From, kept.RequestID)}
 	there := map[job.RecordID]*job.StoredRecord{}
 	for i := range kept.Job.Records {
 		r := &kept.Job.Records[i]
@@ -237,7 +238,11 @@ func (s *Store) TakeJob(ctx context.Context, kept *job.KeptJob, now unixtime.Mil
 	if err := s.runner.Run(ctx, o); err != nil {
 		return false, err
 	}
-	return o.Reply.TextAt(2) == "0" || o.Reply.TextAt(2) == "3", nil
+	digit := o.Reply.TextAt(2)
+	if digit == "5" {
+		return false, job.ErrRenamedBefore
+	}
+	return digit == "0" || digit == "3", nil
 }
 
 // renameKeys are the first keys of the scripts that take and store jobs.
@@ -425,22 +430,59 @@ func (s *Store) ForgetRename(ctx context.Context, h job.RenameHandle) error {
 	return err
 }
 
-// ReleaseName removes the kept job of a rename that is done, and frees the old name.
+// ReleaseName removes the kept job of a rename that is done, and frees the old name. The request id is kept from the
+// same instant on.
 func (s *Store) ReleaseName(ctx context.Context, kept *job.KeptJob) error {
 	h := job.RenameHandle{Shard: s.ShardOf(kept.From), NamedRename: job.NamedRename{Rename: kept.Rename}, Entry: "*",
 		Lane: kept.Job.Records[0].State.Lane}
-	_, err := s.endRename(ctx, h, keptField, "", kept.From)
+	if kept.RequestID == "" {
+		_, err := s.endRename(ctx, h, keptField, "", kept.From)
+		return err
+	}
+	finished, err := json.Marshal(kept.Finished())
+	if err == nil {
+		_, err = s.endRename(ctx, h, keptField, "", kept.From, finishedField(kept.From, kept.RequestID), finished,
+			job.FinishedRenamesAge.Milliseconds(), job.MaxFinishedRenames)
+	}
 	return err
 }
 
-func (s *Store) endRename(ctx context.Context, h job.RenameHandle, prefix, entry string,
-	name job.Key) (done bool, err error) {
+// endRename ends a rename in a shard. finished are the arguments that keep its request id.
+func (s *Store) endRename(ctx context.Context, h job.RenameHandle, prefix, entry string, name job.Key,
+	finished ...any) (done bool, err error) {
 	k := s.shards[h.Shard]
-	o := runner.NewScriptCall(s.scripts.renameEnd, h.Shard,
-		[]string{k.Meta, k.State, k.Def, k.Lanes, k.Lock, k.Renames, k.LaneKey(h.Lane)},
-		[]any{prefix + h.ID, h.Entry, entry, string(name.Record()), h.ID})
+	keys := []string{k.Meta, k.State, k.Def, k.Lanes, k.Lock, k.Renames, k.LaneKey(h.Lane)}
+	if len(finished) > 0 {
+		keys = append(keys, k.FinishedRenames)
+	}
+	o := runner.NewScriptCall(s.scripts.renameEnd, h.Shard, keys,
+		append([]any{prefix + h.ID, h.Entry, entry, string(name.Record()), h.ID}, finished...))
 	if err := s.runner.Run(ctx, o); err != nil {
 		return false, err
 	}
 	return o.Reply.TextAt(2) == "0", nil
+}
+
+// finishedField is the field of a request id among the renames that have ended; "" if it is "". Neither part has a
+// space.
+func finishedField(from job.Key, requestID string) string {
+	if requestID == "" {
+		return ""
+	}
+	return string(from.Record()) + " " + requestID
+}
+
+// ReadFinishedRename reads which job a request has renamed that had this name; nil: none is known.
+func (s *Store) ReadFinishedRename(ctx context.Context, from job.Key, requestID string) (*job.FinishedRename, error) {
+	shard := s.ShardOf(from)
+	read := runner.NewFieldsRead(shard, s.shards[shard].FinishedRenames, []string{finishedField(from, requestID)})
+	if err := s.runner.Run(ctx, read); err != nil || !read.Reply.HasTextAt(0) {
+		return nil, err
+	}
+	_, text, _ := strings.Cut(read.Reply.TextAt(0), " ") // the instant comes first
+	finished := &job.FinishedRename{}
+	if err := json.Unmarshal([]byte(text), finished); err != nil {
+		return nil, fmt.Errorf("%w: finished rename of %s", job.ErrCorrupt, from.Record())
+	}
+	return finished, nil
 }

@@ -17,6 +17,9 @@ type ShardKeys struct {
 	Objectives string
 	Revisions  string // hash: job -> its earlier definitions
 	Renames    string // hash: end of a rename -> how far it is, or the job that was taken
+	// FinishedRenames is a hash: old name and request id of a rename that has ended -> the job that it has renamed. It
+	// is bounded.
+	FinishedRenames string
 
 	// UnsuccessfulQueues is a sorted set: namespace/queue -> when its index of unsuccessful runs was last written.
 	UnsuccessfulQueues string
@@ -37,7 +40,7 @@ func NewShardKeys(prefix, tag string) ShardKeys {
 	return ShardKeys{
 		Meta: p + "meta", Def: p + "def", State: p + "st", Hist: p + "hist",
 		Lanes: p + "lanes", Lock: p + "lock", lane: p + "l:", Base: p, Objectives: p + "objectives",
-		Revisions: p + "revisions", Renames: p + "renames",
+		Revisions: p + "revisions", Renames: p + "renames", FinishedRenames: p + "renamed",
 		UnsuccessfulQueues: p + "unsuccessful", unsuccessful: p + "unsuccessful:",
 		Rankings: [job.RankingCount]string{job.RankingFailing: p + "failing", job.RankingLate: p + "late"},
 		Events:   p + "events", Hooks: p + "hooks", undelivered: p + "hookdead:", legacyUndelivered: p + "hookdead",

@@ -1746,8 +1746,7 @@ type JobStatus struct {
 	// By how much the last judged run broke max_lag: first when it was detected, and then by how
 	// much the run started late. Unset: the objective was met.
 	BreachedLag *durationpb.Duration `protobuf:"bytes,65,opt,name=breached_lag,json=breachedLag,proto3" json:"breached_lag,omitempty"`
-	// The latest runs that ended, the last end first. Only in lists that ask for them. After a change
-	// of history_limit some are missing until as many runs have ended.
+	// The latest runs that ended, the last end first. Only in lists that ask for them.
 	RecentRuns    []*RecentRun `protobuf:"bytes,66,rep,name=recent_runs,json=recentRuns,proto3" json:"recent_runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -2937,7 +2937,10 @@ type RenameJobRequest struct {
 	NewId string `protobuf:"bytes,2,opt,name=new_id,json=newId,proto3" json:"new_id,omitempty"`
 	// If set, it must be the current one (ABORTED otherwise).
 	Etag string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Identifies the call, so that it can be repeated: 1 to 128 characters, see UpdateJobRequest.
+	// Makes the call idempotent, 1 to 128 characters: a repetition returns the job as it is now while
+	// it has the new name, and is refused (RENAMED_BEFORE) later, also if another job has the old
+	// name by then. The id is kept for a day, or for the last 750 renames of a shard if these are
+	// fewer. Without it, only an etag refuses a late copy of the call.
 	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -108,7 +108,8 @@ type JobServiceClient interface {
 	// name: repeat the call with its request_id.
 	//
 	// Reason PAYLOAD_UNREADABLE: the node has no key for the sealed payload, which has to be sealed
-	// under the new name.
+	// under the new name. Reason RENAMED_BEFORE: this request_id has renamed a job of this name
+	// before, and that job has been renamed again or deleted since.
 	RenameJob(ctx context.Context, in *RenameJobRequest, opts ...grpc.CallOption) (*Job, error)
 	// Pauses a job: no run starts until ResumeJob, except manual runs. A live run goes on.
 	PauseJob(ctx context.Context, in *PauseJobRequest, opts ...grpc.CallOption) (*Job, error)
@@ -755,7 +756,8 @@ type JobServiceServer interface {
 	// name: repeat the call with its request_id.
 	//
 	// Reason PAYLOAD_UNREADABLE: the node has no key for the sealed payload, which has to be sealed
-	// under the new name.
+	// under the new name. Reason RENAMED_BEFORE: this request_id has renamed a job of this name
+	// before, and that job has been renamed again or deleted since.
 	RenameJob(context.Context, *RenameJobRequest) (*Job, error)
 	// Pauses a job: no run starts until ResumeJob, except manual runs. A live run goes on.
 	PauseJob(context.Context, *PauseJobRequest) (*Job, error)

@@ -33,6 +33,8 @@
 --       STEP_LETTER_FROM place: the dead letter has been in the lane there so far
 --       STEP_LETTER_PAYLOAD  id: the definition of the dead letter ends with the payload that this run has of its own
 --       STEP_TRIM        first, last: delete these history slots
+--       STEP_MOVE_RUNS   limit of the history before, limit after, runs that have ended: move the latest runs to their
+--                        slots in a history of the other length. Slots beyond that are those of STEP_TRIM
 --       STEP_RANK        place, failing, late: ranks in the rankings that begin there; "" removes
 --                        the record from that ranking
 --       STEP_WATCH       place, instant: when to check its objective, in the index there; "" removes it
@@ -288,6 +290,24 @@ if items then
 		append_pair(revisions, id, prepend_revision(ARGV[at + 1], stored, tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])))
 	end
 
+	-- move_runs: the run of number n, counted from 0, is in slot n % limit.
+	local function move_runs(at, id)
+		local before, after, ended = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+		local slots, written, common = {}, {}, math.min(before, after)
+		for slot = 0, before - 1 do slots[slot + 1] = id .. '.' .. slot end
+		local texts = call('hmget', KEYS[4], unpack(slots))
+		for number = math.max(0, ended - common), ended - 1 do
+			local text, slot = texts[number % before + 1], number % after
+			if text then
+				append_pair(runs, id .. '.' .. int(slot), text)
+				written[slot] = true
+			end
+		end
+		for slot = 0, common - 1 do
+			if texts[slot + 1] and not written[slot] then run_deletes[#run_deletes + 1] = slots[slot + 1] end
+		end
+	end
+
 	-- plan_writes collects the writes of a record that passed its checks.
 	local function plan_writes(item, text)
 		local id, lane = ARGV[item.at], item.lane
@@ -318,6 +338,7 @@ if items then
 			revisions_place, revision_deletes = tonumber(ARGV[item.STEP_FORGET]), revision_deletes or {}
 			revision_deletes[#revision_deletes + 1] = id
 		end
+		if item.STEP_MOVE_RUNS then move_runs(item.STEP_MOVE_RUNS, id) end
 		if item.STEP_HISTORY then append_pair(runs, ARGV[item.STEP_HISTORY], ARGV[item.STEP_HISTORY + 1]) end
 		if item.STEP_LETTER then write_dead_letter(item, to) end
 		if item.STEP_RANK then

@@ -1,0 +1,323 @@
+package guard
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
+)
+
+// gRPC takes a whole message in before it calls anything of ours: of each stream 16 MiB, on 250 streams of each
+// connection. So the handlers of a server read messages themselves. They read the length of a message first, and take
+// its bytes from a budget before the rest: only then does the client get the room to send more than the window of the
+// stream. The caller of a large request is authenticated before that, and has to have a role that allows the method.
+
+const (
+	// maxRequestMemory bounds the large requests of a node that arrive or are served, or a quarter of the memory that
+	// the process is to keep to. In the smallest process one identity leaves room for a largest request of another.
+	maxRequestMemory = 256 << 20
+	minRequestMemory = 88 << 20
+	// smallRequest is the size up to which a request is not counted: the number of calls bounds those.
+	smallRequest = 16 << 10
+	// StreamWindow is what a client may send of a stream ahead of being read. A waiting call keeps so much.
+	StreamWindow = 256 << 10
+	// requestPatience bounds the wait for memory that others have. Waiting calls share an eighth of the memory.
+	requestPatience = 20 * time.Second
+	// A large request has to arrive within requestTime, and a second more for each requestRate bytes.
+	requestTime = 10 * time.Second
+	requestRate = 256 << 10
+)
+
+// requestMemory is what large requests share.
+type requestMemory struct {
+	taken   *memorybudget.Budget
+	waiting *memorybudget.Budget
+}
+
+func newRequestMemory(memory int64) requestMemory {
+	most := int(min(maxRequestMemory, max(minRequestMemory, memory/4)))
+	return requestMemory{taken: memorybudget.New(most), waiting: memorybudget.New(most / 8)}
+}
+
+// take takes the memory of a request for an identity, or waits for it; false: there is none.
+func (m *requestMemory) take(ctx context.Context, share string, n int) bool {
+	if m.taken.TryTake(share, n) {
+		return true
+	}
+	if !m.waiting.TryTake(share, StreamWindow) {
+		return false
+	}
+	defer m.waiting.Give(share, StreamWindow)
+	return m.taken.Take(ctx, share, n, requestPatience)
+}
+
+// Services registers services of a server, so that its large requests take memory of the budget of the gate. Messages
+// have at most so many bytes.
+func (g *Gate) Services(server grpc.ServiceRegistrar, codec encoding.CodecV2, maxBytes int) grpc.ServiceRegistrar {
+	return boundServices{ServiceRegistrar: server, reader: &messageReader{gate: g, codec: codec, maxBytes: maxBytes}}
+}
+
+type boundServices struct {
+	grpc.ServiceRegistrar
+	reader *messageReader
+}
+
+// RegisterService replaces the handlers of the methods.
+func (s boundServices) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	bound := *desc
+	bound.Methods = make([]grpc.MethodDesc, len(desc.Methods))
+	for i, m := range desc.Methods {
+		bound.Methods[i] = grpc.MethodDesc{MethodName: m.MethodName, Handler: s.reader.boundMethod(m.Handler)}
+	}
+	bound.Streams = make([]grpc.StreamDesc, len(desc.Streams))
+	for i, d := range desc.Streams {
+		bound.Streams[i] = d
+		bound.Streams[i].Handler = s.reader.boundStream(d.Handler, d.ClientStreams)
+	}
+	s.ServiceRegistrar.RegisterService(&bound, impl)
+}
+
+// messageReader reads the messages of a server.
+type messageReader struct {
+	gate     *Gate
+	codec    encoding.CodecV2
+	maxBytes int
+}
+
+func (r *messageReader) boundMethod(next grpc.MethodHandler) grpc.MethodHandler {
+	return func(impl any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+		wire, ok := grpc.ServerTransportStreamFromContext(ctx).(wireStream)
+		if !ok {
+			return next(impl, ctx, decode, intercept)
+		}
+		q := incoming{messageReader: r, wire: wire, ctx: ctx}
+		defer q.end()
+		return next(impl, ctx, q.readOnly, intercept)
+	}
+}
+
+func (r *messageReader) boundStream(next grpc.StreamHandler, clientStreams bool) grpc.StreamHandler {
+	return func(impl any, stream grpc.ServerStream) error {
+		wire, ok := grpc.ServerTransportStreamFromContext(stream.Context()).(wireStream)
+		if !ok {
+			return next(impl, stream)
+		}
+		s := &readingStream{ServerStream: stream, clientStreams: clientStreams,
+			q: incoming{messageReader: r, wire: wire, ctx: stream.Context(), caller: CallerFrom(stream.Context())}}
+		defer s.q.end()
+		return next(impl, s)
+	}
+}
+
+// readingStream is a stream whose messages take memory from when they arrive until the next one is read.
+type readingStream struct {
+	grpc.ServerStream
+	q             incoming
+	clientStreams bool
+}
+
+func (s *readingStream) RecvMsg(m any) error {
+	s.q.release()
+	if s.clientStreams {
+		err := s.q.read(m)
+		s.q.stopTimer()
+		return s.q.ended(err)
+	}
+	return s.q.readOnly(m)
+}
+
+// wireStream is a stream of gRPC's transport. Its methods are those that gRPC itself reads messages with.
+type wireStream interface {
+	grpc.ServerTransportStream
+	ReadMessageHeader(header []byte) error
+	Read(n int) (mem.BufferSlice, error)
+	WriteStatus(st *status.Status) error
+}
+
+// incoming reads the messages of a stream.
+type incoming struct {
+	*messageReader
+	wire   wireStream
+	ctx    context.Context
+	caller *Caller // nil: not known yet
+	header [5]byte // of a message: its form, and its length
+
+	late atomic.Bool // a message has arrived too slowly
+
+	// A stream may end while another goroutine reads it.
+	mu    sync.Mutex
+	share string // whose memory it is
+	bytes int    // of it
+	timer *time.Timer
+	over  bool
+}
+
+// release gives back what the last message has taken.
+func (q *incoming) release() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	q.gate.requests.taken.Give(q.share, q.bytes)
+	q.timer, q.bytes = nil, 0
+}
+
+// end is for a stream whose handler has returned.
+func (q *incoming) end() {
+	q.release()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.over = true
+}
+
+// ended has the client know at once why a stream is not read any more, and returns the reason.
+func (q *incoming) ended(err error) error {
+	if err != nil && err != io.EOF {
+		_ = q.wire.WriteStatus(status.Convert(err)) // it is over in any case
+	}
+	return err
+}
+
+// readOnly reads the only message of a stream.
+func (q *incoming) readOnly(m any) error {
+	err := q.read(m)
+	if err == io.EOF {
+		return q.ended(status.Error(codes.Internal, "the call has no request"))
+	}
+	if err == nil {
+		err = q.readEnd()
+	}
+	return q.ended(err)
+}
+
+// readEnd reads that nothing follows.
+func (q *incoming) readEnd() error {
+	switch err := q.wire.ReadMessageHeader(q.header[:]); {
+	case err == io.EOF:
+		q.stopTimer()
+		return nil
+	case err != nil:
+		return q.readError(err)
+	}
+	return status.Error(codes.Internal, "the call has more than one request")
+}
+
+// stopTimer is for a message that has arrived.
+func (q *incoming) stopTimer() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+}
+
+// read reads a message; io.EOF: there are no more.
+func (q *incoming) read(m any) error {
+	if err := q.wire.ReadMessageHeader(q.header[:]); err != nil {
+		return q.readError(err)
+	}
+	length := binary.BigEndian.Uint32(q.header[1:])
+	switch {
+	case q.header[0] != 0:
+		return status.Errorf(codes.Internal, "failed to decompress the request: %v", errCompressed)
+	case int64(length) > int64(q.maxBytes):
+		return status.Errorf(codes.ResourceExhausted, "the request has %d bytes, at most %d are allowed", length, q.maxBytes)
+	case length > smallRequest:
+		if err := q.takeMemory(int(length)); err != nil {
+			return err
+		}
+	}
+	data, err := q.wire.Read(int(length))
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return q.readError(err)
+	}
+	defer data.Free()
+	if err := q.codec.Unmarshal(data, m); err != nil {
+		return status.Errorf(codes.Internal, "failed to unmarshal the request: %v", err)
+	}
+	return nil
+}
+
+// takeMemory takes the memory of a large message, and gives the client time to send it.
+func (q *incoming) takeMemory(n int) error {
+	conn, c := connectionFrom(q.ctx), q.caller
+	if conn == nil {
+		return errors.New("rpc: the server's credentials do not watch connections")
+	}
+	if c == nil {
+		c = &Caller{gate: q.gate, method: q.wire.Method()}
+		if err := c.admitLargeRequest(q.ctx); err != nil {
+			return err
+		}
+	}
+	share := c.memoryShare(conn)
+	if !q.gate.requests.take(q.ctx, share, n) {
+		return c.refuseOverLimit(q.ctx, "request_bytes", time.Second)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.over {
+		q.gate.requests.taken.Give(share, n)
+		return status.Error(codes.Canceled, "the stream has ended")
+	}
+	q.share, q.bytes = share, n
+	q.timer = time.AfterFunc(requestTime+time.Duration(n)*time.Second/requestRate, func() {
+		q.late.Store(true)
+		_ = q.wire.WriteStatus(status.New(codes.DeadlineExceeded, "the request has arrived too slowly"))
+	})
+	return nil
+}
+
+// admitLargeRequest authenticates a caller, and refuses one without a role that allows the method for anything.
+func (c *Caller) admitLargeRequest(ctx context.Context) error {
+	d, known := methodPermissions[c.method]
+	if c.gate.authority == nil || !known || d.open {
+		return nil
+	}
+	if err := c.authenticate(ctx); err != nil {
+		return err
+	}
+	if d.decidedByHandler {
+		return nil
+	}
+	return c.authorizeAnywhere(ctx, d.permission)
+}
+
+// memoryShare is whose memory a call of the connection takes.
+func (c *Caller) memoryShare(conn *connection) string {
+	if c.isAuthenticated() {
+		return c.Identity.Subject
+	}
+	return "host:" + conn.host
+}
+
+// readError is the error of a call whose message cannot be read.
+func (q *incoming) readError(err error) error {
+	switch {
+	case q.late.Load():
+		return status.Error(codes.DeadlineExceeded, "the request has arrived too slowly")
+	case err == io.EOF:
+		return err
+	case err == io.ErrUnexpectedEOF:
+		return status.Error(codes.Internal, err.Error())
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.Error(codes.Unavailable, err.Error()) // of the connection
+}

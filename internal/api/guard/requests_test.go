@@ -1,0 +1,183 @@
+package guard
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"log/slog"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/fermata-io/fermata/internal/lib/grpccodec"
+)
+
+// sentStream is a stream that a client has sent some bytes of.
+type sentStream struct {
+	grpc.ServerTransportStream
+	data  []byte
+	ends  bool // the client has ended it
+	over  chan struct{}
+	given *status.Status
+}
+
+func newSentStream(length uint32, ends bool, data ...byte) *sentStream {
+	return &sentStream{data: append(binary.BigEndian.AppendUint32([]byte{0}, length), data...), ends: ends, over: make(chan struct{})}
+}
+
+func (s *sentStream) Method() string { return "/test/Call" }
+
+func (s *sentStream) ReadMessageHeader(header []byte) error {
+	data, err := s.Read(len(header))
+	if err == nil {
+		copy(header, data.Materialize())
+	}
+	return err
+}
+
+func (s *sentStream) Read(n int) (mem.BufferSlice, error) {
+	if len(s.data) >= n {
+		var out []byte
+		out, s.data = s.data[:n], s.data[n:]
+		return mem.BufferSlice{mem.SliceBuffer(out)}, nil
+	}
+	if s.ends {
+		return nil, io.EOF
+	}
+	<-s.over
+	return nil, status.Error(codes.Canceled, "over")
+}
+
+func (s *sentStream) WriteStatus(st *status.Status) error {
+	if s.given == nil {
+		s.given = st
+		close(s.over)
+	}
+	return nil
+}
+
+// newReader is a reader of the messages of a server, and the context of a call.
+func newReader(t *testing.T) (*messageReader, context.Context) {
+	t.Helper()
+	gate, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{}, AuthInfo: &connection{host: "h"}})
+	return &messageReader{gate: gate, codec: grpccodec.BoundedCodec(), maxBytes: MaxRequestBytes}, ctx
+}
+
+// TestRequestsTakeMemoryWhileTheyArrive: from when its length is known until it was served, and also if it never arrives.
+func TestRequestsTakeMemoryWhileTheyArrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, ctx := newReader(t)
+		const length = 1 << 20
+		slow := &incoming{messageReader: r, wire: newSentStream(length, false), ctx: ctx}
+		began, ended := time.Now(), make(chan error)
+		go func() { ended <- slow.readOnly(&wrapperspb.BytesValue{}) }()
+		synctest.Wait()
+		if n := r.gate.requests.taken.InUse(); n != length {
+			t.Errorf("%d bytes are taken for a request of %d", n, length)
+		}
+		if err := <-ended; status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("a request that does not arrive: %v", err)
+		}
+		if took := time.Since(began); took != requestTime+4*time.Second {
+			t.Errorf("it had %v", took)
+		}
+		slow.release()
+		if n := r.gate.requests.taken.InUse(); n != 0 {
+			t.Errorf("%d bytes are left", n)
+		}
+	})
+}
+
+// TestRequestsWaitForMemory: a call waits until others give memory back, and is refused after a while. Few calls of an
+// identity wait at a time.
+func TestRequestsWaitForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, ctx := newReader(t)
+		m := &r.gate.requests
+		*m = newRequestMemory(0)
+		m.taken.TakeAnyway("others", minRequestMemory)
+		results := make(chan error)
+		calls := 0
+		for range 100 {
+			calls++
+			go func() {
+				q := &incoming{messageReader: r, wire: newSentStream(4<<20, false), ctx: ctx}
+				results <- q.read(&wrapperspb.BytesValue{})
+			}()
+		}
+		synctest.Wait()
+		if n := m.waiting.InUse(); n == 0 || n > minRequestMemory/8 {
+			t.Errorf("waiting calls have %d bytes", n)
+		}
+		began := time.Now()
+		for range calls {
+			if err := <-results; status.Code(err) != codes.ResourceExhausted {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took != requestPatience {
+			t.Errorf("they waited %v", took)
+		}
+		if n := m.waiting.InUse(); n != 0 {
+			t.Errorf("%d bytes are left", n)
+		}
+		// One that waits is served when there is memory.
+		value := make([]byte, 4<<20)
+		data, err := grpccodec.BoundedCodec().Marshal(wrapperspb.Bytes(value))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := data.Materialize()
+		q := &incoming{messageReader: r, wire: newSentStream(uint32(len(body)), true, body...), ctx: ctx}
+		got := &wrapperspb.BytesValue{}
+		go func() { results <- q.readOnly(got) }()
+		synctest.Wait()
+		m.taken.Give("others", minRequestMemory)
+		if err := <-results; err != nil || len(got.GetValue()) != len(value) {
+			t.Errorf("%d bytes, %v", len(got.GetValue()), err)
+		}
+		q.release()
+		if n := m.taken.InUse(); n != 0 {
+			t.Errorf("%d bytes are left", n)
+		}
+	})
+}
+
+// TestMessagesAsTheyArrive: what gRPC refuses is refused.
+func TestMessagesAsTheyArrive(t *testing.T) {
+	r, ctx := newReader(t)
+	for name, c := range map[string]struct {
+		stream *sentStream
+		want   codes.Code
+	}{
+		"a request":       {newSentStream(0, true), codes.OK},
+		"no request":      {&sentStream{ends: true, over: make(chan struct{})}, codes.Internal},
+		"half of one":     {newSentStream(10, true, 1, 2), codes.Internal},
+		"half a header":   {&sentStream{data: []byte{0, 0}, ends: true, over: make(chan struct{})}, codes.Internal},
+		"two requests":    {newSentStream(0, true, 0, 0, 0, 0, 0), codes.Internal},
+		"too long":        {newSentStream(MaxRequestBytes+1, true), codes.ResourceExhausted},
+		"compressed":      {&sentStream{data: []byte{1, 0, 0, 0, 0}, ends: true, over: make(chan struct{})}, codes.Internal},
+		"of another form": {&sentStream{data: []byte{7, 0, 0, 0, 0}, ends: true, over: make(chan struct{})}, codes.Internal},
+		"no message":      {newSentStream(1, true, 0xff), codes.Internal},
+	} {
+		q := &incoming{messageReader: r, wire: c.stream, ctx: ctx}
+		if err := q.readOnly(&wrapperspb.BytesValue{}); status.Code(err) != c.want {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+		if told := c.stream.given.Code(); told != c.want {
+			t.Errorf("%s: the client is told %s, want %s", name, told, c.want)
+		}
+	}
+}
