@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from fermata._gather import RateMeter
-from fermata._transport import KEEPALIVE_TIME, KEEPALIVE_TIMEOUT, Metadata
+from fermata._transport import KEEPALIVE_TIME, KEEPALIVE_TIMEOUT, Metadata, raise_if_cancelled
 from fermata.v1 import worker_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -235,10 +235,11 @@ class Session:
         try:
             await self.call.write(pb.WorkRequest(hello=hello))
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # the stream has ended; reading returns the reason
+            raise_if_cancelled()  # otherwise the stream has ended; reading returns the reason
         try:
             answer = await self.call.read()
         except grpc.aio.AioRpcError as error:
+            raise_if_cancelled()
             raise Refused(f"{error.code().name}: {error.details()}", error.code()) from None
         if answer is grpc.aio.EOF or not answer.HasField("welcome"):
             raise Refused("the first message is no Welcome")

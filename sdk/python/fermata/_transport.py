@@ -1,5 +1,6 @@
 """Addresses, TLS and tokens of connections to nodes."""
 
+import asyncio
 import dataclasses
 import inspect
 import ipaddress
@@ -169,6 +170,14 @@ def host_of(address: str) -> str:
     endpoint = endpoint_of(address)
     host = endpoint if endpoint.endswith("]") else endpoint.rpartition(":")[0] or endpoint
     return host.strip("[]")
+
+
+def raise_if_cancelled() -> None:
+    """Raises CancelledError if the current task is being cancelled. grpc raises the error of a call that has just ended
+    in place of a cancellation, which would then be lost."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def open_channel(address: str, tls: TLS | None, stands_for: str = "", extra: Sequence[tuple[str, Any]] = ()) -> Any:

@@ -6,14 +6,17 @@ import os
 import threading
 import time
 
+import grpc
 import pytest
 from support import Node, Running, eventually
 
 from fermata import Worker, _gather, _session
+from fermata._calls import Caller
 from fermata._gather import RateMeter
 from fermata._table import MAX_STARTS, Phase, Table
 from fermata._threads import ThreadPool
 from fermata._transport import TokenFile
+from fermata.v1 import WatchEventsRequest
 from fermata.v1 import worker_service_pb2 as pb
 
 
@@ -226,3 +229,51 @@ def test_token_that_is_replaced_by_one_as_long(tmp_path):
     assert token() == "two"
     path.unlink()
     assert token() == "two"
+
+
+class EndedCall:
+    """A call that ends in the moment in which its reader is cancelled. grpc then raises the error of the call."""
+
+    async def write(self, message):
+        pass
+
+    async def read(self):
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            metadata = grpc.aio.Metadata()
+            raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, metadata, metadata, details="refused") from None
+
+    def cancel(self):
+        pass
+
+
+class EndedChannel:
+    def stream_stream(self, *args, **options):
+        return lambda *args, **options: EndedCall()
+
+    unary_stream = stream_stream
+
+
+def test_a_cancellation_is_not_taken_for_the_end_of_a_call():
+    async def events():
+        calls = Caller(["a:1"], None, None, 1, None)
+        calls._channels["a:1"] = EndedChannel()
+        async for _ in calls.stream(WatchEventsRequest()):
+            pass
+
+    async def hello():
+        b = Bench()
+        session = _session.Session(b.table, EndedChannel(), "a:1", 3600.0)
+        await session.open(pb.Hello(), [])
+
+    async def body():
+        for call in (events, hello):
+            task = asyncio.create_task(call())
+            for _ in range(5):
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(body())
