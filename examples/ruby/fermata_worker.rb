@@ -24,7 +24,7 @@ module Fermata
     end.rpc_stub_class
     CHANNEL = { "grpc.keepalive_time_ms" => 10_000, "grpc.keepalive_timeout_ms" => 5_000,
                 "grpc.http2.max_pings_without_data" => 0, "grpc.use_local_subchannel_pool" => 1,
-                "grpc.max_receive_message_length" => 64 << 20 }.freeze
+                "grpc.max_receive_message_length" => 64 << 20, "grpc.enable_http_proxy" => 0 }.freeze
     OUTCOMES = { "timed out" => :OUTCOME_TIMED_OUT, "cancelled" => :OUTCOME_CANCELLED }.freeze
     CAUSES = { REASON_LEASE_LOST: "lease lost", REASON_TIMED_OUT: "timed out" }.freeze
     VOID = ["lease lost", "worker stops"].freeze # no failures of the handler

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 
 from fermata import trace
-from fermata._transport import TLS, Metadata, Token, is_loopback, open_channel, token_metadata
+from fermata._transport import TLS, Metadata, Token, is_loopback, open_channel, raise_if_cancelled, token_metadata
 from fermata.errors import FermataError, error_of_call
 
 FIRST_RETRY_DELAY, MAX_RETRY_DELAY = 0.1, 2.0  # between attempts, if the cluster asks for none
@@ -142,6 +142,7 @@ class Caller:
                     return
                 yield response
         except grpc.aio.AioRpcError as error:
+            raise_if_cancelled()
             failure = error_of_call(error)
             if failure.code == "UNAVAILABLE":
                 self._leave(address)

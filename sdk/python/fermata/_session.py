@@ -1,13 +1,15 @@
 """One stream to one node."""
 
 import asyncio
+import collections
 import logging
 import time
 from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from fermata._transport import KEEPALIVE_TIME, KEEPALIVE_TIMEOUT, Metadata
+from fermata._gather import RateMeter
+from fermata._transport import KEEPALIVE_TIME, KEEPALIVE_TIMEOUT, Metadata, raise_if_cancelled
 from fermata.v1 import worker_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -57,7 +59,8 @@ class Session:
         self.drain_received = False  # the node asked this worker to connect to another one
         self.superseded = False  # another node was asked to take the leases over
         self._received_at = 0.0
-        self._returns: list[tuple[float, str]] = []  # what was returned, and when
+        self._returns: collections.deque[tuple[float, str]] = collections.deque()  # what was returned, and when
+        self.result_rate = RateMeter()
         # Heartbeats. unconfirmed: Hello named leases that are trusted no longer than the previous session allowed.
         self.unconfirmed = False
         self.confirmed_at = 0.0  # when the heartbeat was sent whose acknowledgement confirmed all leases
@@ -74,6 +77,7 @@ class Session:
         self._heartbeat = 0
         self._sending = False
         self._wake = asyncio.Event()
+        self._flush_timer: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -139,24 +143,37 @@ class Session:
 
     def return_lease(self, lease_id: str) -> None:
         self.returned.append(lease_id)
-        now = clock()
-        self._returns = [(at, i) for at, i in self._returns if now - at <= RETURN_REPEAT]
-        self._returns.append((now, lease_id))
+        self._drop_old_returns()
+        self._returns.append((clock(), lease_id))
         self.wake()
+
+    def _drop_old_returns(self) -> None:
+        since = clock() - RETURN_REPEAT
+        while self._returns and self._returns[0][0] < since:
+            self._returns.popleft()
 
     def unconfirmed_returns(self, stopping: bool) -> list[str]:
         """Returns the leases that an ended session has returned, or should have, without proof that its node read
         them. After the last session has ended without an error, the node has read everything."""
         if stopping and self.clean:
             return []
-        now = clock()
-        recent = [i for at, i in self._returns if now - at <= RETURN_REPEAT]
-        return list(dict.fromkeys(self.returned + recent))
+        self._drop_old_returns()
+        return list(dict.fromkeys(self.returned + [i for _, i in self._returns]))
 
     # The outbox
 
     def wake(self) -> None:
         self._wake.set()
+
+    def wake_within(self, seconds: float) -> None:
+        """Sends what is in the outbox after a time, unless something else sends it before."""
+        if self._flush_timer is None:
+            self._flush_timer = asyncio.get_running_loop().call_later(seconds, self.wake)
+
+    def _stop_flush_timer(self) -> None:
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
 
     def is_flushed(self) -> bool:
         return not (self._sending or self.started or self.results or self.returned or self.lost or self.draining
@@ -164,6 +181,7 @@ class Session:
 
     def _take_messages(self) -> list[pb.WorkRequest]:
         """Empties the outbox. Starts come before results; one is left out if the result goes out with it."""
+        self._stop_flush_timer()
         out: list[pb.WorkRequest] = []
         if self._heartbeat:
             out.append(pb.WorkRequest(heartbeat=pb.Heartbeat(seq=self._heartbeat)))
@@ -217,10 +235,11 @@ class Session:
         try:
             await self.call.write(pb.WorkRequest(hello=hello))
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # the stream has ended; reading returns the reason
+            raise_if_cancelled()  # otherwise the stream has ended; reading returns the reason
         try:
             answer = await self.call.read()
         except grpc.aio.AioRpcError as error:
+            raise_if_cancelled()
             raise Refused(f"{error.code().name}: {error.details()}", error.code()) from None
         if answer is grpc.aio.EOF or not answer.HasField("welcome"):
             raise Refused("the first message is no Welcome")
@@ -297,6 +316,7 @@ class Session:
 
     def _end(self) -> None:
         self._tasks[1].cancel()
+        self._stop_flush_timer()
         self.call.cancel()
         self.ended_event.set()
         self._sending = False

@@ -24,15 +24,15 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from fermata import trace
+from fermata._gather import GATHER_RATE, GATHER_TIME, MAX_GATHERED
 from fermata._task import AsyncHandler, Cause, Ending, NotTrusted, Outcome, Task, ending_of, failure_of, task_of
-from fermata._transport import KEEPALIVE_TIME, KEEPALIVE_TIMEOUT
 from fermata.v1 import worker_service_pb2 as pb
 
 if TYPE_CHECKING:
     from fermata._session import Session
 
 MAX_SLOT_WAIT = 0.05  # how long a lease may wait for a slot before it is returned
-RETURN_REPEAT = KEEPALIVE_TIME + KEEPALIVE_TIMEOUT  # how long a dead stream may go unnoticed
+MAX_STARTS = 100  # handlers that start in one iteration of the event loop: what they do at once delays heartbeats
 BLOCKED_LOG_PAUSE = 60.0  # between two warnings of a blocked event loop
 
 clock = time.monotonic
@@ -114,6 +114,8 @@ class Table:
         self.waiting: collections.deque[Attempt] = collections.deque()  # queued, and some that are gone
         self.pending_returns: list[str] = []  # returned leases that no session has taken yet
         self.pending_losses: dict[str, None] = {}  # lost leases that are not acknowledged, the oldest first
+        self.ready: collections.deque[Attempt] = collections.deque()  # ready, and some that are gone
+        self._starts = 0  # in this iteration of the event loop
         self.slots_taken = 0
         self.draining = False
         self.stopped = False
@@ -153,6 +155,7 @@ class Table:
             if self.slots_taken >= self.slots:
                 self.waiting.append(a)
                 self._set_late_timer(MAX_SLOT_WAIT)
+                session.wake()  # the results that are gathered have slots, for the node
             else:
                 self._take_slot(a)
 
@@ -179,7 +182,24 @@ class Table:
     def _make_ready(self, a: Attempt) -> None:
         a.timer = None
         a.phase = Phase.READY
-        a.runner = self.loop.create_task(self._run(a), name=f"fermata {a.task.run}")
+        self.ready.append(a)
+        if self._starts == 0:
+            self.loop.call_soon(self._start_more)
+        self._start_ready()
+
+    def _start_ready(self) -> None:
+        while self.ready and self._starts < MAX_STARTS:
+            a = self.ready.popleft()
+            if a.phase is Phase.READY:
+                self._starts += 1
+                a.runner = self.loop.create_task(self._run(a), name=f"fermata {a.task.run}")
+
+    def _start_more(self) -> None:
+        """Starts what the previous iteration of the event loop has left."""
+        self._starts = 0
+        if self.ready:
+            self.loop.call_soon(self._start_more)
+            self._start_ready()
 
     async def _run(self, a: Attempt) -> None:
         """Runs a handler. It catches everything: no exception of a handler ends the worker."""
@@ -187,10 +207,10 @@ class Table:
         if a.phase is not Phase.READY:
             return
         a.phase = Phase.RUNNING
+        begin = clock()
         if self.current:
             self.current.started.append(a)
-            self.current.wake()
-        begin = clock()
+            self._schedule_flush(self.current, None, begin)
         if a.task.timeout:
             a.timer = self.loop.call_later(a.task.timeout, a.end, Cause.TIMED_OUT)
         try:
@@ -228,7 +248,7 @@ class Table:
             self._give_up(a)
         else:
             a.void_result = ending.failed and cause is Cause.LEASE_LOST
-            self._deliver(a)
+            self._deliver(a, new=True)
         self._start_waiting()
         self.check_idle()
 
@@ -304,9 +324,9 @@ class Table:
 
     # Results
 
-    def _deliver(self, a: Attempt) -> None:
+    def _deliver(self, a: Attempt, new: bool = False) -> None:
         """Puts a result into the outbox of the current session. Without a session, or while another node is asked to
-        take the leases over, it waits for the next session."""
+        take the leases over, it waits for the next session. new: the attempt has just ended."""
         session = self.current
         if session is None or session.superseded:
             if a.void_result and a.known_epoch != self.hello_epoch:
@@ -320,7 +340,27 @@ class Table:
             return
         a.sent_on, a.sent_at = session, clock()
         session.results.append(a)
-        session.wake()
+        if new:
+            self._schedule_flush(session, a, a.sent_at)
+        else:
+            session.wake()
+
+    def _schedule_flush(self, session: "Session", ended: Attempt | None, now: float) -> None:
+        """Sends starts and results now, or later while they are gathered. ended is the attempt that has a result; None:
+        there is only a start."""
+        if ended:
+            session.result_rate.count(now)
+        if self._may_gather(session, ended):
+            session.wake_within(GATHER_TIME)
+        else:
+            session.wake()
+
+    def _may_gather(self, session: "Session", ended: Attempt | None) -> bool:
+        unsent = len(session.results)
+        return (session.result_rate.per_second >= GATHER_RATE
+                and (ended is None or ended.result is not None and ended.result.outcome == Outcome.OUTCOME_SUCCEEDED)
+                and unsent < MAX_GATHERED and 2 * (self.slots_taken + unsent) <= self.slots
+                and not self.waiting and not self.draining and not session.closed_to_leases)
 
     def _give_up(self, a: Attempt) -> None:
         """Forgets an ended attempt whose lease is lost, and reports the loss."""

@@ -1,5 +1,6 @@
 """Addresses, TLS and tokens of connections to nodes."""
 
+import asyncio
 import dataclasses
 import inspect
 import ipaddress
@@ -64,19 +65,20 @@ def tls_of(value: TLS | bool | None) -> TLS | None:
 
 
 class TokenFile:
-    """A token in a file, for the option token. It is read for each stream, and for each call at most every two
-    seconds. If the file cannot be read any more, the last token stays in use."""
+    """A token in a file, for the option token. The file is read again when it has changed. If it cannot be read any
+    more, or has no token while it is being written, the last token stays in use."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = path
         self._token = ""
-        self._seen: tuple[int, int] | None = None
+        self._seen: tuple[int, ...] | None = None
         self()
 
     def __call__(self) -> str:
         try:
             status = os.stat(self._path)
-            seen = (status.st_mtime_ns, status.st_size)
+            # A file that is replaced within a tick of the system's clock has another inode.
+            seen = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
             if seen != self._seen:
                 with open(self._path, encoding="utf-8") as f:
                     token = f.read().strip()
@@ -168,6 +170,14 @@ def host_of(address: str) -> str:
     endpoint = endpoint_of(address)
     host = endpoint if endpoint.endswith("]") else endpoint.rpartition(":")[0] or endpoint
     return host.strip("[]")
+
+
+def raise_if_cancelled() -> None:
+    """Raises CancelledError if the current task is being cancelled. grpc raises the error of a call that has just ended
+    in place of a cancellation, which would then be lost."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def open_channel(address: str, tls: TLS | None, stands_for: str = "", extra: Sequence[tuple[str, Any]] = ()) -> Any:

@@ -52,6 +52,22 @@ def test_kinds_of_handlers():
     run_with_node(body)
 
 
+def test_proxies_of_the_environment_are_not_used(monkeypatch):
+    async def body(node):
+        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "grpc_proxy"):
+            monkeypatch.setenv(name, "http://127.0.0.1:9")
+        async with Running(one_handler(node)):
+            await node.stream()
+
+    run_with_node(body)
+
+
+def one_handler(node):
+    w = Worker(node.address)
+    w.handle("fine", lambda task: "fine")
+    return w
+
+
 @pytest.mark.parametrize(
     "error", [SystemExit(3), KeyboardInterrupt(), StopIteration("x"), GeneratorExit(), ValueError("ü" * 4000)])
 def test_no_exception_ends_the_worker(error):

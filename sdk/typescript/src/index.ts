@@ -33,7 +33,7 @@ export {
   toMessage,
   toMilliseconds,
 } from "./client/messages.js";
-export type { TlsOptions } from "./net/connection.js";
+export { type TlsFiles, tlsFiles, type TlsOptions, type TlsSettings } from "./net/connection.js";
 export { tokenFile, type TokenSource } from "./net/token.js";
 
 export * from "./gen/fermata/v1/job_pb.js";

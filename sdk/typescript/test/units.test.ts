@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { mock, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { FermataError } from "../src/client/errors.js";
@@ -7,6 +10,7 @@ import { durationOf, toMilliseconds } from "../src/client/messages.js";
 import { delayAfter } from "../src/client/retry.js";
 import { LeaseSchema, Result_Outcome, type WorkRequest } from "../src/gen/fermata/v1/worker_service_pb.js";
 import { isAdvertisable, isLoopback, parseAddress } from "../src/net/address.js";
+import { tokenFile } from "../src/net/token.js";
 import { task } from "../src/testing.js";
 import { Attempt, Phase } from "../src/worker/attempt.js";
 import { TaskContext } from "../src/worker/context.js";
@@ -14,7 +18,7 @@ import { Heartbeats } from "../src/worker/heartbeats.js";
 import { FailurePacer, formatLine } from "../src/worker/log.js";
 import { errorName, errorText } from "../src/worker/outcome.js";
 import { Outbox } from "../src/worker/outbox.js";
-import { clipText } from "../src/worker/output.js";
+import { clipText, outputBytes } from "../src/worker/output.js";
 import { Routes } from "../src/worker/routes.js";
 
 test("durations", () => {
@@ -96,6 +100,36 @@ test("errors have a text and a short stack", () => {
   assert.equal(errorName(Object.assign(new (class extends Error {})("x"))), "Error");
 });
 
+test("an output is a copy, and is cut", () => {
+  const buffer = Buffer.alloc(5000, 1);
+  const kept = outputBytes(buffer)!;
+  buffer.fill(2);
+  assert.deepEqual([kept.length, kept[0], kept[4095]], [4096, 1, 1]);
+  const texts = ["a", "b"].map((text) => outputBytes(text)!);
+  assert.deepEqual(texts.map((t) => Buffer.from(t).toString()), ["a", "b"]);
+  assert.equal(texts[0]!.buffer.byteLength, 1); // and no more memory than that
+  assert.equal(outputBytes("é".repeat(10_000))!.length, 4096);
+  assert.throws(() => outputBytes(1n), TypeError);
+});
+
+test("the last token stays in use while its file has none", async () => {
+  const dir = await mkdtemp(join(tmpdir(), "fermata-token-"));
+  const path = join(dir, "token");
+  const token = tokenFile(path);
+  await assert.rejects(token(), { code: "ENOENT" });
+  let now = performance.now();
+  const clock = mock.method(performance, "now", () => (now += 1000));
+  const seen: string[] = [];
+  for (const text of ["one\n", "", "half a\ntoken", "two"]) {
+    await writeFile(path, text);
+    seen.push(await token());
+  }
+  await rm(dir, { recursive: true });
+  seen.push(await token());
+  clock.mock.restore();
+  assert.deepEqual(seen, ["one", "one", "one", "two", "two"]);
+});
+
 test("log lines have no line breaks", () => {
   const line = formatLine("INFO", "text", { a: "b", c: "d e", f: 'g"\n', n: 1, list: ["x", "y"] });
   assert.match(line, /^\d{4}-\S+Z INFO text a=b c="d e" f="g\\"\\n" n=1 list=x,y$/);
@@ -120,6 +154,16 @@ test("a task context keeps the first cause", async () => {
   watched.startTimeout(performance.now(), 5);
   await new Promise((resolve) => watched.signal.addEventListener("abort", resolve));
   assert.equal((watched.signal.reason as { kind: string }).kind, "timeout");
+  const long = new TaskContext();
+  long.startTimeout(performance.now(), 30 * 86_400_000); // longer than a timer of Node.js can be
+  let warnings = 0;
+  const count = () => warnings++;
+  process.on("warning", count);
+  assert.equal(long.signal.aborted, false);
+  await sleep(5);
+  process.off("warning", count);
+  assert.equal(warnings, 0);
+  long.finish();
   const finished = new TaskContext();
   finished.startTimeout(performance.now(), 60_000);
   assert.equal(finished.signal.aborted, false);

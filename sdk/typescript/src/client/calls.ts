@@ -4,7 +4,7 @@ import { AccessService } from "../gen/fermata/v1/access_service_pb.js";
 import { EventService } from "../gen/fermata/v1/event_service_pb.js";
 import { JobService } from "../gen/fermata/v1/job_service_pb.js";
 import { type OptionNames, requireKnownOptions } from "../options.js";
-import { type DurationInput, toMilliseconds } from "./messages.js";
+import { type DurationInput, maxTimerMs, toMilliseconds } from "./messages.js";
 import type { Pool } from "./pool.js";
 import { callWithRetry } from "./retry.js";
 
@@ -69,7 +69,7 @@ export class Calls {
     const deadline = performance.now() + toMilliseconds(options.timeout ?? defaultTimeout);
     const headers = traceHeaders(options);
     return callWithRetry({ attempts: this.attempts, deadline, signal }, (number) =>
-      method({ signal, headers, timeoutMs: Math.max(1, Math.ceil(deadline - performance.now())) }, number),
+      method({ signal, headers, timeoutMs: timeLeft(deadline) }, number),
     );
   }
 
@@ -93,6 +93,11 @@ export class Calls {
   #fullName(kind: string, id: string): string {
     return id.startsWith("namespaces/") ? id : `${this.parent}/${kind}/${id}`;
   }
+}
+
+/** timeLeft returns how long a timer has to run, in milliseconds. */
+function timeLeft(deadline: number): number {
+  return Math.min(Math.max(1, Math.ceil(deadline - performance.now())), maxTimerMs);
 }
 
 /** traceHeaders are the headers of a call's trace context. */

@@ -111,6 +111,9 @@ export function toDuration(input: DurationInput): Duration {
   return durationOf(toMilliseconds(input));
 }
 
+/** maxTimerMs is the longest time of a timer of Node.js, 24.8 days. A longer one ends at once. */
+export const maxTimerMs = 2 ** 31 - 1;
+
 /** maxDurationMs is that of the protobuf type. */
 const maxDurationMs = 315_576_000_000_000;
 

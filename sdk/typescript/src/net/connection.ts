@@ -1,18 +1,49 @@
+import { readFile } from "node:fs/promises";
 import * as http2 from "node:http2";
 import * as net from "node:net";
 import * as tls from "node:tls";
 import type { Transport } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { type Endpoint, parseAddress } from "./address.js";
+import { requireKnownOptions } from "../options.js";
+import { maxMessageBytes } from "./stream.js";
 
-/** TlsOptions configure TLS: those of node:tls for a client. `true` trusts the authorities that Node.js trusts. */
-export type TlsOptions =
+/** TlsSettings configure TLS: those of node:tls for a client. `true` trusts the authorities that Node.js trusts. */
+export type TlsSettings =
   | true
   | (tls.SecureContextOptions & {
       /** servername is the name that certificates have to be for, in place of the host of each address. */
       servername?: string;
       rejectUnauthorized?: boolean;
     });
+
+/** TlsOptions are settings, or a function that returns them for each connection, such as tlsFiles. */
+export type TlsOptions = TlsSettings | (() => TlsSettings | Promise<TlsSettings>);
+
+/** TlsFiles are the paths of PEM files. */
+export interface TlsFiles {
+  /** ca has the authorities to trust. Default: those that Node.js trusts. */
+  ca?: string;
+  /** cert and key are this program's own certificate and its key. */
+  cert?: string;
+  key?: string;
+  /** servername is as in TlsSettings. */
+  servername?: string;
+}
+
+/** tlsFiles returns TLS options that read the files for each connection, so that renewed certificates are used. */
+export function tlsFiles(files: TlsFiles): () => Promise<TlsSettings> {
+  requireKnownOptions("tlsFiles", files, { ca: true, cert: true, key: true, servername: true });
+  return async () => {
+    const settings: tls.SecureContextOptions & { servername?: string } = {};
+    for (const name of ["ca", "cert", "key"] as const) {
+      const path = files[name];
+      if (path !== undefined) settings[name] = await readFile(path);
+    }
+    if (files.servername !== undefined) settings.servername = files.servername;
+    return settings;
+  };
+}
 
 /** ConnectOptions configure one connection. */
 export interface ConnectOptions {
@@ -31,7 +62,6 @@ const pingTimeout = 5000;
 const pingGrace = 250;
 /** windowBytes is how many bytes a node may send before they are read. */
 const windowBytes = 1 << 20;
-const maxMessageBytes = 64 << 20;
 /** maxSessionMemory is in MB. The default of Node.js ends a connection that carries many payloads at once. */
 const maxSessionMemory = 1024;
 
@@ -75,9 +105,10 @@ export class Connection implements SessionManager {
   /** open connects, and waits until the node has sent its HTTP/2 settings: before that, only its system answered. */
   static async open(address: string, options: ConnectOptions): Promise<Connection> {
     const endpoint = parseAddress(address);
-    const origin = originOf(endpoint, options.tls !== undefined);
+    const settings = typeof options.tls === "function" ? await options.tls() : options.tls;
+    const origin = originOf(endpoint, settings !== undefined);
     options.signal?.throwIfAborted();
-    const socket = openSocket(endpoint, options);
+    const socket = openSocket(endpoint, settings, options.verifyAs);
     const session = http2.connect(origin, {
       createConnection: () => socket,
       maxSessionMemory,
@@ -116,6 +147,12 @@ export class Connection implements SessionManager {
       return Promise.reject(this.#error ?? new Error(`the connection to ${this.address} is closed`));
     }
     return Promise.resolve(this.#session.request({ ...headers, ":method": method, ":path": path }, options));
+  }
+
+  /** openStream begins a call. It throws if the connection has ended. */
+  openStream(path: string, headers: http2.OutgoingHttpHeaders): http2.ClientHttp2Stream {
+    if (!this.isOpen) throw this.#error ?? new Error(`the connection to ${this.address} is closed`);
+    return this.#session.request({ ...headers, ":method": "POST", ":path": path });
   }
 
   notifyResponseByteRead(): void {
@@ -157,10 +194,10 @@ function originOf(endpoint: Endpoint, secure: boolean): string {
   return `${scheme}://${host}:${endpoint.port}`;
 }
 
-function openSocket(endpoint: Endpoint, options: ConnectOptions): net.Socket {
-  if (options.tls === undefined) return net.connect(endpoint);
-  const settings = options.tls === true ? {} : options.tls;
-  const host = settings.servername ?? options.verifyAs ?? ("host" in endpoint ? endpoint.host : "localhost");
+function openSocket(endpoint: Endpoint, tlsSettings: TlsSettings | undefined, verifyAs?: string): net.Socket {
+  if (tlsSettings === undefined) return net.connect(endpoint);
+  const settings = tlsSettings === true ? {} : tlsSettings;
+  const host = settings.servername ?? verifyAs ?? ("host" in endpoint ? endpoint.host : "localhost");
   return tls.connect({
     minVersion: "TLSv1.2",
     ...settings,

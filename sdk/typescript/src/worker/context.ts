@@ -1,3 +1,4 @@
+import { maxTimerMs } from "../client/messages.js";
 import { AttemptEnded, type EndCause } from "./errors.js";
 
 /** TaskContext decides when an attempt has to end. Many handlers never look, so the signal is made when one first does.
@@ -29,7 +30,7 @@ export class TaskContext {
         if (performance.now() >= this.#deadline) this.end("timeout");
         else this.#setTimer(); // timers may fire up to a millisecond early
       },
-      Math.ceil(this.#deadline - performance.now()),
+      Math.min(Math.ceil(this.#deadline - performance.now()), maxTimerMs),
     );
   }
 

@@ -32,10 +32,18 @@ export class DialSet {
   #notify: (() => void) | undefined;
   #nextStart = -Infinity;
 
-  constructor(routes: Routes, configured: readonly string[], tls: TlsOptions | undefined) {
+  /** The wait of next also ends when one of the promises is settled. They are watched once, because a search may last
+   * for days. */
+  constructor(
+    routes: Routes,
+    configured: readonly string[],
+    tls: TlsOptions | undefined,
+    ...others: Promise<unknown>[]
+  ) {
     this.#routes = routes;
     this.#configured = configured;
     this.#tls = tls;
+    for (const other of others) void other.then(() => this.#notify?.());
   }
 
   /** startNext opens a connection to the best route if the next dial is due. It returns when to call it again;
@@ -81,14 +89,13 @@ export class DialSet {
     return hosts[route.totalFailures % hosts.length];
   }
 
-  /** next waits for a result until a time, or until one of the promises is settled. */
-  async next(until: number, ...others: Promise<unknown>[]): Promise<DialResult | undefined> {
+  /** next waits for a result until a time. */
+  async next(until: number): Promise<DialResult | undefined> {
     if (this.#results.length === 0) {
       await new Promise<void>((resolve) => {
         const delay = until - performance.now();
         const timer = Number.isFinite(delay) ? setTimeout(resolve, Math.max(0, Math.ceil(delay))) : undefined;
         this.#notify = () => (clearTimeout(timer), resolve());
-        for (const other of others) void other.then(this.#notify);
       });
     }
     const result = this.#results.shift();

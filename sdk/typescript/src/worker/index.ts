@@ -6,5 +6,5 @@ export type { Output } from "./output.js";
 export { AttemptEnded, DrainTimeout, type EndCause, Permanent, RetryAfter } from "./errors.js";
 export { type Logger, silentLogger, stderrLogger } from "./log.js";
 export { tokenFile, type TokenSource } from "../net/token.js";
-export type { TlsOptions } from "../net/connection.js";
+export { type TlsFiles, tlsFiles, type TlsOptions, type TlsSettings } from "../net/connection.js";
 export type { DurationInput } from "../client/messages.js";

@@ -82,12 +82,12 @@ export class Link {
 
   async #openSession(stop: Trigger<void>, before?: Session): Promise<Session | undefined> {
     const { addresses, tls } = this.#runtime.options;
-    const dials = new DialSet(this.#routes, addresses, tls);
+    const dials = new DialSet(this.#routes, addresses, tls, stop.fired, ...(before ? [before.ended.fired] : []));
     try {
       while (!stop.hasFired) {
         const left = before && !before.ended.hasFired ? before : undefined;
         const again = dials.startNext(performance.now(), left?.address);
-        const result = await dials.next(again, stop.fired, ...(left ? [left.ended.fired] : []));
+        const result = await dials.next(again);
         if (!result) continue;
         const session = await this.#tryHello(stop, result);
         if (session) return session;

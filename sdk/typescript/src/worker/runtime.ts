@@ -14,6 +14,7 @@ import { isLoopback } from "../net/address.js";
 import type { Connection } from "../net/connection.js";
 import { readToken } from "../net/token.js";
 import { Attempt, Phase, type Stopping } from "./attempt.js";
+import { gatherTime, mayGather } from "./gather.js";
 import { runWithin } from "./strays.js";
 import type { AttemptEnded } from "./errors.js";
 import type { ResolvedOptions } from "./options.js";
@@ -23,6 +24,9 @@ import type { Handler } from "./task.js";
 import { Trigger } from "./trigger.js";
 import { Trust } from "./trust.js";
 
+/** maxStartTime is how long handlers are started in a row before the event loop goes on, in milliseconds: handlers that
+ * are not asynchronous run meanwhile, and heartbeats wait. */
+const maxStartTime = 20;
 /** maxSlotWait is how long an attempt may wait for a slot before it is returned, in milliseconds. */
 const maxSlotWait = 50;
 const resendInterval = 1000;
@@ -53,7 +57,10 @@ export class Runtime {
   /** #helloEpoch is that of the Hello that is not answered yet; 0: none. */
   #helloEpoch = 0;
   #leaseTtl = 30_000;
-  readonly #trust = new Trust(() => this.#endTrust());
+  readonly #trust = new Trust(
+    () => this.#endTrust(),
+    (ms) => this.#warnOfBlockedLoop(ms),
+  );
   #stopping: Stopping | undefined;
   #isDraining = false;
 
@@ -147,6 +154,7 @@ export class Runtime {
       } else {
         this.#waiting.push(a);
         this.#setLateTimer(maxSlotWait);
+        session.wake(); // the results that are gathered have slots, for the node
       }
     }
     this.#startReady();
@@ -196,6 +204,7 @@ export class Runtime {
   #startReady(): void {
     if (this.#isStarting) return;
     this.#isStarting = true;
+    const until = performance.now() + maxStartTime;
     for (let i = 0; i < this.#ready.length; i++) {
       const a = this.#ready[i]!;
       if (a.phase !== Phase.Ready) continue;
@@ -205,10 +214,22 @@ export class Runtime {
         this.#isStarting = false;
         return this.#trust.endIfOver();
       }
+      if (now >= until) {
+        this.#ready.splice(0, i);
+        return this.#startLater();
+      }
       this.#start(a, now);
     }
     this.#ready = [];
     this.#isStarting = false;
+  }
+
+  /** #startLater starts the remaining handlers after the event loop has sent and received what waits. */
+  #startLater(): void {
+    setImmediate(() => {
+      this.#isStarting = false;
+      this.#startReady();
+    });
   }
 
   #start(a: Attempt, now: number): void {
@@ -217,7 +238,7 @@ export class Runtime {
     a.context.startTimeout(now, a.task.timeoutMs);
     if (this.#current) {
       this.#current.out.started.push(a);
-      this.#current.wake();
+      this.#scheduleFlush(this.#current, undefined, now);
     }
     const handler = this.#handlers.get(a.task.handler) ?? missingHandler;
     let value: unknown;
@@ -270,7 +291,7 @@ export class Runtime {
       return;
     }
     a.hasVoidResult = cause?.kind === "lease-lost";
-    this.#deliverResult(a);
+    this.#deliverResult(a, true);
   }
 
   #startWaiting(now: number): void {
@@ -373,15 +394,16 @@ export class Runtime {
       this.#pendingLosses.delete(id);
     }
     if (!this.#current || fresh.length === 0) return;
-    this.#current.out.lost.push(...fresh);
+    this.#current.out.lost = this.#current.out.lost.concat(fresh);
     this.#current.wake();
   }
 
   // Results
 
   /** #deliverResult puts the result of an ended attempt into the outbox of the current session. Without a session, or
-   * while another node is asked to take the leases over, the result waits for the next session. */
-  #deliverResult(a: Attempt): void {
+   * while another node is asked to take the leases over, the result waits for the next session. isNew: the attempt has
+   * just ended. */
+  #deliverResult(a: Attempt, isNew = false): void {
     const session = this.#current;
     if (!session || session.isSuperseded) {
       if (a.hasVoidResult && a.knownEpoch !== this.#helloEpoch) this.#giveUp(a);
@@ -394,7 +416,24 @@ export class Runtime {
     a.sentOn = session;
     a.sentAt = performance.now();
     session.out.results.push(a);
-    session.wake();
+    if (isNew) this.#scheduleFlush(session, a, a.sentAt);
+    else session.wake();
+  }
+
+  /** #scheduleFlush schedules sending starts and results: at the end of this turn of the event loop, or later while
+   * they are gathered (gather.ts). ended is the attempt that has a result; undefined: there is only a start. */
+  #scheduleFlush(session: Session, ended: Attempt | undefined, now: number): void {
+    if (ended) session.resultRate.count(now);
+    const gathers = mayGather({
+      rate: session.resultRate.perSecond,
+      ended,
+      slots: this.options.slots,
+      slotsTaken: this.#slotsTaken,
+      unsent: session.out.results.length,
+      isUrgent: this.#waiting.length > 0 || this.#isDraining || session.closedToLeases,
+    });
+    if (gathers) session.wakeWithin(gatherTime);
+    else session.wake();
   }
 
   /** #discardVoidResult forgets an attempt that failed because its lease was lost. It sends Returned if the node waits
@@ -512,6 +551,11 @@ export class Runtime {
     session?.cancel(error);
   }
 
+  #warnOfBlockedLoop(ms: number): void {
+    const text = "event loop was blocked, and heartbeats wait: move heavy work of handlers to node:worker_threads";
+    this.options.logger.warn(text, { blocked_ms: Math.round(ms) });
+  }
+
   /** #loseAllLeases gives up all leases when they are no longer trusted. Attempts that have not started are returned on
    * the next session, uncounted if their leases are still valid. */
   #loseAllLeases(): void {
@@ -562,8 +606,9 @@ export class Runtime {
     if (stop.hasFired) throw new Error("the worker stops");
     const { hello, hasUnconfirmedLeases } = this.#buildHello();
     const helloAt = performance.now();
-    const stream = new OpenStream(connection, hello, headers);
+    let stream: OpenStream | undefined;
     try {
+      stream = new OpenStream(connection, hello, headers);
       const welcome = await stream.receiveWelcome(timeoutMs);
       const session = new Session(stream, welcome, hello.sessionEpoch, helloAt, {
         receive: (s, response) => this.receive(s, response),
@@ -573,7 +618,7 @@ export class Runtime {
       session.heartbeats.hasUnconfirmedLeases = hasUnconfirmedLeases;
       return session;
     } catch (error) {
-      stream.cancel(new Error("refused"));
+      stream?.cancel(new Error("refused"));
       this.#undoHello(hello.sessionEpoch);
       throw error;
     }
@@ -692,7 +737,7 @@ export class Runtime {
     for (const a of [...this.#attempts.values()]) {
       if (a.phase === Phase.Ended && a.isLost && a.sentOn === session) this.#giveUp(a);
     }
-    this.#pendingReturns.push(...session.unconfirmedReturns(this.#isDraining));
+    this.#pendingReturns = this.#pendingReturns.concat(session.unconfirmedReturns(this.#isDraining));
     if (this.#current !== session) {
       if (this.#current) this.#sendPendingReturns(this.#current);
       return;

@@ -1,4 +1,3 @@
-import { createClient } from "@connectrpc/connect";
 import { create } from "@bufbuild/protobuf";
 import {
   type Hello,
@@ -7,10 +6,13 @@ import {
   type WorkRequest,
   WorkRequestSchema,
   type WorkResponse,
+  type WorkResponseSchema,
 } from "../gen/fermata/v1/worker_service_pb.js";
 import { toFermataError } from "../client/errors.js";
 import { toMilliseconds } from "../client/messages.js";
 import type { Connection } from "../net/connection.js";
+import { BidiStream } from "../net/stream.js";
+import { RateMeter } from "./gather.js";
 import { Heartbeats } from "./heartbeats.js";
 import { Outbox } from "./outbox.js";
 import { Trigger } from "./trigger.js";
@@ -45,6 +47,7 @@ export class Session {
   readonly sessionTtl: number;
   readonly node: string;
   readonly welcomedAt = performance.now();
+  readonly resultRate = new RateMeter();
   isSending = false;
   /** isClean: the node ended the stream without an error. */
   isClean = false;
@@ -56,9 +59,11 @@ export class Session {
   isSuperseded = false;
   readonly #stream: OpenStream;
   readonly #events: SessionEvents;
-  #recentReturns: { id: string; at: number }[] = [];
+  /** #recentReturns has when each lease was returned, the oldest first. */
+  readonly #recentReturns = new Map<string, number>();
   #isClosing = false;
   #wakeScheduled = false;
+  #flushTimer: NodeJS.Timeout | undefined;
   #closeTimer: NodeJS.Timeout | undefined;
 
   constructor(
@@ -103,16 +108,19 @@ export class Session {
   /** run receives until the stream ends, and sends meanwhile. */
   async run(): Promise<void> {
     this.#stream.send(() => this.#nextMessages());
-    try {
-      for await (const response of this.#stream.responses()) this.#events.receive(this, response);
-      this.isClean = true;
-    } catch (error) {
-      this.error = this.#stream.abortReason ?? toFermataError(error);
-    }
+    const error = await this.#stream.receive((response) => this.#events.receive(this, response));
+    this.isClean = error === undefined;
+    if (error) this.error = this.#stream.abortReason ?? toFermataError(error);
     clearTimeout(this.#closeTimer);
+    clearTimeout(this.#flushTimer);
     this.#stream.end();
     this.#events.ended(this);
     this.ended.fire();
+  }
+
+  /** wakeWithin sends what is in the outbox after a time in milliseconds, unless something else sends it before. */
+  wakeWithin(ms: number): void {
+    this.#flushTimer ??= setTimeout(() => this.#stream.wake(), ms);
   }
 
   /** wake sends what is in the outbox at the end of this turn of the event loop, so that the results of handlers that
@@ -129,9 +137,8 @@ export class Session {
   /** returnLease returns a lease whose handler has not started, and remembers it for a while. */
   returnLease(id: string): void {
     this.out.returned.push(id);
-    const now = performance.now();
-    this.#recentReturns = this.#recentReturns.filter((r) => now - r.at <= returnRepeatPeriod);
-    this.#recentReturns.push({ id, at: now });
+    this.#dropOldReturns();
+    this.#recentReturns.set(id, performance.now());
     this.wake();
   }
 
@@ -139,9 +146,16 @@ export class Session {
    * read them. If a worker that stops has closed its side and the node ended the stream without error, it has. */
   unconfirmedReturns(stopping: boolean): string[] {
     if (stopping && this.isClean) return [];
-    const now = performance.now();
-    const recent = this.#recentReturns.filter((r) => now - r.at <= returnRepeatPeriod).map((r) => r.id);
-    return [...new Set([...this.out.returned, ...recent])];
+    this.#dropOldReturns();
+    return [...new Set([...this.out.returned, ...this.#recentReturns.keys()])];
+  }
+
+  #dropOldReturns(): void {
+    const since = performance.now() - returnRepeatPeriod;
+    for (const [id, at] of this.#recentReturns) {
+      if (at >= since) return;
+      this.#recentReturns.delete(id);
+    }
   }
 
   /** close sends the outbox, and ends the worker's side of the stream. */
@@ -158,6 +172,8 @@ export class Session {
   }
 
   #nextMessages(): WorkRequest[] | undefined {
+    clearTimeout(this.#flushTimer);
+    this.#flushTimer = undefined;
     const messages = this.out.takeMessages();
     this.isSending = messages.length > 0;
     if (messages.length === 0) this.#events.flushed(this);
@@ -171,44 +187,46 @@ function stopMarginOf(ttl: number): number {
 
 /** OpenStream is a stream on which the Hello has been sent. */
 export class OpenStream {
-  readonly #abort = new AbortController();
-  readonly #responses: AsyncIterator<WorkResponse>;
-  #wakeUp = new Trigger<void>();
+  readonly #stream: BidiStream<typeof WorkRequestSchema, typeof WorkResponseSchema>;
   #source: (() => WorkRequest[] | undefined) | undefined;
+  #isWriting = true; // the Hello
   #isOver = false;
+  #abortReason: Error | undefined;
 
   constructor(
     readonly connection: Connection,
     hello: Hello,
     headers: Headers,
   ) {
-    const client = createClient(WorkerService, connection.transport);
-    const responses = client.work(this.#requests(hello), { headers, signal: this.#abort.signal });
-    this.#responses = responses[Symbol.asyncIterator]();
+    this.#stream = new BidiStream(connection, WorkerService.method.work, headers);
+    this.#write([create(WorkRequestSchema, { message: { case: "hello", value: hello } })]);
   }
 
   /** abortReason is why this worker has ended the stream. */
-  get abortReason(): unknown {
-    return this.#abort.signal.aborted ? this.#abort.signal.reason : undefined;
+  get abortReason(): Error | undefined {
+    return this.#abortReason;
   }
 
   /** receiveWelcome waits for the first message. */
   async receiveWelcome(timeoutMs: number): Promise<Welcome> {
     const timer = setTimeout(() => this.cancel(new Error("no Welcome in time")), timeoutMs);
-    try {
-      const first = await this.#responses.next();
-      const message = first.done ? undefined : first.value.message;
-      if (message?.case !== "welcome") throw new Error("the first message is not a Welcome");
-      return message.value;
-    } catch (error) {
-      throw this.abortReason ?? error;
-    } finally {
-      clearTimeout(timer);
-    }
+    const first = new Trigger<WorkResponse | undefined>();
+    this.#stream.receive((response) => {
+      this.#stream.pause();
+      first.fire(response);
+    });
+    const error = await Promise.race([first.fired.then(() => undefined), this.#stream.ended]);
+    clearTimeout(timer);
+    const message = first.value?.message;
+    if (message?.case === "welcome") return message.value;
+    throw this.#abortReason ?? error ?? new Error("the first message is not a Welcome");
   }
 
-  responses(): AsyncIterable<WorkResponse> {
-    return { [Symbol.asyncIterator]: () => this.#responses };
+  /** receive passes all further messages to a function, until the stream ends. It returns the error of the stream;
+   * undefined: the node has ended it with the status OK. */
+  receive(take: (response: WorkResponse) => void): Promise<Error | undefined> {
+    this.#stream.receive(take);
+    return this.#stream.ended;
   }
 
   /** send makes a source supply all further messages: it is asked again when everything is written, and returns
@@ -219,32 +237,34 @@ export class OpenStream {
   }
 
   wake(): void {
-    this.#wakeUp.fire();
+    if (this.#isWriting || this.#isOver || !this.#source) return;
+    const messages = this.#source();
+    if (messages === undefined) this.#closeSend();
+    else if (messages.length > 0) this.#write(messages);
   }
 
   cancel(reason: Error): void {
-    this.#abort.abort(reason);
+    this.#abortReason ??= reason;
     this.end();
   }
 
   /** end frees the connection. */
   end(): void {
     this.#isOver = true;
-    this.#wakeUp.fire();
+    this.#stream.pause();
     this.connection.destroy();
   }
 
-  async *#requests(hello: Hello): AsyncGenerator<WorkRequest> {
-    yield create(WorkRequestSchema, { message: { case: "hello", value: hello } });
-    while (!this.#isOver) {
-      const messages = this.#source?.();
-      if (this.#source && messages === undefined) return;
-      if (messages && messages.length > 0) {
-        yield* messages;
-        continue;
-      }
-      await this.#wakeUp.fired;
-      this.#wakeUp = new Trigger();
-    }
+  #write(messages: WorkRequest[]): void {
+    this.#isWriting = true;
+    this.#stream.write(messages, () => {
+      this.#isWriting = false;
+      this.wake();
+    });
+  }
+
+  #closeSend(): void {
+    this.#isOver = true;
+    this.#stream.closeSend();
   }
 }

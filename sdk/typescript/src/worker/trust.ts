@@ -15,9 +15,13 @@ export class Trust {
   #endTimer: NodeJS.Timeout | undefined;
   #heartbeatTimer: NodeJS.Timeout | undefined;
   readonly #onEnd: () => void;
+  readonly #onBlocked: (ms: number) => void;
+  #blockedReportAt = -Infinity;
 
-  constructor(onEnd: () => void) {
+  /** onEnd is called when trust has ended, onBlocked when a heartbeat was late by so many milliseconds. */
+  constructor(onEnd: () => void, onBlocked: (ms: number) => void) {
     this.#onEnd = onEnd;
+    this.#onBlocked = onBlocked;
   }
 
   /** holds reports whether a handler may start now. */
@@ -116,15 +120,31 @@ export class Trust {
     this.#setHeartbeatTimer(session, now, Math.min(beats.nextAt, checkAnswer(session, now)));
   }
 
+  /** #reportIfBlocked reports a timer that is late, because a handler has blocked the event loop. */
+  #reportIfBlocked(session: Session, now: number): void {
+    const late = now - session.heartbeats.timerAt;
+    if (late < (session.sessionTtl || session.leaseTtl) / 8 || now < this.#blockedReportAt) return;
+    this.#blockedReportAt = now + blockedReportPause;
+    this.#onBlocked(late);
+  }
+
   #setHeartbeatTimer(session: Session, now: number, at: number): void {
     clearTimeout(this.#heartbeatTimer);
     if (this.#isStopped) return;
     session.heartbeats.timerAt = at;
-    const beat = () => this.#session === session && this.#paceHeartbeats(session, performance.now());
+    const beat = () => {
+      if (this.#session !== session) return;
+      const now = performance.now();
+      this.#reportIfBlocked(session, now);
+      this.#paceHeartbeats(session, now);
+    };
     this.#heartbeatTimer = setTimeout(beat, Math.max(1, Math.ceil(at - now)));
     this.#heartbeatTimer.unref();
   }
 }
+
+/** blockedReportPause is the time between two reports of a blocked event loop, in milliseconds. */
+const blockedReportPause = 60_000;
 
 /** checkAnswer reports a session whose node does not acknowledge heartbeats. It returns when to check again. */
 function checkAnswer(session: Session, now: number): number {

@@ -1,3 +1,4 @@
+import { maxTimerMs } from "../client/messages.js";
 import { describeError } from "../net/connection.js";
 import { requireKnownOptions } from "../options.js";
 import { DrainTimeout } from "./errors.js";
@@ -124,7 +125,7 @@ export class Worker {
 /** firstOf waits for the first of some promises, or for a time. */
 async function firstOf(ms: number, ...promises: Promise<void>[]): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, Math.min(ms, 2 ** 31 - 1))));
+  const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, Math.min(ms, maxTimerMs))));
   await Promise.race([late, ...promises]);
   clearTimeout(timer);
 }
