@@ -42,11 +42,13 @@ type createBatcher struct {
 	// token returns the token of a call; nil: there is none.
 	token    func(context.Context) (string, error)
 	maxDelay time.Duration
+	shared   sharedFieldsCache
 
 	mu            sync.Mutex
 	freeBatches   int // batches in flight, up to maxBatchesInFlight
 	callsInFlight int // registrations in them
 	waiting       []*pendingCreate
+	timerRuns     bool // releaseLate will be called
 }
 
 // pendingCreate is one waiting registration.
@@ -56,9 +58,10 @@ type pendingCreate struct {
 	request    []byte        // encoded
 	assignedID string        // id that the batch gave the job; empty: it has one
 	needsID    bool          // the batch gives it one
-	sent       bool          // or about to be; no longer waiting
-	turn       chan struct{} // closed when it was sent with others
-	result     []byte        // encoded, of the batch; nil: the batch failed as a whole
+	since      time.Time     // when it began to wait
+	turn       chan struct{} // closed when it no longer waits: it was sent with others, or has to be sent alone
+	result     []byte        // encoded, of the batch; nil: there is none
+	shared     []*sharedFields
 }
 
 // enqueue returns place if the caller may make its own call, after which it calls endCalls. Otherwise it waits
@@ -80,25 +83,39 @@ func (g *createBatcher) enqueue(ctx context.Context, q *fermatav1.CreateJobReque
 		g.mu.Unlock()
 		return true, nil, nil
 	}
-	g.waiting = append(g.waiting, w)
+	g.enqueueLocked(w)
 	g.mu.Unlock()
-	patience := time.NewTimer(g.maxDelay)
-	defer patience.Stop()
 	select {
 	case <-w.turn:
 		return false, w.takeResult(q), nil
 	case <-ctx.Done():
 		return false, nil, ctx.Err()
-	case <-patience.C:
-		if g.withdrawCall(w) {
-			return false, nil, nil
-		}
 	}
-	select {
-	case <-w.turn:
-		return false, w.takeResult(q), nil
-	case <-ctx.Done():
-		return false, nil, ctx.Err()
+}
+
+// enqueueLocked lets a registration wait, for maxDelay at most. One timer serves all that wait.
+func (g *createBatcher) enqueueLocked(w *pendingCreate) {
+	w.since = time.Now()
+	g.waiting = append(g.waiting, w)
+	if !g.timerRuns {
+		g.timerRuns = true
+		time.AfterFunc(g.maxDelay, g.releaseLate)
+	}
+}
+
+// releaseLate ends the wait of registrations that have waited for maxDelay. Their callers send them alone.
+func (g *createBatcher) releaseLate() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	late := 0
+	for late < len(g.waiting) && time.Since(g.waiting[late].since) >= g.maxDelay {
+		close(g.waiting[late].turn)
+		late++
+	}
+	g.waiting = slices.Delete(g.waiting, 0, late)
+	g.timerRuns = len(g.waiting) > 0
+	if g.timerRuns {
+		time.AfterFunc(g.maxDelay-time.Since(g.waiting[0].since), g.releaseLate)
 	}
 }
 
@@ -138,19 +155,11 @@ func (w *pendingCreate) takeResult(q *fermatav1.CreateJobRequest) *CreateResult 
 	if err := proto.Unmarshal(w.result, r); err != nil {
 		return nil
 	}
+	if err := completeJob(r, w.shared, q.GetJob()); err != nil {
+		return nil
+	}
 	result := newCreateResult(r)
 	return &result
-}
-
-// withdrawCall removes a waiting registration. It returns false if it was sent.
-func (g *createBatcher) withdrawCall(w *pendingCreate) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if w.sent {
-		return false
-	}
-	g.waiting = slices.DeleteFunc(g.waiting, func(other *pendingCreate) bool { return other == w })
-	return true
 }
 
 // endCalls ends a call of n registrations and sends the waiting ones in the background, so that no caller works
@@ -187,11 +196,9 @@ func (g *createBatcher) nextBatch() []*pendingCreate {
 		}
 		switch {
 		case w.ctx.Err() != nil:
-			w.sent = true
 		case len(batch) > 0 && w.token != batch[0].token:
 			left = append(left, w)
 		default:
-			w.sent = true
 			bytes += len(w.request)
 			batch = append(batch, w)
 		}
