@@ -15,11 +15,13 @@ import (
 const (
 	fieldParent   protowire.Number = 1 // of BatchCreateJobsRequest
 	fieldRequests protowire.Number = 2
+	fieldCompact  protowire.Number = 4
 	fieldJobID    protowire.Number = 2 // of CreateJobRequest
 	fieldResults  protowire.Number = 1 // of BatchCreateJobsResponse
+	fieldShared   protowire.Number = 2
 )
 
-// createBatch is a BatchCreateJobsRequest of requests that their callers have encoded.
+// createBatch is a compact BatchCreateJobsRequest of requests that their callers have encoded.
 type createBatch struct {
 	parent string
 	calls  []*pendingCreate
@@ -27,9 +29,12 @@ type createBatch struct {
 
 var _ grpccodec.Writer = createBatch{}
 
+// compactSize is the size of the field that requests the compact form.
+const compactSize = 2
+
 // FrameSize implements [grpccodec.Writer].
 func (b createBatch) FrameSize() int {
-	size := fieldSize(fieldParent, len(b.parent))
+	size := fieldSize(fieldParent, len(b.parent)) + compactSize
 	for _, w := range b.calls {
 		size += fieldSize(fieldRequests, w.requestSize())
 	}
@@ -39,6 +44,7 @@ func (b createBatch) FrameSize() int {
 // AppendFrame implements [grpccodec.Writer].
 func (b createBatch) AppendFrame(out []byte) []byte {
 	out = protowire.AppendString(protowire.AppendTag(out, fieldParent, protowire.BytesType), b.parent)
+	out = protowire.AppendVarint(protowire.AppendTag(out, fieldCompact, protowire.VarintType), 1)
 	for _, w := range b.calls {
 		out = protowire.AppendTag(out, fieldRequests, protowire.BytesType)
 		out = protowire.AppendVarint(out, uint64(w.requestSize()))
@@ -62,8 +68,11 @@ func fieldSize(field protowire.Number, length int) int {
 	return protowire.SizeTag(field) + protowire.SizeBytes(length)
 }
 
-// createResults are the results of a BatchCreateJobsResponse, each encoded.
-type createResults [][]byte
+// createResults are the results of a BatchCreateJobsResponse, each encoded, and the messages of shared fields.
+type createResults struct {
+	results [][]byte
+	shared  [][]byte
+}
 
 var _ grpccodec.Reader = (*createResults)(nil)
 
@@ -76,17 +85,23 @@ func (r *createResults) ReadFrame(data []byte) error {
 			return protowire.ParseError(n)
 		}
 		data = data[n:]
-		if field != fieldResults || kind != protowire.BytesType {
-			n = protowire.ConsumeFieldValue(field, kind, data)
+		var value []byte
+		if kind == protowire.BytesType {
+			value, n = protowire.ConsumeBytes(data)
 		} else {
-			var result []byte
-			result, n = protowire.ConsumeBytes(data)
-			*r = append(*r, result)
+			n = protowire.ConsumeFieldValue(field, kind, data)
 		}
 		if n < 0 {
 			return protowire.ParseError(n)
 		}
 		data = data[n:]
+		switch {
+		case kind != protowire.BytesType:
+		case field == fieldResults:
+			r.results = append(r.results, value)
+		case field == fieldShared:
+			r.shared = append(r.shared, value)
+		}
 	}
 	return nil
 }
@@ -99,15 +114,22 @@ func (c *Client) sendBatch(ctx context.Context, calls []*pendingCreate) error {
 			w.assignedID = ids.next()
 		}
 	}
-	var results createResults
+	results := createResults{results: make([][]byte, 0, len(calls))}
 	err := c.conn.Invoke(withBatchToken(ctx, calls[0].token), fermatav1.JobService_BatchCreateJobs_FullMethodName,
 		createBatch{c.namespaceName(), calls}, &results, grpc.ForceCodecV2(grpccodec.Codec()))
+	if err != nil {
+		return err
+	}
+	shared, err := c.createBatcher.shared.decodeAll(results.shared)
+	if err != nil {
+		return err
+	}
 	for i, w := range calls {
-		if i < len(results) {
-			w.result = results[i]
+		if i < len(results.results) {
+			w.result, w.shared = results.results[i], shared
 		}
 	}
-	return err
+	return nil
 }
 
 type batchTokenKey struct{}

@@ -40,24 +40,24 @@ func TestBatchesAreEncodedAsProtobuf(t *testing.T) {
 		batch.calls = append(batch.calls, w)
 	}
 	frame := batch.AppendFrame(nil)
-	got, want := &fermatav1.BatchCreateJobsRequest{}, &fermatav1.BatchCreateJobsRequest{Parent: "namespaces/a", Requests: requests}
+	got, want := &fermatav1.BatchCreateJobsRequest{}, &fermatav1.BatchCreateJobsRequest{Parent: "namespaces/a", Requests: requests, Compact: true}
 	if err := proto.Unmarshal(frame, got); err != nil || !proto.Equal(got, want) || len(frame) != batch.FrameSize() {
 		t.Errorf("%v, %d bytes of %d: %v", err, len(frame), batch.FrameSize(), got)
 	}
 	answer, err := proto.Marshal(&fermatav1.BatchCreateJobsResponse{Results: []*fermatav1.BatchCreateJobsResponse_Result{
 		{Job: &Job{Name: "n"}}, {Code: int32(codes.AlreadyExists), Message: "no"}, {},
-	}})
+	}, Shared: []*Job{{Queue: "q"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	answer = append([]byte{0x78, 1}, answer...) // a field of a later version
 	var results createResults
-	if err := results.ReadFrame(answer); err != nil || len(results) != 3 || results[2] == nil {
+	if err := results.ReadFrame(answer); err != nil || len(results.results) != 3 || results.results[2] == nil || len(results.shared) != 1 {
 		t.Fatalf("%v: %q", err, results)
 	}
 	clear(answer)
 	for i, code := range []codes.Code{codes.OK, codes.AlreadyExists, codes.OK} {
-		r := (&pendingCreate{result: results[i]}).takeResult(requests[i])
+		r := (&pendingCreate{result: results.results[i]}).takeResult(requests[i])
 		if r == nil || hasCode(r.Err, code) != (code != codes.OK) || r.Err == nil != (code == codes.OK) {
 			t.Errorf("result %d: %+v", i, r)
 		}

@@ -18,9 +18,12 @@ const (
 	// maxBatchesInFlight is the number of calls in flight, with one job or a batch, at which further
 	// registrations wait for a batch: one that the cluster works on, and one on its way.
 	maxBatchesInFlight = 2
-	// maxBatchDelay is how long a registration waits for the calls in flight: one may be stuck at a
-	// dead node, before it is sent alone.
+	// maxBatchDelay is how long a registration waits for the calls in flight before it is sent alone: they may be
+	// stuck at a dead node. Where batches take long because everything is busy, it waits for slowBatches times the
+	// duration of the last one, up to maxBusyDelay: many more calls would only make that worse.
 	maxBatchDelay = 50 * time.Millisecond
+	maxBusyDelay  = time.Second
+	slowBatches   = 4
 	// maxGatheredJobs and maxGatheredBytes bound a batch, so that no call waits for too many others. Larger
 	// requests are always sent alone.
 	maxGatheredJobs  = 100
@@ -42,11 +45,14 @@ type createBatcher struct {
 	// token returns the token of a call; nil: there is none.
 	token    func(context.Context) (string, error)
 	maxDelay time.Duration
+	shared   sharedFieldsCache
 
 	mu            sync.Mutex
 	freeBatches   int // batches in flight, up to maxBatchesInFlight
 	callsInFlight int // registrations in them
 	waiting       []*pendingCreate
+	timerRuns     bool          // releaseLate will be called
+	lastTook      time.Duration // duration of the last batch that was answered
 }
 
 // pendingCreate is one waiting registration.
@@ -56,9 +62,10 @@ type pendingCreate struct {
 	request    []byte        // encoded
 	assignedID string        // id that the batch gave the job; empty: it has one
 	needsID    bool          // the batch gives it one
-	sent       bool          // or about to be; no longer waiting
-	turn       chan struct{} // closed when it was sent with others
-	result     []byte        // encoded, of the batch; nil: the batch failed as a whole
+	since      time.Time     // when it began to wait
+	turn       chan struct{} // closed when it no longer waits: it was sent with others, or has to be sent alone
+	result     []byte        // encoded, of the batch; nil: there is none
+	shared     []*sharedFields
 }
 
 // enqueue returns place if the caller may make its own call, after which it calls endCalls. Otherwise it waits
@@ -80,25 +87,44 @@ func (g *createBatcher) enqueue(ctx context.Context, q *fermatav1.CreateJobReque
 		g.mu.Unlock()
 		return true, nil, nil
 	}
-	g.waiting = append(g.waiting, w)
+	g.enqueueLocked(w)
 	g.mu.Unlock()
-	patience := time.NewTimer(g.maxDelay)
-	defer patience.Stop()
 	select {
 	case <-w.turn:
 		return false, w.takeResult(q), nil
 	case <-ctx.Done():
 		return false, nil, ctx.Err()
-	case <-patience.C:
-		if g.withdrawCall(w) {
-			return false, nil, nil
-		}
 	}
-	select {
-	case <-w.turn:
-		return false, w.takeResult(q), nil
-	case <-ctx.Done():
-		return false, nil, ctx.Err()
+}
+
+// enqueueLocked lets a registration wait. One timer serves all that wait.
+func (g *createBatcher) enqueueLocked(w *pendingCreate) {
+	w.since = time.Now()
+	g.waiting = append(g.waiting, w)
+	if !g.timerRuns {
+		g.timerRuns = true
+		time.AfterFunc(g.delayLocked(), g.releaseLate)
+	}
+}
+
+// delayLocked is how long a registration waits at most.
+func (g *createBatcher) delayLocked() time.Duration {
+	return max(g.maxDelay, min(slowBatches*g.lastTook, maxBusyDelay))
+}
+
+// releaseLate ends the wait of registrations that have waited for too long. Their callers send them alone.
+func (g *createBatcher) releaseLate() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	late, delay := 0, g.delayLocked()
+	for late < len(g.waiting) && time.Since(g.waiting[late].since) >= delay {
+		close(g.waiting[late].turn)
+		late++
+	}
+	g.waiting = slices.Delete(g.waiting, 0, late)
+	g.timerRuns = len(g.waiting) > 0
+	if g.timerRuns {
+		time.AfterFunc(delay-time.Since(g.waiting[0].since), g.releaseLate)
 	}
 }
 
@@ -138,25 +164,39 @@ func (w *pendingCreate) takeResult(q *fermatav1.CreateJobRequest) *CreateResult 
 	if err := proto.Unmarshal(w.result, r); err != nil {
 		return nil
 	}
+	if err := completeJob(r, w.shared, q.GetJob()); err != nil {
+		return nil
+	}
 	result := newCreateResult(r)
 	return &result
 }
 
-// withdrawCall removes a waiting registration. It returns false if it was sent.
-func (g *createBatcher) withdrawCall(w *pendingCreate) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if w.sent {
-		return false
+// endCalls ends a call of n registrations and sends the waiting ones in the background, so that no caller works
+// for others.
+func (g *createBatcher) endCalls(n int) {
+	if batch := g.takeBatch(n); len(batch) > 0 {
+		go g.sendBatches(batch)
 	}
-	g.waiting = slices.DeleteFunc(g.waiting, func(other *pendingCreate) bool { return other == w })
-	return true
 }
 
-// endCalls ends a call of n registrations and sends the waiting ones in the background, so that no caller works
-// for others. The callers with results run first: they may register more, which would otherwise wait for the
-// next call.
-func (g *createBatcher) endCalls(n int) {
+// sendBatches sends batches while registrations wait, all from one goroutine: that a stack has grown pays for many
+// batches.
+func (g *createBatcher) sendBatches(batch []*pendingCreate) {
+	for len(batch) > 0 {
+		start := time.Now()
+		answered := g.sendAll(batch)
+		if took := time.Since(start); answered {
+			g.mu.Lock()
+			g.lastTook = took
+			g.mu.Unlock()
+		}
+		batch = g.takeBatch(len(batch))
+	}
+}
+
+// takeBatch ends a call of n registrations and takes the batch that has its place now. The callers with results run
+// first: they may register more, which would otherwise wait for the next call.
+func (g *createBatcher) takeBatch(n int) []*pendingCreate {
 	runtime.Gosched()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -164,13 +204,9 @@ func (g *createBatcher) endCalls(n int) {
 	batch := g.nextBatch()
 	if len(batch) == 0 {
 		g.freeBatches--
-		return
 	}
 	g.callsInFlight += len(batch)
-	go func() {
-		defer g.endCalls(len(batch))
-		g.sendAll(batch)
-	}()
+	return batch
 }
 
 // nextBatch returns the next batch, without registrations that were given up: the first that waits, and others with
@@ -187,11 +223,9 @@ func (g *createBatcher) nextBatch() []*pendingCreate {
 		}
 		switch {
 		case w.ctx.Err() != nil:
-			w.sent = true
 		case len(batch) > 0 && w.token != batch[0].token:
 			left = append(left, w)
 		default:
-			w.sent = true
 			bytes += len(w.request)
 			batch = append(batch, w)
 		}
@@ -201,18 +235,18 @@ func (g *createBatcher) nextBatch() []*pendingCreate {
 	return batch
 }
 
-// sendAll sends a batch. Its deadline is the latest of the callers' deadlines.
-func (g *createBatcher) sendAll(batch []*pendingCreate) {
+// sendAll sends a batch, and reports whether it was answered. Its deadline is the latest of the callers' deadlines.
+func (g *createBatcher) sendAll(batch []*pendingCreate) (answered bool) {
 	ctx, cancel := lastDeadline(batch)
 	defer cancel()
-	if err := g.send(ctx, batch); err != nil {
-		for _, w := range batch {
+	err := g.send(ctx, batch)
+	for _, w := range batch {
+		if err != nil {
 			w.result = nil
 		}
-	}
-	for _, w := range batch {
 		close(w.turn)
 	}
+	return err == nil
 }
 
 func lastDeadline(batch []*pendingCreate) (context.Context, context.CancelFunc) {

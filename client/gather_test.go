@@ -359,3 +359,39 @@ func TestBatchDelayIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestBusyBatchesAreWaitedFor: where batches take long, registrations wait longer for them, up to a bound, instead of
+// making more calls.
+func TestBusyBatchesAreWaitedFor(t *testing.T) {
+	for _, tt := range []struct{ took, want time.Duration }{
+		{time.Millisecond, maxBatchDelay}, {100 * time.Millisecond, 400 * time.Millisecond}, {time.Minute, maxBusyDelay},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := crowded(maxBatchDelay)
+			g.send = func(_ context.Context, calls []*pendingCreate) error {
+				time.Sleep(tt.took)
+				return succeed(calls)
+			}
+			enter := func() (alone bool) {
+				_, result, err := g.enqueue(t.Context(), &fermatav1.CreateJobRequest{})
+				if err != nil {
+					t.Error(err)
+				}
+				return result == nil
+			}
+			first := make(chan bool)
+			go func() { first <- enter() }()
+			synctest.Wait()
+			g.endCalls(1) // the first is sent
+			if <-first {
+				t.Fatalf("batches of %v: the first was not sent", tt.took)
+			}
+			synctest.Wait()
+			g.freeBatches, g.callsInFlight = maxBatchesInFlight, maxBatchesInFlight
+			start := time.Now()
+			if alone := enter(); !alone || time.Since(start) != tt.want {
+				t.Errorf("batches of %v: alone %v after %v, want %v", tt.took, alone, time.Since(start), tt.want)
+			}
+		})
+	}
+}

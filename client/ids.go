@@ -3,7 +3,6 @@ package client
 import (
 	"crypto/rand"
 	mathrand "math/rand/v2"
-	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/sharding"
 
@@ -15,8 +14,9 @@ const (
 	// quarter of 32 calls. Larger groups save little and are spread over the shards less evenly.
 	minShardGroup = 32
 	// idSections is the number of equal sections of the id space. With as many shards or fewer, a section is in
-	// one shard, or in two adjacent ones.
-	idSections = 256
+	// one shard, or in two adjacent ones; with 256 shards it is in four. An id takes as many tries as there are
+	// sections.
+	idSections = 64
 )
 
 // groupedIDs makes ids for the jobs of a batch that have none. The id decides the shard of a job, so random ids
@@ -44,11 +44,19 @@ func assignGroupedIDs(namespace string, requests []*fermatav1.CreateJobRequest) 
 	}
 }
 
+// idLetters are those of [rand.Text] in lower case.
+const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
+
 // makeID returns a random id whose last letters place it in a section.
 func makeID(namespace string, section int) string {
 	for {
-		beginning := "job-" + strings.ToLower(rand.Text()[:23]) // 115 random bits
-		if id, ok := sharding.IDInShard(namespace, beginning, section, idSections); ok {
+		var random [23]byte // of which each gives 5 bits
+		rand.Read(random[:])
+		beginning := append(make([]byte, 0, 27), "job-"...)
+		for _, b := range random {
+			beginning = append(beginning, idLetters[b%32])
+		}
+		if id, ok := sharding.IDInShard(namespace, string(beginning), section, idSections); ok {
 			return id
 		}
 	}

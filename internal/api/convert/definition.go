@@ -115,37 +115,37 @@ func (r *Reader) RejectSealed(j *fermatav1.Job) {
 // DefinitionToPB writes the part of a job that clients set. A payload that is sealed
 // is written as it is stored, for backups.
 func DefinitionToPB(d *job.Definition) *fermatav1.Job {
-	p := unsealedToPB(d)
+	p := ownFieldsToPB(d)
+	addSharedFields(p, d)
+	return p
+}
+
+// ownFieldsToPB writes the fields in which the jobs of a program usually differ.
+func ownFieldsToPB(d *job.Definition) *fermatav1.Job {
+	p := &fermatav1.Job{
+		Name:     JobName(d.Key),
+		Handler:  d.Handler,
+		Payload:  d.Payload,
+		Labels:   d.Labels,
+		Schedule: definitionScheduleToPB(d),
+		Locks:    Map(d.Locks, lockToPB),
+		Target:   d.Target,
+	}
 	if d.PayloadKey != "" {
 		p.PayloadSealed, p.PayloadKeyId, p.PayloadSize = true, d.PayloadKey, int64(d.PayloadSize())
 	}
 	return p
 }
 
-func unsealedToPB(d *job.Definition) *fermatav1.Job {
-	retry, recurring := policiesToPB(d)
-	return &fermatav1.Job{
-		Name:          JobName(d.Key),
-		Queue:         d.Queue,
-		Priority:      new(int32(d.Priority)),
-		Handler:       d.Handler,
-		Payload:       d.Payload,
-		Labels:        d.Labels,
-		Schedule:      definitionScheduleToPB(d),
-		RetryPolicy:   retry,
-		BackoffPolicy: recurring,
-		Timeout:       durationpb.New(d.Timeout),
-		TimeoutGrace:  durationpb.New(d.TimeoutGrace),
-		HistoryLimit:  new(int32(d.HistoryLimit)),
-		Retention:     durationpb.New(d.Retention),
-		DeadLetterTtl: durationpb.New(d.DeadLetterTTL),
-
-		OverlapPolicy:      OverlapPolicies.ToPB(d.Overlap),
-		OverlapLimit:       int32(d.OverlapLimit),
-		MisfirePolicy:      misfireToPB(d.Misfire),
-		Locks:              Map(d.Locks, lockToPB),
-		Target:             d.Target,
-		PauseAfterFailures: int32(d.PauseAfter),
-		MaxLag:             nonZeroDurationToPB(d.MaxLag),
-	}
+// addSharedFields writes the other fields, which are usually the same in many jobs: see [CompactWriter].
+func addSharedFields(p *fermatav1.Job, d *job.Definition) {
+	p.Queue, p.Priority = d.Queue, new(int32(d.Priority))
+	p.RetryPolicy, p.BackoffPolicy = policiesToPB(d)
+	p.Timeout, p.TimeoutGrace = durationpb.New(d.Timeout), durationpb.New(d.TimeoutGrace)
+	p.HistoryLimit = new(int32(d.HistoryLimit))
+	p.Retention, p.DeadLetterTtl = durationpb.New(d.Retention), durationpb.New(d.DeadLetterTTL)
+	p.OverlapPolicy, p.OverlapLimit = OverlapPolicies.ToPB(d.Overlap), int32(d.OverlapLimit)
+	p.MisfirePolicy = misfireToPB(d.Misfire)
+	p.PauseAfterFailures = int32(d.PauseAfter)
+	p.MaxLag = nonZeroDurationToPB(d.MaxLag)
 }

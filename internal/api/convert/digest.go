@@ -2,7 +2,6 @@ package convert
 
 import (
 	"crypto/sha256"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -22,6 +21,15 @@ func MessageDigest(m proto.Message) []byte {
 	return sum[:]
 }
 
+// isSettable has the numbers of [SettableFields].
+var isSettable = func() map[protoreflect.FieldNumber]bool {
+	numbers, fields := map[protoreflect.FieldNumber]bool{}, (&fermatav1.Job{}).ProtoReflect().Descriptor().Fields()
+	for _, name := range SettableFields {
+		numbers[fields.ByName(protoreflect.Name(name)).Number()] = true
+	}
+	return numbers
+}()
+
 // DefinitionDigest is the digest of what clients set of a job, and its name.
 func DefinitionDigest(p *fermatav1.Job) []byte {
 	if p == nil {
@@ -31,7 +39,7 @@ func DefinitionDigest(p *fermatav1.Job) []byte {
 	to := d.ProtoReflect()
 	// What is set is shared with p, not copied: it is only read.
 	p.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		if slices.Contains(SettableFields, string(field.Name())) {
+		if isSettable[field.Number()] {
 			to.Set(field, value)
 		}
 		return true
@@ -39,21 +47,29 @@ func DefinitionDigest(p *fermatav1.Job) []byte {
 	if d.PayloadKeyId != "" {
 		d.Payload = nil // answers do not have it
 	}
-	withoutSources(d)
+	d.RetryPolicy, d.BackoffPolicy = withoutSources(d.RetryPolicy), withoutSources(d.BackoffPolicy)
 	return MessageDigest(d)
 }
 
-// withoutSources takes out of a job where the values of its policies came from. It leaves the
-// policies alone that it was given.
-func withoutSources(d *fermatav1.Job) {
-	if p := d.GetRetryPolicy(); len(p.GetSources()) > 0 {
-		d.RetryPolicy = proto.CloneOf(p)
-		d.RetryPolicy.Sources = nil
+// withoutSources returns a policy without the sources of its values. It shares all else with the policy that it was
+// given.
+func withoutSources[P interface {
+	proto.Message
+	GetSources() map[string]string
+}](p P) P {
+	if len(p.GetSources()) == 0 {
+		return p
 	}
-	if p := d.GetBackoffPolicy(); len(p.GetSources()) > 0 {
-		d.BackoffPolicy = proto.CloneOf(p)
-		d.BackoffPolicy.Sources = nil
-	}
+	from := p.ProtoReflect()
+	to := from.New()
+	from.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		if field.Name() != "sources" {
+			to.Set(field, value)
+		}
+		return true
+	})
+	to.SetUnknown(from.GetUnknown())
+	return to.Interface().(P)
 }
 
 // StatusDigest is the digest of a job's state.

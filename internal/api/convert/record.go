@@ -13,8 +13,14 @@ import (
 // RecordToPB writes a job with its state. nowMS, the clock of this node, decides only
 // what has expired.
 func RecordToPB(r job.Record, nowMS unixtime.Milli) *fermatav1.Job {
+	j := DefinitionToPB(r.Definition)
+	addServerFields(j, r, nowMS)
+	return j
+}
+
+// addServerFields adds what clients cannot set. A sealed payload is taken out.
+func addServerFields(j *fermatav1.Job, r job.Record, nowMS unixtime.Milli) {
 	d := r.Definition
-	j := DefinitionToPB(d)
 	if j.PayloadSealed {
 		j.Payload = nil
 	}
@@ -22,7 +28,6 @@ func RecordToPB(r job.Record, nowMS unixtime.Milli) *fermatav1.Job {
 	j.Generation = int64(d.Generation)
 	j.CreateTime, j.UpdateTime = MillisToPB(d.CreatedMS), MillisToPB(d.UpdatedMS)
 	j.Status = statusToPB(d, r.State, nowMS)
-	return j
 }
 
 func statusToPB(d *job.Definition, s job.State, nowMS unixtime.Milli) *fermatav1.JobStatus {

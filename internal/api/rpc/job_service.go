@@ -103,7 +103,7 @@ func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCrea
 	for i, answer := range s.definitions.CreateBatch(ctx, good) {
 		answers[place[i]] = answer
 	}
-	response := s.batchToPB(answers, q.GetNamesOnly())
+	response := s.batchToPB(q, answers)
 	if !q.GetNamesOnly() {
 		var jobs []doubtfulJob
 		for i, result := range response.GetResults() {
@@ -116,23 +116,28 @@ func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCrea
 	return response, nil
 }
 
-func (s *jobService) batchToPB(answers []job.CreateAnswer, namesOnly bool) *fermatav1.BatchCreateJobsResponse {
+func (s *jobService) batchToPB(q *fermatav1.BatchCreateJobsRequest, answers []job.CreateAnswer) *fermatav1.BatchCreateJobsResponse {
 	response := &fermatav1.BatchCreateJobsResponse{Results: make([]*fermatav1.BatchCreateJobsResponse_Result, len(answers))}
+	results := make([]fermatav1.BatchCreateJobsResponse_Result, len(answers))
+	var compact convert.CompactWriter
+	now := unixtime.MilliOf(s.now())
 	for i := range answers {
-		answer := &answers[i]
-		result := &fermatav1.BatchCreateJobsResponse_Result{}
+		answer, result := &answers[i], &results[i]
 		switch d := answer.Record.Definition; {
-		case answer.Err == nil && namesOnly:
-			result.Job = &fermatav1.Job{Name: convert.JobName(d.Key), Etag: d.Etag()}
-		case answer.Err == nil:
-			result.Job = s.jobToPB(answer.Record)
-		default:
+		case answer.Err != nil:
 			st, _ := apierror.ToStatus(answer.Err)
 			p := st.Proto()
 			result.Code, result.Message, result.Details = p.GetCode(), p.GetMessage(), p.GetDetails()
+		case q.GetNamesOnly():
+			result.Job = &fermatav1.Job{Name: convert.JobName(d.Key), Etag: d.Etag()}
+		case q.GetCompact():
+			result.Job, result.Shared = compact.WriteJob(answer.Record, q.GetRequests()[i].GetJob(), now)
+		default:
+			result.Job = convert.RecordToPB(answer.Record, now)
 		}
 		response.Results[i] = result
 	}
+	response.Shared = compact.Shared
 	return response
 }
 

@@ -247,9 +247,13 @@ func (b *createCall) answerShard(ctx context.Context, shard int, items []*create
 		return
 	}
 	b.r.nudgeHolder(shard, reply.Earlier, reply.Holder)
+	var notices []job.Notice
 	for i, c := range items {
-		b.answerItem(ctx, c, reply.Results[i])
+		if b.answerItem(ctx, c, reply.Results[i]) {
+			notices = append(notices, c.notices...)
+		}
 	}
+	b.r.observeNotices(notices)
 	if reply.Err != nil {
 		// The jobs are stored and will run, but the caller has to repeat the call.
 		b.failItems(items, reply.Err)
@@ -263,24 +267,25 @@ func (b *createCall) failItems(items []*createItem, err error) {
 	}
 }
 
-func (b *createCall) answerItem(ctx context.Context, c *createItem, result job.CreateResult) {
+// answerItem answers an item that the store has answered, and reports whether it was created.
+func (b *createCall) answerItem(ctx context.Context, c *createItem, result job.CreateResult) (created bool) {
 	key := c.record.Definition.Key
 	c.createdNothing = result.Code != job.Created
 	switch result.Code {
 	case job.Created:
 		b.answers[c.index].Record = c.record
-		b.r.observeNotices(c.notices)
 		b.answerExisting(&c.record, c.repeats...)
 	case job.Tombstone:
 		b.failItems([]*createItem{c}, b.r.describeBusyName(ctx, key))
 	case job.Exists:
 		if result.Existing == nil { // others keep creating and deleting it
 			b.failItems([]*createItem{c}, job.ErrConflict)
-			return
+			break
 		}
 		b.answerExisting(result.Existing, c)
 		b.answerExisting(result.Existing, c.repeats...)
 	}
+	return result.Code == job.Created
 }
 
 // answerExisting answers requests for a job that exists.

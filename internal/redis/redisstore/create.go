@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
@@ -12,44 +13,88 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
+// A call for few records of one shard waits while another one of that shard is in flight, and is then sent together
+// with those that wait, too: single registrations of many callers need one script for several jobs. Bytes and records
+// of such a call, and of all that are sent together, are bounded, so that none waits for much of others.
+const (
+	maxSharedCreateRecords = 32
+	maxSharedCreateBytes   = 64 << 10
+	maxSharedCreateWeight  = 256 << 10
+)
+
 // Create stores new records, in atomic steps of up to 200 of one shard, in one pipeline for each server.
 // If a record exists, it is returned as stored. An unreadable record is overwritten: registering a job
 // again repairs it. At maxmemory Err is job.ErrNoMemory and nothing of that step was stored. A reply whose
 // Err is job.ErrDurability is complete; with any other Err it is empty, and the batch
-// may be repeated.
+// may be repeated. Calls for few records of one shard share steps with those of other callers.
 func (s *Store) Create(ctx context.Context, batches []job.CreateBatch) []job.CreateReply {
-	creations := make([]*createCall, len(batches))
+	groups := make([]createGroup, len(batches))
+	calls := make([]*createCall, len(batches))
 	for i, b := range batches {
-		creations[i] = s.newCreation(b)
+		calls[i] = s.newCreateCall(b)
+		groups[i] = createGroup{shard: b.Shard, calls: calls[i : i+1]}
 	}
-	for pass := 0; pass < 3; pass++ { // after that somebody else keeps creating and deleting them
-		var ops []*runner.Op
-		for _, c := range creations {
-			ops = append(ops, c.buildSteps(s)...)
-		}
-		if len(ops) == 0 {
-			break
-		}
-		s.runner.RunEach(ctx, ops)
-		for _, c := range creations {
-			c.readReplies(ctx, s)
-		}
+	if len(calls) == 1 && calls[0].mayShare() {
+		s.createShared(ctx, batches[0].Shard, calls[0])
+	} else {
+		s.createGroups(ctx, groups)
 	}
-	replies := make([]job.CreateReply, len(creations))
-	for i, c := range creations {
+	replies := make([]job.CreateReply, len(calls))
+	for i, c := range calls {
 		replies[i] = c.result()
 	}
 	return replies
 }
 
-// createCall is a batch in progress.
+// createShared stores the records of a call, with those of others of the shard that come meanwhile.
+func (s *Store) createShared(ctx context.Context, shard int, c *createCall) {
+	err := s.creations[shard].Do(ctx, c, c.bytes, 0, func(ctx context.Context, calls []*createCall) {
+		s.createGroups(ctx, []createGroup{{shard: shard, calls: calls, shares: true}})
+	})
+	if err != nil {
+		c.failed = err
+	}
+}
+
+// createGroups stores the records of groups, in one pipeline for each server.
+func (s *Store) createGroups(ctx context.Context, groups []createGroup) {
+	s.writeGroups(ctx, groups)
+	for i := range groups {
+		groups[i].reportEarlier()
+	}
+}
+
+func (s *Store) writeGroups(ctx context.Context, groups []createGroup) {
+	for pass := 0; pass < 3; pass++ { // after that somebody else keeps creating and deleting them
+		var ops []*runner.Op
+		for i := range groups {
+			ops = append(ops, groups[i].buildSteps(s)...)
+		}
+		if len(ops) == 0 {
+			return
+		}
+		s.runner.RunEach(ctx, ops)
+		for i := range groups {
+			groups[i].readReplies(ctx, s)
+		}
+	}
+}
+
+// createCall is a batch of one caller in progress.
 type createCall struct {
+	todo   []*newRecord
+	bytes  int
+	out    job.CreateReply
+	failed error
+}
+
+// createGroup are the batches of one shard whose records are stored together.
+type createGroup struct {
 	shard   int
-	todo    []*newRecord
+	calls   []*createCall
+	shares  bool         // its steps may share pipelines with calls of others
 	steps   []createStep // of this pass
-	out     job.CreateReply
 	earlier earlierLanes
-	failed  error
 }
 
 // createStep is one run of the script.
@@ -59,8 +104,8 @@ type createStep struct {
 	records []*newRecord
 }
 
-func (s *Store) newCreation(b job.CreateBatch) *createCall {
-	c := &createCall{shard: b.Shard, out: job.CreateReply{Results: make([]job.CreateResult, len(b.Records))}}
+func (s *Store) newCreateCall(b job.CreateBatch) *createCall {
+	c := &createCall{out: job.CreateReply{Results: make([]job.CreateResult, len(b.Records))}}
 	all := make([]newRecord, len(b.Records))
 	c.todo = make([]*newRecord, len(b.Records))
 	for i := range b.Records {
@@ -68,57 +113,79 @@ func (s *Store) newCreation(b job.CreateBatch) *createCall {
 		if err := all[i].encodeRecord(&b.Records[i], i, s.form()); err != nil {
 			c.failed = err
 		}
+		all[i].call = c
+		c.bytes += all[i].size()
 	}
 	return c
 }
 
+// mayShare reports whether the records of a call may be stored together with those of others.
+func (c *createCall) mayShare() bool {
+	return c.failed == nil && len(c.todo) <= maxSharedCreateRecords && c.bytes <= maxSharedCreateBytes
+}
+
 // buildSteps divides the remaining records into steps.
-func (c *createCall) buildSteps(s *Store) []*runner.Op {
-	c.steps = nil
-	if c.failed != nil {
-		return nil
+func (g *createGroup) buildSteps(s *Store) []*runner.Op {
+	g.steps = nil
+	var rest []*newRecord
+	for _, c := range g.calls {
+		if c.failed == nil {
+			rest = append(rest, c.todo...)
+		}
+		c.todo = nil
 	}
 	var ops []*runner.Op
-	for rest := c.todo; len(rest) > 0; {
+	for len(rest) > 0 {
 		n := recordsPerCall(rest)
-		o, lanes := s.createOp(c.shard, rest[:n])
-		c.steps = append(c.steps, createStep{o, lanes, rest[:n]})
+		o, lanes := s.createOp(g.shard, rest[:n])
+		o.MayShare = g.shares
+		g.steps = append(g.steps, createStep{o, lanes, rest[:n]})
 		ops, rest = append(ops, o), rest[n:]
 	}
 	return ops
 }
 
-// readReplies reads the replies of a pass. Records to be tried again remain in todo.
-func (c *createCall) readReplies(ctx context.Context, s *Store) {
-	if c.failed != nil {
-		return
-	}
+// readReplies reads the replies of a pass. Records to be tried again are in todo of their calls.
+func (g *createGroup) readReplies(ctx context.Context, s *Store) {
 	var taken []*newRecord
-	for _, step := range c.steps {
-		err := rediserr.Wrap(step.op.Name, step.op.Err)
-		if err != nil && !errors.Is(err, job.ErrDurability) {
-			c.failed = err
-			return
-		}
-		c.out.Err = errors.Join(c.out.Err, err)
-		again, err := c.readStep(s, step)
+	for _, step := range g.steps {
+		again, err := step.readReply(s)
 		if err != nil {
-			c.failed = err
-			return
+			failCalls(step.records, err)
+			continue
 		}
+		g.earlier.addPairs(step.lanes, step.op.Reply.ListAt(3), step.op.Reply.TextAt(4))
 		taken = append(taken, again...)
 	}
-	c.todo, c.failed = s.readExisting(ctx, c.shard, taken, c.out.Results)
+	taken = slices.DeleteFunc(taken, func(n *newRecord) bool { return n.call.failed != nil })
+	if len(taken) == 0 {
+		return
+	}
+	if err := s.readExisting(ctx, g.shard, taken); err != nil {
+		failCalls(taken, err)
+	}
 }
 
-// readStep reads the reply of the script and returns the records whose id exists:
+// failCalls fails the calls that have some of these records.
+func failCalls(records []*newRecord, err error) {
+	for _, n := range records {
+		n.call.failed = err
+	}
+}
+
+// readReply reads the reply of the script and returns the records whose id exists:
 // {code, clock, codes, {place, due ...}, lock value}.
-func (c *createCall) readStep(s *Store, step createStep) (taken []*newRecord, err error) {
+func (step createStep) readReply(s *Store) (taken []*newRecord, err error) {
+	unconfirmed := rediserr.Wrap(step.op.Name, step.op.Err)
+	if unconfirmed != nil && !errors.Is(unconfirmed, job.ErrDurability) {
+		return nil, unconfirmed
+	}
 	r := step.op.Reply
 	codes := r.TextAt(2)
 	if len(codes) < len(step.records) {
 		return nil, fmt.Errorf("create: %w: %d answers for %d records", codec.ErrCorrupt, len(codes), len(step.records))
 	}
+	now := unixtime.Micro(r.IntAt(1))
 	for k, n := range step.records {
 		switch codes[k] {
 		case '1', '2':
@@ -126,23 +193,36 @@ func (c *createCall) readStep(s *Store, step createStep) (taken []*newRecord, er
 		case '3':
 			s.metrics.countReplays("create", 1)
 		}
-		c.out.Results[n.index] = job.CreateResult{Code: createCode(codes[k])}
+		out := &n.call.out
+		out.Results[n.index] = job.CreateResult{Code: createCode(codes[k])}
+		out.NowUS = max(out.NowUS, now)
+		if unconfirmed != nil && out.Err == nil {
+			out.Err = unconfirmed
+		}
 	}
-	c.earlier.addPairs(step.lanes, r.ListAt(3), r.TextAt(4))
-	c.out.NowUS = max(c.out.NowUS, unixtime.Micro(r.IntAt(1)))
 	return taken, nil
+}
+
+// reportEarlier gives the lanes that became due earlier to one caller, which notifies the holder of the shard.
+func (g *createGroup) reportEarlier() {
+	for _, c := range g.calls {
+		if c.failed == nil {
+			c.out.Earlier, c.out.Holder = g.earlier.heads, g.earlier.holder
+			return
+		}
+	}
 }
 
 func (c *createCall) result() job.CreateReply {
 	if c.failed != nil {
 		return job.CreateReply{Err: c.failed}
 	}
-	c.out.Earlier, c.out.Holder = c.earlier.heads, c.earlier.holder
 	return c.out
 }
 
 // newRecord is a record to be created.
 type newRecord struct {
+	call     *createCall
 	index    int // among the records of the call
 	id       job.RecordID
 	lane     job.Lane
@@ -172,6 +252,9 @@ func (n *newRecord) encodeRecord(r *job.Record, index int, f codec.Encoding) (er
 	return nil
 }
 
+// size is about how many bytes it is in a call of the script.
+func (n *newRecord) size() int { return len(n.id) + len(n.state) + len(n.def) }
+
 func createCode(digit byte) job.CreateCode {
 	switch digit {
 	case '1':
@@ -186,7 +269,7 @@ func createCode(digit byte) job.CreateCode {
 func recordsPerCall(records []*newRecord) int {
 	size := 0
 	for i, r := range records {
-		size += len(r.id) + len(r.state) + len(r.def)
+		size += r.size()
 		if i == createItems || i > 0 && size > callBytes {
 			return i
 		}
@@ -247,35 +330,29 @@ func sameGroupCount(records []*newRecord) int {
 	return len(records)
 }
 
-// readExisting reads the records that have the ids, and returns those to be tried again: the id is free
+// readExisting reads the records that have the ids. Those to be tried again are in todo of their calls: the id is free
 // by now, or its record is unreadable.
-func (s *Store) readExisting(ctx context.Context, shard int, taken []*newRecord,
-	results []job.CreateResult) ([]*newRecord, error) {
-	if len(taken) == 0 {
-		return nil, nil
-	}
+func (s *Store) readExisting(ctx context.Context, shard int, taken []*newRecord) error {
 	ids := make([]job.RecordID, len(taken))
 	for i, r := range taken {
 		ids[i] = r.id
 	}
 	stored, err := s.readRaw(ctx, shard, ids)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var again []*newRecord
 	for i, r := range taken {
 		switch record, err := stored[i].record(ids[i]); {
 		case err == nil && record != nil:
-			results[r.index].Existing = record
+			r.call.out.Results[r.index].Existing = record
+			continue
 		case err != nil:
 			s.runner.ReportCorrupt(shard, "create", err, string(r.id))
 			r.replaces = stored[i].state
-			again = append(again, r)
-		default:
-			again = append(again, r)
 		}
+		r.call.todo = append(r.call.todo, r)
 	}
-	return again, nil
+	return nil
 }
 
 // DefinitionBytes is how many bytes of Redis' memory the id and the definition of a job are,

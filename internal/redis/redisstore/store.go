@@ -16,6 +16,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/lease"
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
+	"github.com/fermata-io/fermata/internal/lib/coalesce"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/limits"
@@ -34,6 +35,7 @@ type Store struct {
 	shards          []runner.ShardKeys
 	batches         []batchSlots
 	definitionSizes []definitionSize
+	creations       []*coalesce.Coalescer[*createCall] // by shard
 	caller          string
 	schema          atomic.Int32
 	identity        atomic.Pointer[string] // random id of the keyspace; nil: unknown
@@ -114,6 +116,10 @@ func (s *Store) addShards(count int) {
 	s.runner.AddShards(count)
 	s.shards, s.batches = s.runner.Shards(), make([]batchSlots, count)
 	s.definitionSizes = make([]definitionSize, count)
+	s.creations = make([]*coalesce.Coalescer[*createCall], count)
+	for i := range s.creations {
+		s.creations[i] = coalesce.New[*createCall](1, maxSharedCreateWeight)
+	}
 	s.limits = limits.New(s.runner, limits.Options{
 		Scripts: s.scripts.limits, EachLane: s.EachLane, ExplainDenial: s.explainCensusDenial,
 	})

@@ -107,7 +107,7 @@ var table = []row{
 		also: []string{"internal/lib/coalesce", "internal/redis/conn", "internal/redis/rediserr"}},
 	{path: "internal/redis/limits", floor: parts, also: []string{"internal/redis/rediserr", "internal/redis/runner"}},
 	{path: "internal/redis/redisstore", floor: parts, foreign: []string{prometheus, goredis},
-		also: []string{"internal/redis/conn", "internal/redis/rediserr", "internal/redis/limits", "internal/redis/runner"}},
+		also: []string{"internal/lib/coalesce", "internal/redis/conn", "internal/redis/rediserr", "internal/redis/limits", "internal/redis/runner"}},
 	{path: "internal/redis/fsck", floor: parts, also: []string{"internal/redis/redisstore", "internal/redis/runner"}},
 	{path: "internal/redis/shardlock", floor: parts, foreign: []string{prometheus, redislock, goredis},
 		why: "redislock is driven through a go-redis client"},

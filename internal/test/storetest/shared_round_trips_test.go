@@ -100,3 +100,106 @@ func countReads(t *testing.T, server *redistest.Server) int {
 	}
 	return n
 }
+
+// TestCreationsShareScripts: where many create single jobs of a shard at a time, the server runs fewer scripts than
+// there are calls, and each call has the result of its own job.
+func TestCreationsShareScripts(t *testing.T) {
+	const callers = 60
+	server := redistest.Start(t)
+	w := storetest.NewWorld(t, server.Client())
+	taken := w.InShard(0, 1)[0]
+	w.Add(storetest.Once(taken, time.Hour))
+	round := 0
+	redistest.Eventually(t, time.Minute, "fewer scripts than creations", func(context.Context) error {
+		ids := w.InShard(0, 1+(round+1)*callers)[1+round*callers:]
+		round++
+		before := countScripts(t, server)
+		var creating sync.WaitGroup
+		for i, id := range ids {
+			want := job.Created
+			if i == callers/2 {
+				id, want = taken, job.Exists
+			}
+			d := storetest.Once(id, time.Hour+time.Duration(i)*time.Minute)
+			creating.Go(func() {
+				reply := storetest.Create(t.Context(), w.Store, 0, []job.Record{w.Record(d)})
+				if reply.Err != nil || reply.Results[0].Code != want {
+					t.Errorf("%s: %+v", d.ID, reply)
+				}
+				if e := reply.Results; want == job.Exists && reply.Err == nil && (e[0].Existing == nil || e[0].Existing.Definition.ID != taken) {
+					t.Errorf("%s exists as %+v", d.ID, e[0].Existing)
+				}
+			})
+		}
+		creating.Wait()
+		scripts := countScripts(t, server) - before
+		for i, id := range ids {
+			if got := w.Get(id); (got != nil) != (i != callers/2) {
+				t.Errorf("%s is stored as %+v", id, got)
+			}
+		}
+		if scripts >= callers {
+			return fmt.Errorf("%d scripts for %d creations", scripts, callers)
+		}
+		return nil
+	})
+}
+
+// TestLostReplyOfManyCreations: where the answers to jobs that were stored together are lost, each caller has its own
+// job, created once.
+func TestLostReplyOfManyCreations(t *testing.T) {
+	const callers = 60
+	w, proxy, faulty, registry := behindProxy(t, redistest.Start(t))
+	round := 0
+	redistest.Eventually(t, time.Minute, "more creations repeated than answers lost", func(context.Context) error {
+		ids := w.InShard(0, (round+1)*callers)[round*callers:]
+		round++
+		lost, repeated := proxy.Counters().Cut, countReplays(t, registry, "create")
+		var creating sync.WaitGroup
+		for i, id := range ids {
+			record := w.Record(storetest.Definition(id))
+			creating.Go(func() {
+				if i == callers/2 { // by then some wait for each other
+					proxy.CutNextReplies(2)
+				}
+				reply := callUntilAvailable(t, func() (job.CreateReply, error) {
+					r := storetest.Create(t.Context(), faulty, 0, []job.Record{record})
+					return r, r.Err
+				})
+				if reply.Results[0].Code != job.Created {
+					t.Errorf("%s: %+v", id, reply)
+				}
+			})
+		}
+		creating.Wait()
+		for _, id := range ids {
+			if w.Get(id) == nil {
+				t.Errorf("%s is not stored", id)
+			}
+		}
+		lost, repeated = proxy.Counters().Cut-lost, countReplays(t, registry, "create")-repeated
+		if repeated <= float64(lost) {
+			return fmt.Errorf("%v creations repeated for %d answers lost", repeated, lost)
+		}
+		return nil
+	})
+}
+
+// countScripts is how many scripts the server has run.
+func countScripts(t *testing.T, server *redistest.Server) int {
+	t.Helper()
+	info, err := server.Client().Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for _, command := range []string{"eval", "evalsha", "fcall"} {
+		_, rest, found := strings.Cut(info, "cmdstat_"+command+":calls=")
+		n := 0
+		if _, err := fmt.Sscanf(rest, "%d", &n); found && err != nil {
+			t.Fatal(err)
+		}
+		total += n
+	}
+	return total
+}

@@ -2168,7 +2168,10 @@ type BatchCreateJobsRequest struct {
 	// 1 to 1,000 requests.
 	Requests []*CreateJobRequest `protobuf:"bytes,2,rep,name=requests,proto3" json:"requests,omitempty"`
 	// Return only name and etag of each job. This halves the cost of the call.
-	NamesOnly     bool `protobuf:"varint,3,opt,name=names_only,json=namesOnly,proto3" json:"names_only,omitempty"`
+	NamesOnly bool `protobuf:"varint,3,opt,name=names_only,json=namesOnly,proto3" json:"names_only,omitempty"`
+	// For client libraries: leave out of the jobs what they have in common with others, and what equals their requests.
+	// See `shared` of the response. Ignored with names_only, and by nodes of earlier versions.
+	Compact       bool `protobuf:"varint,4,opt,name=compact,proto3" json:"compact,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2224,10 +2227,19 @@ func (x *BatchCreateJobsRequest) GetNamesOnly() bool {
 	return false
 }
 
+func (x *BatchCreateJobsRequest) GetCompact() bool {
+	if x != nil {
+		return x.Compact
+	}
+	return false
+}
+
 type BatchCreateJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of the requests.
-	Results       []*BatchCreateJobsResponse_Result `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	Results []*BatchCreateJobsResponse_Result `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	// Only if the request is compact: fields that several jobs have in common.
+	Shared        []*Job `protobuf:"bytes,2,rep,name=shared,proto3" json:"shared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2265,6 +2277,13 @@ func (*BatchCreateJobsResponse) Descriptor() ([]byte, []int) {
 func (x *BatchCreateJobsResponse) GetResults() []*BatchCreateJobsResponse_Result {
 	if x != nil {
 		return x.Results
+	}
+	return nil
+}
+
+func (x *BatchCreateJobsResponse) GetShared() []*Job {
+	if x != nil {
+		return x.Shared
 	}
 	return nil
 }
@@ -4399,7 +4418,11 @@ type BatchCreateJobsResponse_Result struct {
 	// The error, for people. Empty if code is 0.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// As in google.rpc.Status.
-	Details       []*anypb.Any `protobuf:"bytes,4,rep,name=details,proto3" json:"details,omitempty"`
+	Details []*anypb.Any `protobuf:"bytes,4,rep,name=details,proto3" json:"details,omitempty"`
+	// Only if the request is compact. 0: `job` is complete. Otherwise `job` lacks the fields of this message of
+	// `shared`, counted from 1, and its handler and its payload, which are those of the request. Only a sealed payload
+	// is not in the job.
+	Shared        int32 `protobuf:"varint,5,opt,name=shared,proto3" json:"shared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4460,6 +4483,13 @@ func (x *BatchCreateJobsResponse_Result) GetDetails() []*anypb.Any {
 		return x.Details
 	}
 	return nil
+}
+
+func (x *BatchCreateJobsResponse_Result) GetShared() int32 {
+	if x != nil {
+		return x.Shared
+	}
+	return 0
 }
 
 var File_fermata_v1_job_service_proto protoreflect.FileDescriptor
@@ -4646,19 +4676,22 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12!\n" +
 	"\x03job\x18\x03 \x01(\v2\x0f.fermata.v1.JobR\x03job\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tR\trequestId\"\x89\x01\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\"\xa3\x01\n" +
 	"\x16BatchCreateJobsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x128\n" +
 	"\brequests\x18\x02 \x03(\v2\x1c.fermata.v1.CreateJobRequestR\brequests\x12\x1d\n" +
 	"\n" +
-	"names_only\x18\x03 \x01(\bR\tnamesOnly\"\xeb\x01\n" +
+	"names_only\x18\x03 \x01(\bR\tnamesOnly\x12\x18\n" +
+	"\acompact\x18\x04 \x01(\bR\acompact\"\xac\x02\n" +
 	"\x17BatchCreateJobsResponse\x12D\n" +
-	"\aresults\x18\x01 \x03(\v2*.fermata.v1.BatchCreateJobsResponse.ResultR\aresults\x1a\x89\x01\n" +
+	"\aresults\x18\x01 \x03(\v2*.fermata.v1.BatchCreateJobsResponse.ResultR\aresults\x12'\n" +
+	"\x06shared\x18\x02 \x03(\v2\x0f.fermata.v1.JobR\x06shared\x1a\xa1\x01\n" +
 	"\x06Result\x12!\n" +
 	"\x03job\x18\x01 \x01(\v2\x0f.fermata.v1.JobR\x03job\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12.\n" +
-	"\adetails\x18\x04 \x03(\v2\x14.google.protobuf.AnyR\adetails\"#\n" +
+	"\adetails\x18\x04 \x03(\v2\x14.google.protobuf.AnyR\adetails\x12\x16\n" +
+	"\x06shared\x18\x05 \x01(\x05R\x06shared\"#\n" +
 	"\rGetJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\xd5\x03\n" +
 	"\x0fListJobsRequest\x12\x16\n" +
@@ -5051,147 +5084,148 @@ var file_fermata_v1_job_service_proto_depIdxs = []int32{
 	71,  // 29: fermata.v1.CreateJobRequest.job:type_name -> fermata.v1.Job
 	30,  // 30: fermata.v1.BatchCreateJobsRequest.requests:type_name -> fermata.v1.CreateJobRequest
 	65,  // 31: fermata.v1.BatchCreateJobsResponse.results:type_name -> fermata.v1.BatchCreateJobsResponse.Result
-	75,  // 32: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
-	66,  // 33: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
-	71,  // 34: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
-	38,  // 35: fermata.v1.ListUpcomingJobsResponse.runs:type_name -> fermata.v1.UpcomingRun
-	73,  // 36: fermata.v1.UpcomingRun.due_time:type_name -> google.protobuf.Timestamp
-	73,  // 37: fermata.v1.UpcomingRun.nominal_time:type_name -> google.protobuf.Timestamp
-	76,  // 38: fermata.v1.UpcomingRun.trigger:type_name -> fermata.v1.Run.Trigger
-	77,  // 39: fermata.v1.UpcomingRun.delay_source:type_name -> fermata.v1.DelaySource
-	78,  // 40: fermata.v1.UpcomingRun.hold:type_name -> fermata.v1.Hold
-	71,  // 41: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
-	79,  // 42: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	2,   // 43: fermata.v1.RunJobRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
-	72,  // 44: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
-	80,  // 45: fermata.v1.RunJobWithPayloadRequest.payload_json:type_name -> google.protobuf.Value
-	2,   // 46: fermata.v1.BulkRunJobsRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
-	73,  // 47: fermata.v1.ListRunsRequest.start_time:type_name -> google.protobuf.Timestamp
-	73,  // 48: fermata.v1.ListRunsRequest.end_time:type_name -> google.protobuf.Timestamp
-	81,  // 49: fermata.v1.ListRunsRequest.outcomes:type_name -> fermata.v1.Outcome
-	72,  // 50: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
-	82,  // 51: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
-	73,  // 52: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
-	68,  // 53: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	67,  // 54: fermata.v1.PreviewScheduleRequest.retry_policy:type_name -> fermata.v1.RetryPolicy
-	73,  // 55: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
-	73,  // 56: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
-	73,  // 57: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
-	73,  // 58: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
-	53,  // 59: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
-	73,  // 60: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
-	69,  // 61: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
-	69,  // 62: fermata.v1.PreviewScheduleResponse.retry_delays:type_name -> google.protobuf.Duration
-	71,  // 63: fermata.v1.DesiredJob.job:type_name -> fermata.v1.Job
-	3,   // 64: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
-	71,  // 65: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
-	71,  // 66: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
-	83,  // 67: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
-	55,  // 68: fermata.v1.PlanJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
-	56,  // 69: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
-	55,  // 70: fermata.v1.ApplyJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
-	56,  // 71: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
-	71,  // 72: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
-	83,  // 73: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
-	30,  // 74: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
-	31,  // 75: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
-	33,  // 76: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
-	34,  // 77: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
-	36,  // 78: fermata.v1.JobService.ListUpcomingJobs:input_type -> fermata.v1.ListUpcomingJobsRequest
-	39,  // 79: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
-	40,  // 80: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
-	41,  // 81: fermata.v1.JobService.RenameJob:input_type -> fermata.v1.RenameJobRequest
-	42,  // 82: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
-	43,  // 83: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
-	44,  // 84: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
-	46,  // 85: fermata.v1.JobService.RunJobWithPayload:input_type -> fermata.v1.RunJobWithPayloadRequest
-	48,  // 86: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
-	50,  // 87: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
-	51,  // 88: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
-	52,  // 89: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
-	4,   // 90: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
-	7,   // 91: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
-	8,   // 92: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
-	11,  // 93: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
-	14,  // 94: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
-	15,  // 95: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
-	16,  // 96: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
-	19,  // 97: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
-	21,  // 98: fermata.v1.JobService.DiscardDeadLetter:input_type -> fermata.v1.DiscardDeadLetterRequest
-	22,  // 99: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
-	24,  // 100: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
-	84,  // 101: fermata.v1.JobService.BulkPauseJobs:input_type -> fermata.v1.BulkPauseJobsRequest
-	85,  // 102: fermata.v1.JobService.BulkResumeJobs:input_type -> fermata.v1.BulkResumeJobsRequest
-	47,  // 103: fermata.v1.JobService.BulkRunJobs:input_type -> fermata.v1.BulkRunJobsRequest
-	86,  // 104: fermata.v1.JobService.BulkCancelRuns:input_type -> fermata.v1.BulkCancelRunsRequest
-	87,  // 105: fermata.v1.JobService.BulkDeleteJobs:input_type -> fermata.v1.BulkDeleteJobsRequest
-	88,  // 106: fermata.v1.JobService.BulkRedriveDeadLetters:input_type -> fermata.v1.BulkRedriveDeadLettersRequest
-	89,  // 107: fermata.v1.JobService.BulkDiscardDeadLetters:input_type -> fermata.v1.BulkDiscardDeadLettersRequest
-	57,  // 108: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
-	59,  // 109: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
-	90,  // 110: fermata.v1.JobService.ListJobRevisions:input_type -> fermata.v1.ListJobRevisionsRequest
-	91,  // 111: fermata.v1.JobService.GetJobRevision:input_type -> fermata.v1.GetJobRevisionRequest
-	92,  // 112: fermata.v1.JobService.DiffJobRevisions:input_type -> fermata.v1.DiffJobRevisionsRequest
-	93,  // 113: fermata.v1.JobService.RestoreJobRevision:input_type -> fermata.v1.RestoreJobRevisionRequest
-	28,  // 114: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
-	29,  // 115: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
-	27,  // 116: fermata.v1.JobService.PauseQueue:input_type -> fermata.v1.PauseQueueRequest
-	94,  // 117: fermata.v1.JobService.ListTargets:input_type -> fermata.v1.ListTargetsRequest
-	95,  // 118: fermata.v1.JobService.ProbeTarget:input_type -> fermata.v1.ProbeTargetRequest
-	96,  // 119: fermata.v1.JobService.ResetTarget:input_type -> fermata.v1.ResetTargetRequest
-	97,  // 120: fermata.v1.JobService.ListLocks:input_type -> fermata.v1.ListLocksRequest
-	71,  // 121: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
-	32,  // 122: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
-	71,  // 123: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
-	35,  // 124: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
-	37,  // 125: fermata.v1.JobService.ListUpcomingJobs:output_type -> fermata.v1.ListUpcomingJobsResponse
-	71,  // 126: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
-	98,  // 127: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
-	71,  // 128: fermata.v1.JobService.RenameJob:output_type -> fermata.v1.Job
-	71,  // 129: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
-	71,  // 130: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
-	45,  // 131: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
-	72,  // 132: fermata.v1.JobService.RunJobWithPayload:output_type -> fermata.v1.Run
-	49,  // 133: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
-	72,  // 134: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
-	72,  // 135: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
-	54,  // 136: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
-	5,   // 137: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
-	71,  // 138: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
-	9,   // 139: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
-	12,  // 140: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
-	71,  // 141: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
-	71,  // 142: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
-	17,  // 143: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
-	20,  // 144: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
-	98,  // 145: fermata.v1.JobService.DiscardDeadLetter:output_type -> google.protobuf.Empty
-	23,  // 146: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
-	25,  // 147: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
-	99,  // 148: fermata.v1.JobService.BulkPauseJobs:output_type -> fermata.v1.BulkChangeResponse
-	99,  // 149: fermata.v1.JobService.BulkResumeJobs:output_type -> fermata.v1.BulkChangeResponse
-	99,  // 150: fermata.v1.JobService.BulkRunJobs:output_type -> fermata.v1.BulkChangeResponse
-	99,  // 151: fermata.v1.JobService.BulkCancelRuns:output_type -> fermata.v1.BulkChangeResponse
-	99,  // 152: fermata.v1.JobService.BulkDeleteJobs:output_type -> fermata.v1.BulkChangeResponse
-	99,  // 153: fermata.v1.JobService.BulkRedriveDeadLetters:output_type -> fermata.v1.BulkChangeResponse
-	99,  // 154: fermata.v1.JobService.BulkDiscardDeadLetters:output_type -> fermata.v1.BulkChangeResponse
-	58,  // 155: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
-	60,  // 156: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
-	100, // 157: fermata.v1.JobService.ListJobRevisions:output_type -> fermata.v1.ListJobRevisionsResponse
-	101, // 158: fermata.v1.JobService.GetJobRevision:output_type -> fermata.v1.JobRevision
-	102, // 159: fermata.v1.JobService.DiffJobRevisions:output_type -> fermata.v1.DiffJobRevisionsResponse
-	71,  // 160: fermata.v1.JobService.RestoreJobRevision:output_type -> fermata.v1.Job
-	26,  // 161: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
-	26,  // 162: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
-	26,  // 163: fermata.v1.JobService.PauseQueue:output_type -> fermata.v1.QueueSettings
-	103, // 164: fermata.v1.JobService.ListTargets:output_type -> fermata.v1.ListTargetsResponse
-	104, // 165: fermata.v1.JobService.ProbeTarget:output_type -> fermata.v1.ProbeTargetResponse
-	105, // 166: fermata.v1.JobService.ResetTarget:output_type -> fermata.v1.ResetTargetResponse
-	106, // 167: fermata.v1.JobService.ListLocks:output_type -> fermata.v1.ListLocksResponse
-	121, // [121:168] is the sub-list for method output_type
-	74,  // [74:121] is the sub-list for method input_type
-	74,  // [74:74] is the sub-list for extension type_name
-	74,  // [74:74] is the sub-list for extension extendee
-	0,   // [0:74] is the sub-list for field type_name
+	71,  // 32: fermata.v1.BatchCreateJobsResponse.shared:type_name -> fermata.v1.Job
+	75,  // 33: fermata.v1.ListJobsRequest.state:type_name -> fermata.v1.JobStatus.State
+	66,  // 34: fermata.v1.ListJobsRequest.labels:type_name -> fermata.v1.ListJobsRequest.LabelsEntry
+	71,  // 35: fermata.v1.ListJobsResponse.jobs:type_name -> fermata.v1.Job
+	38,  // 36: fermata.v1.ListUpcomingJobsResponse.runs:type_name -> fermata.v1.UpcomingRun
+	73,  // 37: fermata.v1.UpcomingRun.due_time:type_name -> google.protobuf.Timestamp
+	73,  // 38: fermata.v1.UpcomingRun.nominal_time:type_name -> google.protobuf.Timestamp
+	76,  // 39: fermata.v1.UpcomingRun.trigger:type_name -> fermata.v1.Run.Trigger
+	77,  // 40: fermata.v1.UpcomingRun.delay_source:type_name -> fermata.v1.DelaySource
+	78,  // 41: fermata.v1.UpcomingRun.hold:type_name -> fermata.v1.Hold
+	71,  // 42: fermata.v1.UpdateJobRequest.job:type_name -> fermata.v1.Job
+	79,  // 43: fermata.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	2,   // 44: fermata.v1.RunJobRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
+	72,  // 45: fermata.v1.RunJobResponse.run:type_name -> fermata.v1.Run
+	80,  // 46: fermata.v1.RunJobWithPayloadRequest.payload_json:type_name -> google.protobuf.Value
+	2,   // 47: fermata.v1.BulkRunJobsRequest.backoff:type_name -> fermata.v1.RunJobRequest.Backoff
+	73,  // 48: fermata.v1.ListRunsRequest.start_time:type_name -> google.protobuf.Timestamp
+	73,  // 49: fermata.v1.ListRunsRequest.end_time:type_name -> google.protobuf.Timestamp
+	81,  // 50: fermata.v1.ListRunsRequest.outcomes:type_name -> fermata.v1.Outcome
+	72,  // 51: fermata.v1.ListRunsResponse.runs:type_name -> fermata.v1.Run
+	82,  // 52: fermata.v1.PreviewScheduleRequest.schedule:type_name -> fermata.v1.Schedule
+	73,  // 53: fermata.v1.PreviewScheduleRequest.after:type_name -> google.protobuf.Timestamp
+	68,  // 54: fermata.v1.PreviewScheduleRequest.backoff_policy:type_name -> fermata.v1.BackoffPolicy
+	67,  // 55: fermata.v1.PreviewScheduleRequest.retry_policy:type_name -> fermata.v1.RetryPolicy
+	73,  // 56: fermata.v1.ScheduledTime.nominal_time:type_name -> google.protobuf.Timestamp
+	73,  // 57: fermata.v1.ScheduledTime.due_time:type_name -> google.protobuf.Timestamp
+	73,  // 58: fermata.v1.ScheduledTime.latest_due_time:type_name -> google.protobuf.Timestamp
+	73,  // 59: fermata.v1.PreviewScheduleResponse.due_times:type_name -> google.protobuf.Timestamp
+	53,  // 60: fermata.v1.PreviewScheduleResponse.times:type_name -> fermata.v1.ScheduledTime
+	73,  // 61: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
+	69,  // 62: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
+	69,  // 63: fermata.v1.PreviewScheduleResponse.retry_delays:type_name -> google.protobuf.Duration
+	71,  // 64: fermata.v1.DesiredJob.job:type_name -> fermata.v1.Job
+	3,   // 65: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
+	71,  // 66: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
+	71,  // 67: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
+	83,  // 68: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
+	55,  // 69: fermata.v1.PlanJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
+	56,  // 70: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
+	55,  // 71: fermata.v1.ApplyJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
+	56,  // 72: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
+	71,  // 73: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
+	83,  // 74: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any
+	30,  // 75: fermata.v1.JobService.CreateJob:input_type -> fermata.v1.CreateJobRequest
+	31,  // 76: fermata.v1.JobService.BatchCreateJobs:input_type -> fermata.v1.BatchCreateJobsRequest
+	33,  // 77: fermata.v1.JobService.GetJob:input_type -> fermata.v1.GetJobRequest
+	34,  // 78: fermata.v1.JobService.ListJobs:input_type -> fermata.v1.ListJobsRequest
+	36,  // 79: fermata.v1.JobService.ListUpcomingJobs:input_type -> fermata.v1.ListUpcomingJobsRequest
+	39,  // 80: fermata.v1.JobService.UpdateJob:input_type -> fermata.v1.UpdateJobRequest
+	40,  // 81: fermata.v1.JobService.DeleteJob:input_type -> fermata.v1.DeleteJobRequest
+	41,  // 82: fermata.v1.JobService.RenameJob:input_type -> fermata.v1.RenameJobRequest
+	42,  // 83: fermata.v1.JobService.PauseJob:input_type -> fermata.v1.PauseJobRequest
+	43,  // 84: fermata.v1.JobService.ResumeJob:input_type -> fermata.v1.ResumeJobRequest
+	44,  // 85: fermata.v1.JobService.RunJob:input_type -> fermata.v1.RunJobRequest
+	46,  // 86: fermata.v1.JobService.RunJobWithPayload:input_type -> fermata.v1.RunJobWithPayloadRequest
+	48,  // 87: fermata.v1.JobService.ListRuns:input_type -> fermata.v1.ListRunsRequest
+	50,  // 88: fermata.v1.JobService.GetRun:input_type -> fermata.v1.GetRunRequest
+	51,  // 89: fermata.v1.JobService.CancelRun:input_type -> fermata.v1.CancelRunRequest
+	52,  // 90: fermata.v1.JobService.PreviewSchedule:input_type -> fermata.v1.PreviewScheduleRequest
+	4,   // 91: fermata.v1.JobService.ListPresets:input_type -> fermata.v1.ListPresetsRequest
+	7,   // 92: fermata.v1.JobService.HintJob:input_type -> fermata.v1.HintJobRequest
+	8,   // 93: fermata.v1.JobService.TopJobs:input_type -> fermata.v1.TopJobsRequest
+	11,  // 94: fermata.v1.JobService.ExplainJob:input_type -> fermata.v1.ExplainJobRequest
+	14,  // 95: fermata.v1.JobService.BackfillJob:input_type -> fermata.v1.BackfillJobRequest
+	15,  // 96: fermata.v1.JobService.CancelBackfill:input_type -> fermata.v1.CancelBackfillRequest
+	16,  // 97: fermata.v1.JobService.ListDeadLetters:input_type -> fermata.v1.ListDeadLettersRequest
+	19,  // 98: fermata.v1.JobService.RedriveDeadLetters:input_type -> fermata.v1.RedriveDeadLettersRequest
+	21,  // 99: fermata.v1.JobService.DiscardDeadLetter:input_type -> fermata.v1.DiscardDeadLetterRequest
+	22,  // 100: fermata.v1.JobService.PauseJobs:input_type -> fermata.v1.PauseJobsRequest
+	24,  // 101: fermata.v1.JobService.ResumeJobs:input_type -> fermata.v1.ResumeJobsRequest
+	84,  // 102: fermata.v1.JobService.BulkPauseJobs:input_type -> fermata.v1.BulkPauseJobsRequest
+	85,  // 103: fermata.v1.JobService.BulkResumeJobs:input_type -> fermata.v1.BulkResumeJobsRequest
+	47,  // 104: fermata.v1.JobService.BulkRunJobs:input_type -> fermata.v1.BulkRunJobsRequest
+	86,  // 105: fermata.v1.JobService.BulkCancelRuns:input_type -> fermata.v1.BulkCancelRunsRequest
+	87,  // 106: fermata.v1.JobService.BulkDeleteJobs:input_type -> fermata.v1.BulkDeleteJobsRequest
+	88,  // 107: fermata.v1.JobService.BulkRedriveDeadLetters:input_type -> fermata.v1.BulkRedriveDeadLettersRequest
+	89,  // 108: fermata.v1.JobService.BulkDiscardDeadLetters:input_type -> fermata.v1.BulkDiscardDeadLettersRequest
+	57,  // 109: fermata.v1.JobService.PlanJobs:input_type -> fermata.v1.PlanJobsRequest
+	59,  // 110: fermata.v1.JobService.ApplyJobs:input_type -> fermata.v1.ApplyJobsRequest
+	90,  // 111: fermata.v1.JobService.ListJobRevisions:input_type -> fermata.v1.ListJobRevisionsRequest
+	91,  // 112: fermata.v1.JobService.GetJobRevision:input_type -> fermata.v1.GetJobRevisionRequest
+	92,  // 113: fermata.v1.JobService.DiffJobRevisions:input_type -> fermata.v1.DiffJobRevisionsRequest
+	93,  // 114: fermata.v1.JobService.RestoreJobRevision:input_type -> fermata.v1.RestoreJobRevisionRequest
+	28,  // 115: fermata.v1.JobService.GetQueueSettings:input_type -> fermata.v1.GetQueueSettingsRequest
+	29,  // 116: fermata.v1.JobService.UpdateQueueSettings:input_type -> fermata.v1.UpdateQueueSettingsRequest
+	27,  // 117: fermata.v1.JobService.PauseQueue:input_type -> fermata.v1.PauseQueueRequest
+	94,  // 118: fermata.v1.JobService.ListTargets:input_type -> fermata.v1.ListTargetsRequest
+	95,  // 119: fermata.v1.JobService.ProbeTarget:input_type -> fermata.v1.ProbeTargetRequest
+	96,  // 120: fermata.v1.JobService.ResetTarget:input_type -> fermata.v1.ResetTargetRequest
+	97,  // 121: fermata.v1.JobService.ListLocks:input_type -> fermata.v1.ListLocksRequest
+	71,  // 122: fermata.v1.JobService.CreateJob:output_type -> fermata.v1.Job
+	32,  // 123: fermata.v1.JobService.BatchCreateJobs:output_type -> fermata.v1.BatchCreateJobsResponse
+	71,  // 124: fermata.v1.JobService.GetJob:output_type -> fermata.v1.Job
+	35,  // 125: fermata.v1.JobService.ListJobs:output_type -> fermata.v1.ListJobsResponse
+	37,  // 126: fermata.v1.JobService.ListUpcomingJobs:output_type -> fermata.v1.ListUpcomingJobsResponse
+	71,  // 127: fermata.v1.JobService.UpdateJob:output_type -> fermata.v1.Job
+	98,  // 128: fermata.v1.JobService.DeleteJob:output_type -> google.protobuf.Empty
+	71,  // 129: fermata.v1.JobService.RenameJob:output_type -> fermata.v1.Job
+	71,  // 130: fermata.v1.JobService.PauseJob:output_type -> fermata.v1.Job
+	71,  // 131: fermata.v1.JobService.ResumeJob:output_type -> fermata.v1.Job
+	45,  // 132: fermata.v1.JobService.RunJob:output_type -> fermata.v1.RunJobResponse
+	72,  // 133: fermata.v1.JobService.RunJobWithPayload:output_type -> fermata.v1.Run
+	49,  // 134: fermata.v1.JobService.ListRuns:output_type -> fermata.v1.ListRunsResponse
+	72,  // 135: fermata.v1.JobService.GetRun:output_type -> fermata.v1.Run
+	72,  // 136: fermata.v1.JobService.CancelRun:output_type -> fermata.v1.Run
+	54,  // 137: fermata.v1.JobService.PreviewSchedule:output_type -> fermata.v1.PreviewScheduleResponse
+	5,   // 138: fermata.v1.JobService.ListPresets:output_type -> fermata.v1.ListPresetsResponse
+	71,  // 139: fermata.v1.JobService.HintJob:output_type -> fermata.v1.Job
+	9,   // 140: fermata.v1.JobService.TopJobs:output_type -> fermata.v1.TopJobsResponse
+	12,  // 141: fermata.v1.JobService.ExplainJob:output_type -> fermata.v1.ExplainJobResponse
+	71,  // 142: fermata.v1.JobService.BackfillJob:output_type -> fermata.v1.Job
+	71,  // 143: fermata.v1.JobService.CancelBackfill:output_type -> fermata.v1.Job
+	17,  // 144: fermata.v1.JobService.ListDeadLetters:output_type -> fermata.v1.ListDeadLettersResponse
+	20,  // 145: fermata.v1.JobService.RedriveDeadLetters:output_type -> fermata.v1.RedriveDeadLettersResponse
+	98,  // 146: fermata.v1.JobService.DiscardDeadLetter:output_type -> google.protobuf.Empty
+	23,  // 147: fermata.v1.JobService.PauseJobs:output_type -> fermata.v1.PauseJobsResponse
+	25,  // 148: fermata.v1.JobService.ResumeJobs:output_type -> fermata.v1.ResumeJobsResponse
+	99,  // 149: fermata.v1.JobService.BulkPauseJobs:output_type -> fermata.v1.BulkChangeResponse
+	99,  // 150: fermata.v1.JobService.BulkResumeJobs:output_type -> fermata.v1.BulkChangeResponse
+	99,  // 151: fermata.v1.JobService.BulkRunJobs:output_type -> fermata.v1.BulkChangeResponse
+	99,  // 152: fermata.v1.JobService.BulkCancelRuns:output_type -> fermata.v1.BulkChangeResponse
+	99,  // 153: fermata.v1.JobService.BulkDeleteJobs:output_type -> fermata.v1.BulkChangeResponse
+	99,  // 154: fermata.v1.JobService.BulkRedriveDeadLetters:output_type -> fermata.v1.BulkChangeResponse
+	99,  // 155: fermata.v1.JobService.BulkDiscardDeadLetters:output_type -> fermata.v1.BulkChangeResponse
+	58,  // 156: fermata.v1.JobService.PlanJobs:output_type -> fermata.v1.PlanJobsResponse
+	60,  // 157: fermata.v1.JobService.ApplyJobs:output_type -> fermata.v1.ApplyJobsResponse
+	100, // 158: fermata.v1.JobService.ListJobRevisions:output_type -> fermata.v1.ListJobRevisionsResponse
+	101, // 159: fermata.v1.JobService.GetJobRevision:output_type -> fermata.v1.JobRevision
+	102, // 160: fermata.v1.JobService.DiffJobRevisions:output_type -> fermata.v1.DiffJobRevisionsResponse
+	71,  // 161: fermata.v1.JobService.RestoreJobRevision:output_type -> fermata.v1.Job
+	26,  // 162: fermata.v1.JobService.GetQueueSettings:output_type -> fermata.v1.QueueSettings
+	26,  // 163: fermata.v1.JobService.UpdateQueueSettings:output_type -> fermata.v1.QueueSettings
+	26,  // 164: fermata.v1.JobService.PauseQueue:output_type -> fermata.v1.QueueSettings
+	103, // 165: fermata.v1.JobService.ListTargets:output_type -> fermata.v1.ListTargetsResponse
+	104, // 166: fermata.v1.JobService.ProbeTarget:output_type -> fermata.v1.ProbeTargetResponse
+	105, // 167: fermata.v1.JobService.ResetTarget:output_type -> fermata.v1.ResetTargetResponse
+	106, // 168: fermata.v1.JobService.ListLocks:output_type -> fermata.v1.ListLocksResponse
+	122, // [122:169] is the sub-list for method output_type
+	75,  // [75:122] is the sub-list for method input_type
+	75,  // [75:75] is the sub-list for extension type_name
+	75,  // [75:75] is the sub-list for extension extendee
+	0,   // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_service_proto_init() }
