@@ -7,6 +7,7 @@ type (
 	Job           = fermatav1.Job
 	JobStatus     = fermatav1.JobStatus
 	Run           = fermatav1.Run
+	RunAttempt    = fermatav1.RunAttempt
 	DeadLetter    = fermatav1.DeadLetter
 	Hint          = fermatav1.Hint
 	Hold          = fermatav1.Hold

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/client"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -94,6 +95,26 @@ func runDuration(r *client.Run) string {
 	return durationText(d)
 }
 
+// attemptText describes an attempt that came after others.
+func (a *app) attemptText(earlier []*client.RunAttempt, r *client.RunAttempt) string {
+	text := enumName(r.GetOutcome()) + ", started " + formatTime(r.GetStartTime())
+	if n := len(earlier); n > 0 {
+		if wait := timeBetween(earlier[n-1].GetFinishTime(), r.GetDueTime()); wait > 0 {
+			text += fmt.Sprintf(", due %s after the one before (%s)", wait, enumName(r.GetDelaySource()))
+		}
+	}
+	text += ", took " + timeBetween(r.GetStartTime(), r.GetFinishTime()).String()
+	if r.GetWorker() != "" {
+		text += ", on " + a.fitText(r.GetWorker(), 128)
+	}
+	return text
+}
+
+// timeBetween is the time from one instant to another, at least 0.
+func timeBetween(from, to *timestamppb.Timestamp) time.Duration {
+	return max(0, to.AsTime().Sub(from.AsTime())).Round(time.Millisecond)
+}
+
 func (a *app) describeRun(r *client.Run) error {
 	var t outputTable
 	line := func(name, value string) {
@@ -112,6 +133,9 @@ func (a *app) describeRun(r *client.Run) error {
 	line("Finished", formatTime(r.GetFinishTime()))
 	line("Took", runDuration(r))
 	line("Attempts", fmt.Sprintf("%d, %d workers lost", r.GetAttempts(), r.GetLostAttempts()))
+	for i, attempt := range r.GetAttemptLog() {
+		line(fmt.Sprintf("Attempt %d", attempt.GetAttempt()), a.attemptText(r.GetAttemptLog()[:i], attempt))
+	}
 	line("Outcome", enumName(r.GetOutcome()))
 	line("Worker", a.fitText(r.GetWorker(), 128))
 	line("Correlation", fullText(r.GetCorrelationId()))

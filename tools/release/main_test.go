@@ -32,8 +32,10 @@ func product(t *testing.T) (root string) {
 	put(t, filepath.Join(root, "go.mod"), "module example.org/product\ngo 1.26.0\n")
 	put(t, filepath.Join(root, "LICENSE"), "free")
 	putChart(t, root)
+	putConsole(t, root)
 	for _, name := range commands {
-		put(t, filepath.Join(root, "cmd", name, "main.go"), "package main\n\nfunc main() {}\n")
+		put(t, filepath.Join(root, "cmd", name, "main.go"),
+			"package main\n\nimport \"example.org/product/console\"\n\nfunc main() { print(console.Bundle) }\n")
 	}
 	for _, arch := range []string{"amd64", "arm64"} {
 		build := exec.Command("go", "build", "-buildvcs=false", "-o", "built", "./cmd/fermata")
@@ -51,6 +53,23 @@ func product(t *testing.T) (root string) {
 	}
 	must(t, root, "licences")
 	return root
+}
+
+// putConsole makes a web console of one package of npm, and the lock file of a package that is on npm.
+func putConsole(t *testing.T, root string) {
+	t.Helper()
+	text, err := os.ReadFile("../../console/vendor/preact/LICENSE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := "sha512-" + strings.Repeat("A", 86) + "=="
+	put(t, filepath.Join(root, bundle), "console.log('the web console')\n")
+	put(t, filepath.Join(root, "console/embed.go"), "package console\n\nimport _ \"embed\"\n\n//go:embed dist/console.js\nvar Bundle string\n")
+	put(t, filepath.Join(root, "console/vendor/shown/LICENSE"), string(text))
+	put(t, filepath.Join(root, "console/vendor/shown/package.json"), `{"name":"@ui/shown","version":"3.2.1"}`)
+	put(t, filepath.Join(root, "console/vendor/README.md"), "| `shown` | @ui/shown 3.2.1 | `"+hash+"` |\n")
+	put(t, filepath.Join(root, npmLock), `{"name":"@example/product","lockfileVersion":3,"packages":{"":{"dependencies":{"used":"^1.0.0"}},
+		"node_modules/used":{"version":"1.0.1","license":"MIT","integrity":"`+hash+`"}}}`)
 }
 
 func putChart(t *testing.T, root string) {
@@ -119,7 +138,8 @@ func TestPackingTwiceGivesTheSameFiles(t *testing.T) {
 		t.Errorf("first\n%s\nthen\n%s", strings.Join(one, "\n"), strings.Join(two, "\n"))
 	}
 	for _, want := range []string{
-		"release/fermata-1.2.3.tgz", "release/fermata_v1.2.3_linux_amd64.tar.gz", "release/fermata_v1.2.3_linux_arm64.cdx.json", "release/SHA256SUMS",
+		"release/fermata-1.2.3.tgz", "release/fermata_v1.2.3_linux_amd64.tar.gz", "release/fermata_v1.2.3_linux_arm64.cdx.json",
+		"release/fermata_v1.2.3_npm.cdx.json", "release/SHA256SUMS",
 		"image/oci/index.json", "image/fermata_v1.2.3_linux_arm64.docker.tar", "image/digest",
 	} {
 		if !slices.ContainsFunc(one, func(s string) bool { return strings.HasSuffix(s, "  "+want) }) {
@@ -128,7 +148,7 @@ func TestPackingTwiceGivesTheSameFiles(t *testing.T) {
 	}
 	check := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
 	check.Dir = filepath.Join(root, "dist/release")
-	if out, err := check.CombinedOutput(); err != nil || strings.Count(string(out), ": OK") != 6 {
+	if out, err := check.CombinedOutput(); err != nil || strings.Count(string(out), ": OK") != 7 {
 		t.Errorf("sha256sum: %v\n%s", err, out)
 	}
 }
@@ -259,5 +279,31 @@ func TestWrongUse(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestBillsListPackagesOfNPM: those in the bundle of the web console are in the bill of each platform, and those that the
+// package on npm needs in a bill of its own.
+func TestBillsListPackagesOfNPM(t *testing.T) {
+	root := product(t)
+	must(t, root, "sbom")
+	for name, want := range map[string]string{
+		"fermata_v1.2.3_linux_amd64.cdx.json": "pkg:npm/%40ui/shown@3.2.1", "fermata_v1.2.3_npm.cdx.json": "pkg:npm/used@1.0.1",
+	} {
+		text, err := os.ReadFile(filepath.Join(root, "dist/release", name))
+		if err != nil || !strings.Contains(string(text), `"purl": "`+want+`"`) {
+			t.Errorf("%s does not list %s (%v):\n%s", name, want, err, text)
+		}
+	}
+	put(t, filepath.Join(root, bundle), "console.log('built later')\n")
+	if err := release(t, root, "sbom"); err == nil || !strings.Contains(err.Error(), "no binary embeds") {
+		t.Errorf("binaries with an older bundle: error %v", err)
+	}
+	putConsole(t, root)
+	if err := os.Remove(filepath.Join(root, npmLock)); err != nil {
+		t.Fatal(err)
+	}
+	if err := release(t, root, "sbom"); err == nil || !strings.Contains(err.Error(), npmLock) {
+		t.Errorf("without a lock file: error %v", err)
 	}
 }

@@ -46,7 +46,10 @@ func licences(_ context.Context, s settings) error {
 	return nil
 }
 
-// sboms writes a bill of materials for each platform.
+// npmLock lists what the package on npm needs.
+const npmLock = "sdk/typescript/package-lock.json"
+
+// sboms writes a bill of materials for each platform, and that of the package on npm.
 func sboms(_ context.Context, s settings) error {
 	modules, err := licence.Linked(s.root, s.platforms)
 	if err != nil {
@@ -61,8 +64,19 @@ func sboms(_ context.Context, s settings) error {
 			return err
 		}
 	}
-	return nil
+	lock, err := os.ReadFile(filepath.Join(s.root, npmLock))
+	if err != nil {
+		return err
+	}
+	bill, err := sbom.WriteNPM(sbom.Product{Version: s.version, At: s.at}, lock)
+	if err != nil {
+		return err
+	}
+	return s.write(s.npmBill(), bill)
 }
+
+// npmBill is the file of the bill of materials of the package on npm.
+func (s settings) npmBill() string { return "fermata_" + s.version + "_npm.cdx.json" }
 
 // archives writes one archive for each platform, that of the Helm chart, how all of
 // them were built, and the checksums of these and of bills of materials. Signatures of
@@ -79,6 +93,7 @@ func archives(_ context.Context, s settings) error {
 		}
 		names = append(names, s.base(platform)+".cdx.json", s.base(platform)+".tar.gz")
 	}
+	names = append(names, s.npmBill())
 	digest, err := s.digest()
 	if err != nil {
 		return err
@@ -145,7 +160,24 @@ func (s settings) bill(platform string, modules, extra []licence.Module) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	return sbom.Write(sbom.Product{Version: s.version, Platform: platform, At: s.at}, binaries, modules, extra)
+	console, err := s.console()
+	if err != nil {
+		return nil, err
+	}
+	return sbom.Write(sbom.Product{Version: s.version, Platform: platform, At: s.at}, binaries, modules, extra, console)
+}
+
+// bundle is the script of the web console, as binaries embed it.
+const bundle = "console/dist/console.js"
+
+// console returns the bundle of the web console, with the packages that it was made of.
+func (s settings) console() (sbom.Bundle, error) {
+	packages, err := licence.Vendored(s.root)
+	if err != nil {
+		return sbom.Bundle{}, err
+	}
+	data, err := os.ReadFile(filepath.Join(s.root, bundle))
+	return sbom.Bundle{Data: data, Packages: packages}, err
 }
 
 // builtFor fails for a binary of another platform: otherwise the mistake would show only when it is started.

@@ -272,7 +272,7 @@ func TestProvenance(t *testing.T) {
 	}
 	want := []string{
 		"fermata-1.2.3.tgz", "fermata_v1.2.3_linux_amd64.cdx.json", "fermata_v1.2.3_linux_amd64.tar.gz", "fermata_v1.2.3_linux_arm64.cdx.json",
-		"fermata_v1.2.3_linux_arm64.tar.gz", "r.example/fermata",
+		"fermata_v1.2.3_linux_arm64.tar.gz", "fermata_v1.2.3_npm.cdx.json", "r.example/fermata",
 	}
 	b := s.Predicate.Build
 	if !slices.Equal(got, want) || s.Type != "https://in-toto.io/Statement/v1" || s.PredicateType != "https://slsa.dev/provenance/v1" || s.Predicate.Run.Builder.ID != "https://ci.example/1" {

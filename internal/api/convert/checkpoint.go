@@ -201,6 +201,7 @@ func (r *Reader) keptLetter(field string, p *fermatav1.DeadLetter) job.Checkpoin
 			StartedMS: r.Millis(field+".run.start_time", run.GetStartTime()), FinishedMS: r.Millis(field+".run.finish_time", run.GetFinishTime()),
 			Attempts: r.uint32Counter(field+".run.attempts", int64(run.GetAttempts())), Losses: r.uint32Counter(field+".run.losses", int64(run.GetLostAttempts())),
 			Outcome: outcomes.FromPB(run.GetOutcome()), Error: run.GetError(), Output: run.GetOutput(), Worker: run.GetWorker(),
+			AttemptLog: r.attempts(field+".run.attempt_log", run.GetAttemptLog()),
 		},
 	}
 	if p.GetExpireTime() != nil {

@@ -42,6 +42,10 @@ func fullCheckpoint() *job.Checkpoint {
 			{Slot: 1, ExpireMS: at + 1000, Run: job.Run{
 				ID: fmt.Sprint("2-", at-500), Trigger: job.TriggerSchedule, NominalMS: at - 500, DueMS: at - 400, StartedMS: at - 300,
 				FinishedMS: at - 200, Attempts: 3, Losses: 1, Outcome: job.OutcomeQuarantined, Error: "poison", Output: []byte{0, 255}, Worker: "w",
+				AttemptLog: []job.Attempt{
+					{Number: 1, Outcome: job.OutcomeFailed, Source: job.DelayHeld, DueMS: at - 500, StartedMS: at - 499, FinishedMS: at - 450, Worker: "v"},
+					{Number: 2, Outcome: job.OutcomeLost, Source: job.DelayRetry, DueMS: at - 400, StartedMS: at - 300, FinishedMS: at - 200},
+				},
 			}},
 			{Slot: 2, ExpireMS: job.NeverMS, Run: job.Run{ID: "m-x", Trigger: job.TriggerManual, NominalMS: at, DueMS: at, Outcome: job.OutcomeDead}},
 		},

@@ -102,6 +102,7 @@ func RunToPB(k job.Key, v job.RunView) *fermatav1.Run {
 		p.TraceId = hex.EncodeToString(v.TraceID[:])
 	}
 	p.OwnPayload = runPayloadToPB(v.OwnPayload, v.Payload)
+	p.AttemptLog = Map(v.AttemptLog, attemptToPB)
 	return p
 }
 

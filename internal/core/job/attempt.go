@@ -30,6 +30,7 @@ func (t *transition) settleAttempt(ev FinishAttempt) Answer {
 		t.FirstMS = ev.StartedMS
 	}
 	attempt := t.Attempt + 1
+	t.logAttempt(ev.Token, Attempt{Outcome: ev.Outcome, StartedMS: ev.StartedMS, Worker: ev.Worker})
 	run := t.buildRun(ev, attempt)
 	switch {
 	case ev.Outcome == OutcomeSucceeded:
@@ -180,6 +181,7 @@ func (t *transition) handleLeaseLoss(ev LoseLease) Answer {
 	t.Lost++
 	t.LastOutcome, t.LastFinished = OutcomeLost, t.latest.MS
 	t.recordLoss(ev.Token)
+	t.logLoss(ev.Token)
 	if t.Acked {
 		t.Losses++
 	} else {
@@ -305,12 +307,16 @@ func (t *transition) stateBefore() State {
 }
 
 func (t *transition) buildRun(ev FinishAttempt, attempts uint32) Run {
-	return Run{
+	run := Run{
 		ID: t.RunID(), Trigger: t.Trigger, ManualID: t.ManualID, NominalMS: t.Nominal, DueMS: t.Due,
 		StartedMS: ev.StartedMS, FinishedMS: t.latest.MS, Attempts: attempts, Losses: t.Losses,
 		Output: clipBytes(ev.Output, MaxOutput), Worker: ev.Worker, Caller: t.State.findCallerTrace(),
 		OwnPayload: t.OwnPayload,
 	}
+	if t.AttemptLog != nil {
+		run.AttemptLog = t.AttemptLog.Attempts
+	}
+	return run
 }
 
 func clipBytes(b []byte, n int) []byte {

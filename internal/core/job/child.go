@@ -94,7 +94,7 @@ func extractRun(s *State) State {
 		Nominal: s.Nominal, Due: s.Due, Source: s.Source, Attempt: s.Attempt, FirstMS: s.FirstMS,
 		Held: s.Held, Recovery: s.Recovery, Paced: s.Paced, Losses: s.Losses, Unacked: s.Unacked, LastLoss: s.LastLoss,
 		Cancel: s.Cancel, SettledToken: s.SettledToken, Callers: s.Callers, Exempt: s.Exempt,
-		LateNominal: s.LateNominal, WatchedBy: s.WatchedBy, OwnPayload: s.OwnPayload,
+		LateNominal: s.LateNominal, WatchedBy: s.WatchedBy, OwnPayload: s.OwnPayload, AttemptLog: s.AttemptLog,
 	}
 }
 
@@ -106,6 +106,7 @@ func replaceRun(s, run State) State {
 	s.Held, s.Recovery, s.Paced, s.Losses, s.Unacked = run.Held, run.Recovery, run.Paced, run.Losses, run.Unacked
 	s.LastLoss, s.Cancel, s.SettledToken, s.Callers = run.LastLoss, run.Cancel, run.SettledToken, run.Callers
 	s.LateNominal, s.WatchedBy, s.Exempt, s.OwnPayload = run.LateNominal, run.WatchedBy, run.Exempt, run.OwnPayload
+	s.AttemptLog = run.AttemptLog
 	return s
 }
 

@@ -69,7 +69,7 @@ func At(nowMS unixtime.Milli) Reading {
 // beginTransition makes the transition of the decision's state.
 func (d *Decision) beginTransition(c *Compiled, clock Reading) transition {
 	s := &d.State
-	s.Recent, s.Backfills = slices.Clone(s.Recent), slices.Clone(s.Backfills)
+	s.Recent, s.Backfills, s.AttemptLog = slices.Clone(s.Recent), slices.Clone(s.Backfills), s.attemptLog()
 	t := transition{State: s, result: d, c: c, now: s.AtLeastDue(clock.NowMS), latest: clock.Latest,
 		ranksBefore: s.Ranks(), notices: d.Notices}
 	t.latest.MS = max(t.latest.MS, t.now)
@@ -240,7 +240,7 @@ func (t *transition) placeRun() {
 func (t *transition) clearRun() {
 	t.Trigger, t.ManualID, t.Nominal, t.Due, t.Source = TriggerSchedule, "", 0, 0, DelaySchedule
 	t.Attempt, t.FirstMS, t.Losses, t.Unacked, t.Cancel = 0, 0, 0, 0, false
-	t.LastLoss = Loss{}
+	t.LastLoss, t.AttemptLog = Loss{}, nil
 	t.Acked, t.Epoch = false, 0
 	t.Mode, t.Held, t.Recovery, t.Paced = ManualReset, Hold{}, false, false
 	t.dropOtherCallers()

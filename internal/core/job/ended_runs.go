@@ -8,7 +8,8 @@ import "github.com/fermata-io/fermata/internal/core/unixtime"
 // MaxIndexedError is how many bytes of the error of a run the index of unsuccessful runs keeps.
 const MaxIndexedError = 128
 
-// EndedRun is a run that ended, as an index or an event has it. Output and Worker of the run are unset.
+// EndedRun is a run that ended, as an index or an event has it. Output, Worker and AttemptLog of the run
+// are unset.
 type EndedRun struct {
 	Key   Key
 	Queue string
@@ -48,7 +49,7 @@ const maxUnsuccessfulRuns = 2
 func newUnsuccessfulRun(d *Decision, key Key, queue string) EndedRun {
 	e := EndedRun{Key: key, Queue: queue, Run: *d.Ended}
 	e.Error = Clip(e.Error, MaxIndexedError)
-	e.Output, e.Worker, e.Caller = nil, "", nil
+	e.Output, e.Worker, e.Caller, e.AttemptLog = nil, "", nil, nil
 	if e.Outcome == OutcomeDead || e.Outcome == OutcomeQuarantined {
 		e.LastAttempt = lastAttemptOutcome(d.Notices)
 	}

@@ -51,6 +51,7 @@ func (t *transition) forgiveLoss(ev ForgiveLoss) Answer {
 // endLeaseUncounted ends a live lease that its worker has lost. The run starts again at once.
 func (t *transition) endLeaseUncounted(token uint64) Answer {
 	t.recordLoss(token)
+	t.logLoss(token)
 	t.Lost++
 	t.LastOutcome, t.LastFinished = OutcomeLost, t.latest.MS
 	t.addNotice(Notice{Kind: AttemptLost, Attempt: t.Attempt + 1, Count: int64(t.Losses)})

@@ -183,7 +183,7 @@ func (s State) CurrentRun() (v RunView, ok bool) {
 	v.Run = Run{
 		ID: s.RunID(), Trigger: s.Trigger, NominalMS: s.Nominal, DueMS: s.Due,
 		Attempts: s.Attempt, Losses: s.Losses, Caller: s.findCallerTrace(),
-		OwnPayload: s.OwnPayload,
+		OwnPayload: s.OwnPayload, AttemptLog: s.loggedAttempts(),
 	}
 	if !s.Live() {
 		v.Hold = s.Held

@@ -128,8 +128,10 @@ type State struct {
 	Losses   uint32 // since an attempt last ended otherwise, of those a worker had acknowledged
 	Unacked  uint32 // the same, of attempts no worker acknowledged
 	LastLoss Loss   // the last of these, whether or not it counts
-	Cancel   bool   // CancelRun was asked while live
-	Pending  string // request id of the manual run that waits for the live one
+	// AttemptLog, if not nil, has the attempts of the run that have ended.
+	AttemptLog *AttemptLog
+	Cancel     bool   // CancelRun was asked while live
+	Pending    string // request id of the manual run that waits for the live one
 	// PendingMode is the waiting manual run's.
 	PendingMode ManualMode
 	// Waiting is the slot of the child record that the waiting manual run is,
@@ -265,6 +267,9 @@ type Run struct {
 	Output     []byte
 	Worker     string
 	DeadLetter bool
+	// AttemptLog is the latest attempts, oldest first; empty if the run succeeded at its first one, or if a version
+	// that keeps none ended the run. The list is shared with states: it is read-only.
+	AttemptLog []Attempt
 	// Caller is the trace of the sampled call that asked for the run; nil: there was none.
 	Caller *TraceID
 	// OwnPayload is as in State.

@@ -427,6 +427,7 @@ func drawRun(t *rapid.T) job.Run {
 		Caller: rapid.SampledFrom([]*job.TraceID{nil, {}, {1, 255}}).Draw(t, "caller"),
 
 		OwnPayload: rapid.SampledFrom([]*job.PayloadInfo{nil, {}, {Size: 9, Sealed: true, Digest: [32]byte{1, 31: 255}}}).Draw(t, "own payload"),
+		AttemptLog: drawAttempts(t),
 	}
 }
 

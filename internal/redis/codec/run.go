@@ -25,6 +25,7 @@ func appendRun(b []byte, m *storagev1.Run, r *job.Run) ([]byte, error) {
 	m.NominalMs, m.DueMs, m.StartedMs, m.FinishedMs = int64(r.NominalMS), int64(r.DueMS), int64(r.StartedMS), int64(r.FinishedMS)
 	m.Attempts, m.Losses, m.Error, m.Output, m.Worker = r.Attempts, r.Losses, r.Error, r.Output, r.Worker
 	m.CallerTrace, m.OwnPayload = encodeTraceID(r.Caller), payloadInfoToMessage(r.OwnPayload)
+	m.AttemptLog = attemptLogToMessage(0, r.AttemptLog)
 	encoded, err := deterministic.MarshalAppend(b, m)
 	if err != nil {
 		return b, fmt.Errorf("run %q: %w", r.ID, err)
@@ -53,5 +54,6 @@ func DecodeRun(text string) (job.Run, error) {
 		Worker:     m.Worker,
 		Caller:     decodeTraceID(m.CallerTrace),
 		OwnPayload: payloadInfoOfMessage(m.OwnPayload),
+		AttemptLog: decodeAttemptLog(m.AttemptLog),
 	}, nil
 }

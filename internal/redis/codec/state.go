@@ -102,6 +102,9 @@ func (f Encoding) AppendState(b []byte, s *job.State) ([]byte, error) {
 		w.writeString('$', encodePayloadInfo(s.OwnPayload))
 	}
 	w.writeUint('*', s.OwnBytes)
+	if err := w.writeAttemptLog(s.AttemptLog); err != nil {
+		return b, err
+	}
 	w.buf = append(w.buf, s.Unknown...)
 	if len(w.buf) == tail {
 		// Scripts find the end of the header by the letter that follows it.

@@ -193,6 +193,8 @@ func (f tailField) storeOther(s *job.State, encoding Encoding) error {
 		err = f.storeRenameMark(s)
 	case '$':
 		err = f.storePayloadInfo(s)
+	case '#':
+		f.storeAttemptLog(s)
 	default:
 		err = f.storeEnum(s)
 	}

@@ -65,8 +65,12 @@ func drawState(t *rapid.T) job.State {
 			Digest: [32]byte(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "digest"))}
 		own.Digest[0] |= 1
 	}
+	var log *job.AttemptLog
+	if attempts := drawAttempts(t); attempts != nil {
+		log = &job.AttemptLog{Token: u64.Draw(t, "logged token"), Attempts: attempts}
+	}
 	return job.State{
-		OwnPayload: own, OwnBytes: u64.Draw(t, "own bytes"),
+		AttemptLog: log, OwnPayload: own, OwnBytes: u64.Draw(t, "own bytes"),
 		Region: job.Region(rapid.IntRange(0, 4).Draw(t, "region")), Token: rapid.Uint64Range(0, MaxToken).Draw(t, "token"),
 		Acked: rapid.Bool().Draw(t, "acked"), Revision: u32.Draw(t, "revision"), Epoch: rapid.Uint32Range(0, job.MaxEpoch).Draw(t, "epoch"),
 		Lane: job.Lane{

@@ -3012,7 +3012,11 @@ type Run struct {
 	TraceId string `protobuf:"bytes,61,opt,name=trace_id,json=traceId,proto3" json:"trace_id,omitempty"`
 	// The payload that this run has in place of its job's: see RunJobWithPayload. Unset: it has the
 	// job's.
-	OwnPayload    *RunPayload `protobuf:"bytes,67,opt,name=own_payload,json=ownPayload,proto3" json:"own_payload,omitempty"`
+	OwnPayload *RunPayload `protobuf:"bytes,67,opt,name=own_payload,json=ownPayload,proto3" json:"own_payload,omitempty"`
+	// Output only: the attempts that have ended, oldest first; the latest 8. Empty for a run that
+	// succeeded at its first attempt, for one that a node of a version before this field ended, and in
+	// lists of the runs of all jobs.
+	AttemptLog    []*RunAttempt `protobuf:"bytes,68,rep,name=attempt_log,json=attemptLog,proto3" json:"attempt_log,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3194,6 +3198,113 @@ func (x *Run) GetOwnPayload() *RunPayload {
 	return nil
 }
 
+func (x *Run) GetAttemptLog() []*RunAttempt {
+	if x != nil {
+		return x.AttemptLog
+	}
+	return nil
+}
+
+// RunAttempt is an attempt of a run that has ended.
+type RunAttempt struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of the attempt, from 1. An attempt that was lost is repeated under its number.
+	Attempt int32 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// SUCCEEDED, FAILED, TIMED_OUT, LOST or CANCELLED.
+	Outcome Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=fermata.v1.Outcome" json:"outcome,omitempty"`
+	// When the attempt was due.
+	DueTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
+	// Rule that set the due time. If a gate held the attempt back, it is HELD.
+	DelaySource DelaySource `protobuf:"varint,4,opt,name=delay_source,json=delaySource,proto3,enum=fermata.v1.DelaySource" json:"delay_source,omitempty"`
+	// Start of the attempt. When it was leased, if it was lost.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// End of the attempt.
+	FinishTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=finish_time,json=finishTime,proto3" json:"finish_time,omitempty"`
+	// Worker of the attempt. Empty if it was lost.
+	Worker        string `protobuf:"bytes,7,opt,name=worker,proto3" json:"worker,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunAttempt) Reset() {
+	*x = RunAttempt{}
+	mi := &file_fermata_v1_job_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunAttempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunAttempt) ProtoMessage() {}
+
+func (x *RunAttempt) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunAttempt.ProtoReflect.Descriptor instead.
+func (*RunAttempt) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *RunAttempt) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *RunAttempt) GetOutcome() Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return Outcome_OUTCOME_UNSPECIFIED
+}
+
+func (x *RunAttempt) GetDueTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DueTime
+	}
+	return nil
+}
+
+func (x *RunAttempt) GetDelaySource() DelaySource {
+	if x != nil {
+		return x.DelaySource
+	}
+	return DelaySource_DELAY_SOURCE_UNSPECIFIED
+}
+
+func (x *RunAttempt) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *RunAttempt) GetFinishTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishTime
+	}
+	return nil
+}
+
+func (x *RunAttempt) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
 // RunPayload is the payload of a run that has one of its own.
 type RunPayload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3215,7 +3326,7 @@ type RunPayload struct {
 
 func (x *RunPayload) Reset() {
 	*x = RunPayload{}
-	mi := &file_fermata_v1_job_proto_msgTypes[18]
+	mi := &file_fermata_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3227,7 +3338,7 @@ func (x *RunPayload) String() string {
 func (*RunPayload) ProtoMessage() {}
 
 func (x *RunPayload) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[18]
+	mi := &file_fermata_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3240,7 +3351,7 @@ func (x *RunPayload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPayload.ProtoReflect.Descriptor instead.
 func (*RunPayload) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RunPayload) GetSize() int64 {
@@ -3292,7 +3403,7 @@ type Exclusions_Period struct {
 
 func (x *Exclusions_Period) Reset() {
 	*x = Exclusions_Period{}
-	mi := &file_fermata_v1_job_proto_msgTypes[20]
+	mi := &file_fermata_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3304,7 +3415,7 @@ func (x *Exclusions_Period) String() string {
 func (*Exclusions_Period) ProtoMessage() {}
 
 func (x *Exclusions_Period) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[20]
+	mi := &file_fermata_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3615,7 +3726,7 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\tKIND_FULL\x10\x05\x12\x0e\n" +
 	"\n" +
 	"KIND_EQUAL\x10\x06B\v\n" +
-	"\t_fraction\"\x9b\b\n" +
+	"\t_fraction\"\xd4\b\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.fermata.v1.Run.StateR\x05state\x121\n" +
@@ -3643,7 +3754,9 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x0ecorrelation_id\x18< \x01(\tR\rcorrelationId\x12\x19\n" +
 	"\btrace_id\x18= \x01(\tR\atraceId\x127\n" +
 	"\vown_payload\x18C \x01(\v2\x16.fermata.v1.RunPayloadR\n" +
-	"ownPayload\"X\n" +
+	"ownPayload\x127\n" +
+	"\vattempt_log\x18D \x03(\v2\x16.fermata.v1.RunAttemptR\n" +
+	"attemptLog\"X\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_WAITING\x10\x01\x12\x11\n" +
@@ -3653,7 +3766,18 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x13TRIGGER_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10TRIGGER_SCHEDULE\x10\x01\x12\x12\n" +
 	"\x0eTRIGGER_MANUAL\x10\x02\x12\x14\n" +
-	"\x10TRIGGER_BACKFILL\x10\x03\"\x90\x01\n" +
+	"\x10TRIGGER_BACKFILL\x10\x03\"\xd8\x02\n" +
+	"\n" +
+	"RunAttempt\x12\x18\n" +
+	"\aattempt\x18\x01 \x01(\x05R\aattempt\x12-\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2\x13.fermata.v1.OutcomeR\aoutcome\x125\n" +
+	"\bdue_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12:\n" +
+	"\fdelay_source\x18\x04 \x01(\x0e2\x17.fermata.v1.DelaySourceR\vdelaySource\x129\n" +
+	"\n" +
+	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12;\n" +
+	"\vfinish_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishTime\x12\x16\n" +
+	"\x06worker\x18\a \x01(\tR\x06worker\"\x90\x01\n" +
 	"\n" +
 	"RunPayload\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x03R\x04size\x12\x16\n" +
@@ -3714,7 +3838,7 @@ func file_fermata_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 15)
-var file_fermata_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_fermata_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_fermata_v1_job_proto_goTypes = []any{
 	(OverlapPolicy)(0),               // 0: fermata.v1.OverlapPolicy
 	(DelaySource)(0),                 // 1: fermata.v1.DelaySource
@@ -3749,72 +3873,73 @@ var file_fermata_v1_job_proto_goTypes = []any{
 	(*BackoffPolicy)(nil),            // 30: fermata.v1.BackoffPolicy
 	(*Jitter)(nil),                   // 31: fermata.v1.Jitter
 	(*Run)(nil),                      // 32: fermata.v1.Run
-	(*RunPayload)(nil),               // 33: fermata.v1.RunPayload
-	nil,                              // 34: fermata.v1.Job.LabelsEntry
-	(*Exclusions_Period)(nil),        // 35: fermata.v1.Exclusions.Period
-	nil,                              // 36: fermata.v1.RetryPolicy.SourcesEntry
-	nil,                              // 37: fermata.v1.BackoffPolicy.SourcesEntry
-	(*durationpb.Duration)(nil),      // 38: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 39: google.protobuf.Timestamp
-	(*structpb.Value)(nil),           // 40: google.protobuf.Value
+	(*RunAttempt)(nil),               // 33: fermata.v1.RunAttempt
+	(*RunPayload)(nil),               // 34: fermata.v1.RunPayload
+	nil,                              // 35: fermata.v1.Job.LabelsEntry
+	(*Exclusions_Period)(nil),        // 36: fermata.v1.Exclusions.Period
+	nil,                              // 37: fermata.v1.RetryPolicy.SourcesEntry
+	nil,                              // 38: fermata.v1.BackoffPolicy.SourcesEntry
+	(*durationpb.Duration)(nil),      // 39: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 40: google.protobuf.Timestamp
+	(*structpb.Value)(nil),           // 41: google.protobuf.Value
 }
 var file_fermata_v1_job_proto_depIdxs = []int32{
-	34, // 0: fermata.v1.Job.labels:type_name -> fermata.v1.Job.LabelsEntry
+	35, // 0: fermata.v1.Job.labels:type_name -> fermata.v1.Job.LabelsEntry
 	24, // 1: fermata.v1.Job.schedule:type_name -> fermata.v1.Schedule
 	29, // 2: fermata.v1.Job.retry_policy:type_name -> fermata.v1.RetryPolicy
 	30, // 3: fermata.v1.Job.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	38, // 4: fermata.v1.Job.timeout:type_name -> google.protobuf.Duration
-	38, // 5: fermata.v1.Job.timeout_grace:type_name -> google.protobuf.Duration
-	38, // 6: fermata.v1.Job.retention:type_name -> google.protobuf.Duration
-	38, // 7: fermata.v1.Job.dead_letter_ttl:type_name -> google.protobuf.Duration
-	39, // 8: fermata.v1.Job.create_time:type_name -> google.protobuf.Timestamp
-	39, // 9: fermata.v1.Job.update_time:type_name -> google.protobuf.Timestamp
+	39, // 4: fermata.v1.Job.timeout:type_name -> google.protobuf.Duration
+	39, // 5: fermata.v1.Job.timeout_grace:type_name -> google.protobuf.Duration
+	39, // 6: fermata.v1.Job.retention:type_name -> google.protobuf.Duration
+	39, // 7: fermata.v1.Job.dead_letter_ttl:type_name -> google.protobuf.Duration
+	40, // 8: fermata.v1.Job.create_time:type_name -> google.protobuf.Timestamp
+	40, // 9: fermata.v1.Job.update_time:type_name -> google.protobuf.Timestamp
 	22, // 10: fermata.v1.Job.status:type_name -> fermata.v1.JobStatus
 	0,  // 11: fermata.v1.Job.overlap_policy:type_name -> fermata.v1.OverlapPolicy
 	17, // 12: fermata.v1.Job.misfire_policy:type_name -> fermata.v1.MisfirePolicy
 	18, // 13: fermata.v1.Job.locks:type_name -> fermata.v1.Lock
-	38, // 14: fermata.v1.Job.max_lag:type_name -> google.protobuf.Duration
-	40, // 15: fermata.v1.Job.payload_json:type_name -> google.protobuf.Value
+	39, // 14: fermata.v1.Job.max_lag:type_name -> google.protobuf.Duration
+	41, // 15: fermata.v1.Job.payload_json:type_name -> google.protobuf.Value
 	16, // 16: fermata.v1.Job.warnings:type_name -> fermata.v1.Warning
 	5,  // 17: fermata.v1.MisfirePolicy.policy:type_name -> fermata.v1.MisfirePolicy.Policy
-	38, // 18: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
+	39, // 18: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
 	6,  // 19: fermata.v1.Hint.source:type_name -> fermata.v1.Hint.Source
-	39, // 20: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
-	38, // 21: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
-	39, // 22: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
+	40, // 20: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
+	39, // 21: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
+	40, // 22: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
 	7,  // 23: fermata.v1.Hold.reason:type_name -> fermata.v1.Hold.Reason
-	39, // 24: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
-	39, // 25: fermata.v1.Hold.due_time:type_name -> google.protobuf.Timestamp
-	39, // 26: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
-	39, // 27: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
+	40, // 24: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
+	40, // 25: fermata.v1.Hold.due_time:type_name -> google.protobuf.Timestamp
+	40, // 26: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
+	40, // 27: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
 	8,  // 28: fermata.v1.JobStatus.state:type_name -> fermata.v1.JobStatus.State
-	39, // 29: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
-	39, // 30: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
-	38, // 31: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
+	40, // 29: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
+	40, // 30: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
+	39, // 31: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
 	4,  // 32: fermata.v1.JobStatus.last_outcome:type_name -> fermata.v1.Outcome
-	39, // 33: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
-	39, // 34: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
-	39, // 35: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
+	40, // 33: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
+	40, // 34: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
+	40, // 35: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
 	1,  // 36: fermata.v1.JobStatus.delay_source:type_name -> fermata.v1.DelaySource
 	19, // 37: fermata.v1.JobStatus.hint:type_name -> fermata.v1.Hint
 	20, // 38: fermata.v1.JobStatus.hold:type_name -> fermata.v1.Hold
 	21, // 39: fermata.v1.JobStatus.backfills:type_name -> fermata.v1.Backfill
-	38, // 40: fermata.v1.JobStatus.breached_lag:type_name -> google.protobuf.Duration
+	39, // 40: fermata.v1.JobStatus.breached_lag:type_name -> google.protobuf.Duration
 	23, // 41: fermata.v1.JobStatus.recent_runs:type_name -> fermata.v1.RecentRun
 	4,  // 42: fermata.v1.RecentRun.outcome:type_name -> fermata.v1.Outcome
-	39, // 43: fermata.v1.RecentRun.nominal_time:type_name -> google.protobuf.Timestamp
-	39, // 44: fermata.v1.RecentRun.start_time:type_name -> google.protobuf.Timestamp
-	39, // 45: fermata.v1.RecentRun.finish_time:type_name -> google.protobuf.Timestamp
+	40, // 43: fermata.v1.RecentRun.nominal_time:type_name -> google.protobuf.Timestamp
+	40, // 44: fermata.v1.RecentRun.start_time:type_name -> google.protobuf.Timestamp
+	40, // 45: fermata.v1.RecentRun.finish_time:type_name -> google.protobuf.Timestamp
 	26, // 46: fermata.v1.Schedule.interval:type_name -> fermata.v1.IntervalSchedule
 	27, // 47: fermata.v1.Schedule.cron:type_name -> fermata.v1.CronSchedule
-	39, // 48: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
+	40, // 48: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
 	28, // 49: fermata.v1.Schedule.calendar:type_name -> fermata.v1.CalendarSchedule
-	39, // 50: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
-	39, // 51: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
+	40, // 50: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
+	40, // 51: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
 	25, // 52: fermata.v1.Schedule.exclusions:type_name -> fermata.v1.Exclusions
-	38, // 53: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	35, // 54: fermata.v1.Exclusions.periods:type_name -> fermata.v1.Exclusions.Period
-	38, // 55: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
+	39, // 53: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	36, // 54: fermata.v1.Exclusions.periods:type_name -> fermata.v1.Exclusions.Period
+	39, // 55: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
 	2,  // 56: fermata.v1.CronSchedule.dst_gap:type_name -> fermata.v1.DstGap
 	3,  // 57: fermata.v1.CronSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
 	9,  // 58: fermata.v1.CalendarSchedule.unit:type_name -> fermata.v1.CalendarSchedule.Unit
@@ -3822,35 +3947,41 @@ var file_fermata_v1_job_proto_depIdxs = []int32{
 	2,  // 60: fermata.v1.CalendarSchedule.dst_gap:type_name -> fermata.v1.DstGap
 	3,  // 61: fermata.v1.CalendarSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
 	11, // 62: fermata.v1.RetryPolicy.strategy:type_name -> fermata.v1.RetryPolicy.Strategy
-	38, // 63: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
-	38, // 64: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	38, // 65: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
+	39, // 63: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
+	39, // 64: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	39, // 65: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
 	31, // 66: fermata.v1.RetryPolicy.jitter:type_name -> fermata.v1.Jitter
-	36, // 67: fermata.v1.RetryPolicy.sources:type_name -> fermata.v1.RetryPolicy.SourcesEntry
-	38, // 68: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
+	37, // 67: fermata.v1.RetryPolicy.sources:type_name -> fermata.v1.RetryPolicy.SourcesEntry
+	39, // 68: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
 	31, // 69: fermata.v1.BackoffPolicy.jitter:type_name -> fermata.v1.Jitter
-	38, // 70: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
-	38, // 71: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
-	38, // 72: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
-	37, // 73: fermata.v1.BackoffPolicy.sources:type_name -> fermata.v1.BackoffPolicy.SourcesEntry
+	39, // 70: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
+	39, // 71: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
+	39, // 72: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
+	38, // 73: fermata.v1.BackoffPolicy.sources:type_name -> fermata.v1.BackoffPolicy.SourcesEntry
 	12, // 74: fermata.v1.Jitter.kind:type_name -> fermata.v1.Jitter.Kind
 	13, // 75: fermata.v1.Run.state:type_name -> fermata.v1.Run.State
 	14, // 76: fermata.v1.Run.trigger:type_name -> fermata.v1.Run.Trigger
-	39, // 77: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
-	39, // 78: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
-	39, // 79: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	39, // 80: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
+	40, // 77: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
+	40, // 78: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
+	40, // 79: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	40, // 80: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
 	4,  // 81: fermata.v1.Run.outcome:type_name -> fermata.v1.Outcome
 	20, // 82: fermata.v1.Run.hold:type_name -> fermata.v1.Hold
 	4,  // 83: fermata.v1.Run.last_attempt_outcome:type_name -> fermata.v1.Outcome
-	33, // 84: fermata.v1.Run.own_payload:type_name -> fermata.v1.RunPayload
-	39, // 85: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
-	39, // 86: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
-	87, // [87:87] is the sub-list for method output_type
-	87, // [87:87] is the sub-list for method input_type
-	87, // [87:87] is the sub-list for extension type_name
-	87, // [87:87] is the sub-list for extension extendee
-	0,  // [0:87] is the sub-list for field type_name
+	34, // 84: fermata.v1.Run.own_payload:type_name -> fermata.v1.RunPayload
+	33, // 85: fermata.v1.Run.attempt_log:type_name -> fermata.v1.RunAttempt
+	4,  // 86: fermata.v1.RunAttempt.outcome:type_name -> fermata.v1.Outcome
+	40, // 87: fermata.v1.RunAttempt.due_time:type_name -> google.protobuf.Timestamp
+	1,  // 88: fermata.v1.RunAttempt.delay_source:type_name -> fermata.v1.DelaySource
+	40, // 89: fermata.v1.RunAttempt.start_time:type_name -> google.protobuf.Timestamp
+	40, // 90: fermata.v1.RunAttempt.finish_time:type_name -> google.protobuf.Timestamp
+	40, // 91: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
+	40, // 92: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
+	93, // [93:93] is the sub-list for method output_type
+	93, // [93:93] is the sub-list for method input_type
+	93, // [93:93] is the sub-list for extension type_name
+	93, // [93:93] is the sub-list for extension extendee
+	0,  // [0:93] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_proto_init() }
@@ -3874,7 +4005,7 @@ func file_fermata_v1_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_job_proto_rawDesc), len(file_fermata_v1_job_proto_rawDesc)),
 			NumEnums:      15,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -30,7 +30,9 @@ var Allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", 
 type Module struct {
 	Path    string
 	Version string // empty for the standard library, which has that of the toolchain
-	Files   []File // sorted by name
+	// Integrity is the hash of the archive of a package of npm, as npm writes it; empty for others.
+	Integrity string
+	Files     []File // sorted by name
 	// Licences are SPDX identifiers, sorted. Several mean that all of them hold.
 	Licences []string
 }

@@ -16,8 +16,11 @@ func TestVendoredPackages(t *testing.T) {
 	found := map[string]string{}
 	for _, m := range modules {
 		found[m.Path] = m.Expression()
+		if !strings.HasPrefix(m.Integrity, "sha512-") {
+			t.Errorf("%s has the hash %q", m.Path, m.Integrity)
+		}
 	}
-	for _, name := range []string{"npm:preact", "npm:@preact/signals", "npm:@preact/signals-core"} {
+	for _, name := range []string{"npm:preact", "npm:@preact/signals", "npm:@preact/signals-core", "npm:js-yaml"} {
 		if found[name] != "MIT" {
 			t.Errorf("%s is under %q", name, found[name])
 		}
@@ -30,6 +33,18 @@ func TestVendoredPackages(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := strings.TrimSuffix(dir, filepath.Join(vendoredDir, "free"))
+	list := filepath.Join(root, vendoredDir, "README.md")
+	for _, row := range []string{"", "| `free` | free 0.9.0 | `sha512-AA==` |\n"} {
+		if err := os.WriteFile(list, []byte(row), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Vendored(root); err == nil || !strings.Contains(err.Error(), "no hash of free 1.0.0") {
+			t.Errorf("a package without a hash: error %v", err)
+		}
+	}
+	if err := os.WriteFile(list, []byte("| `free` | free 1.0.0 | `sha512-AA==` |\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := Vendored(root); err == nil || !strings.Contains(err.Error(), "npm:free") {
 		t.Errorf("a package without a licence: error %v", err)
 	}

@@ -1,6 +1,8 @@
 // Package sbom writes the bill of materials of one platform's binaries, as
 // CycloneDX JSON. It lists what was linked: the modules come from the build
-// information in the binaries, not from go.mod.
+// information in the binaries, not from go.mod. The packages of npm that the
+// web console was made of are listed for each binary that embeds its bundle.
+// [WriteNPM] writes the bill of the package that is published on npm.
 //
 // The same binaries give the same bytes: the time is given, the serial number
 // is made from the content.
@@ -8,13 +10,11 @@ package sbom
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -38,13 +38,16 @@ type Binary struct {
 	Data []byte
 }
 
+// embeds reports whether the binary has the file of the bundle.
+func (b *Binary) embeds(bundle Bundle) bool { return bytes.Contains(b.Data, bundle.Data) }
+
 // own is the licence of Fermata's own code.
 const own = "Apache-2.0"
 
 // Write returns the bill of the binaries. The modules give the licences of what
 // is linked; extra modules are listed beside the binaries, as parts of the
 // product itself. A linked module that modules lacks is an error.
-func Write(product Product, binaries []Binary, modules, extra []licence.Module) ([]byte, error) {
+func Write(product Product, binaries []Binary, modules, extra []licence.Module, console Bundle) ([]byte, error) {
 	b := bill{known: map[string]licence.Module{}, components: map[string]cdx.Component{}}
 	for _, m := range modules {
 		b.known[m.Path] = m
@@ -64,17 +67,10 @@ func Write(product Product, binaries []Binary, modules, extra []licence.Module) 
 		parts = append(parts, b.component(m))
 	}
 	b.depend(root.BOMRef, parts)
-
-	bom := cdx.NewBOM()
-	bom.Metadata = &cdx.Metadata{Timestamp: product.At.UTC().Format(time.RFC3339), Component: &root}
-	bom.Components = new(slices.SortedFunc(maps.Values(b.components), func(a, b cdx.Component) int { return cmp.Compare(a.BOMRef, b.BOMRef) }))
-	bom.Dependencies = &b.dependencies
-	unnumbered, err := encode(bom)
-	if err != nil {
-		return nil, err
+	if err := b.addBundle(console, binaries); err != nil {
+		return nil, fmt.Errorf("sbom: %w", err)
 	}
-	bom.SerialNumber = serial(unnumbered)
-	return encode(bom)
+	return b.encode(product.At, &root)
 }
 
 type bill struct {

@@ -58,7 +58,7 @@ func sample(t *testing.T) (Binary, []licence.Module, *debug.BuildInfo) {
 
 func TestEveryLinkedModuleIsListed(t *testing.T) {
 	binary, modules, info := sample(t)
-	out, err := Write(product, []Binary{binary}, modules, nil)
+	out, err := Write(product, []Binary{binary}, modules, nil, Bundle{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestEveryLinkedModuleIsListed(t *testing.T) {
 func TestSameContentSameBytes(t *testing.T) {
 	binary, modules, _ := sample(t)
 	write := func(p Product) string {
-		out, err := Write(p, []Binary{binary}, modules, nil)
+		out, err := Write(p, []Binary{binary}, modules, nil, Bundle{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +137,7 @@ func TestWriteRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := Write(product, []Binary{tt.binary}, tt.modules, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := Write(product, []Binary{tt.binary}, tt.modules, nil, Bundle{}); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want one with %q", err, tt.want)
 			}
 		})

@@ -1475,7 +1475,9 @@ type Run struct {
 	// The trace id, 16 bytes, of the sampled call that asked for the run. Unset: none.
 	CallerTrace []byte `protobuf:"bytes,60,opt,name=caller_trace,json=callerTrace,proto3" json:"caller_trace,omitempty"`
 	// The payload that the run had in place of its job's. Unset: it had the job's.
-	OwnPayload    *RunPayload `protobuf:"bytes,61,opt,name=own_payload,json=ownPayload,proto3" json:"own_payload,omitempty"`
+	OwnPayload *RunPayload `protobuf:"bytes,61,opt,name=own_payload,json=ownPayload,proto3" json:"own_payload,omitempty"`
+	// Unset: the run succeeded at its first attempt.
+	AttemptLog    *AttemptLog `protobuf:"bytes,62,opt,name=attempt_log,json=attemptLog,proto3" json:"attempt_log,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1608,6 +1610,79 @@ func (x *Run) GetOwnPayload() *RunPayload {
 	return nil
 }
 
+func (x *Run) GetAttemptLog() *AttemptLog {
+	if x != nil {
+		return x.AttemptLog
+	}
+	return nil
+}
+
+// AttemptLog is the latest attempts of a run, oldest first. It is written anew with each attempt: later
+// versions add no fields to it.
+type AttemptLog struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// That of the last attempt; only in states.
+	Token uint64 `protobuf:"varint,1,opt,name=token,proto3" json:"token,omitempty"`
+	// Five numbers for each attempt: number, source and outcome; due time, counted from the end of the
+	// attempt before it; start, counted from the due time; end, counted from the start; and the number
+	// of its worker in workers, from 1; 0: unknown. Package codec has the first one.
+	Numbers       []int64  `protobuf:"zigzag64,2,rep,packed,name=numbers,proto3" json:"numbers,omitempty"`
+	Workers       [][]byte `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttemptLog) Reset() {
+	*x = AttemptLog{}
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttemptLog) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttemptLog) ProtoMessage() {}
+
+func (x *AttemptLog) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttemptLog.ProtoReflect.Descriptor instead.
+func (*AttemptLog) Descriptor() ([]byte, []int) {
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *AttemptLog) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *AttemptLog) GetNumbers() []int64 {
+	if x != nil {
+		return x.Numbers
+	}
+	return nil
+}
+
+func (x *AttemptLog) GetWorkers() [][]byte {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
 // RunPayload describes the payload of a run that has one of its own. The payload itself is a
 // Definition with payload and payload_key alone, under the id of the run's record.
 type RunPayload struct {
@@ -1622,7 +1697,7 @@ type RunPayload struct {
 
 func (x *RunPayload) Reset() {
 	*x = RunPayload{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +1709,7 @@ func (x *RunPayload) String() string {
 func (*RunPayload) ProtoMessage() {}
 
 func (x *RunPayload) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +1722,7 @@ func (x *RunPayload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPayload.ProtoReflect.Descriptor instead.
 func (*RunPayload) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{16}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RunPayload) GetSize() uint64 {
@@ -1695,7 +1770,7 @@ type EndedRun struct {
 
 func (x *EndedRun) Reset() {
 	*x = EndedRun{}
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1707,7 +1782,7 @@ func (x *EndedRun) String() string {
 func (*EndedRun) ProtoMessage() {}
 
 func (x *EndedRun) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_fermata_storage_v1_storage_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1720,7 +1795,7 @@ func (x *EndedRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRun.ProtoReflect.Descriptor instead.
 func (*EndedRun) Descriptor() ([]byte, []int) {
-	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{17}
+	return file_fermata_storage_v1_storage_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *EndedRun) GetJobId() string {
@@ -1956,7 +2031,7 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\vstale_halve\x18\b \x01(\bR\n" +
 	"staleHalve\x12\x1f\n" +
 	"\vwithin_slot\x18\t \x01(\bR\n" +
-	"withinSlot\"\x9d\x03\n" +
+	"withinSlot\"\xde\x03\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\atrigger\x18\x02 \x01(\rR\atrigger\x12\x1d\n" +
@@ -1976,7 +2051,14 @@ const file_fermata_storage_v1_storage_proto_rawDesc = "" +
 	"\x06worker\x18\f \x01(\tR\x06worker\x12!\n" +
 	"\fcaller_trace\x18< \x01(\fR\vcallerTrace\x12?\n" +
 	"\vown_payload\x18= \x01(\v2\x1e.fermata.storage.v1.RunPayloadR\n" +
-	"ownPayload\"P\n" +
+	"ownPayload\x12?\n" +
+	"\vattempt_log\x18> \x01(\v2\x1e.fermata.storage.v1.AttemptLogR\n" +
+	"attemptLog\"V\n" +
+	"\n" +
+	"AttemptLog\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\x04R\x05token\x12\x18\n" +
+	"\anumbers\x18\x02 \x03(\x12R\anumbers\x12\x18\n" +
+	"\aworkers\x18\x03 \x03(\fR\aworkers\"P\n" +
 	"\n" +
 	"RunPayload\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x04R\x04size\x12\x16\n" +
@@ -2011,7 +2093,7 @@ func file_fermata_storage_v1_storage_proto_rawDescGZIP() []byte {
 	return file_fermata_storage_v1_storage_proto_rawDescData
 }
 
-var file_fermata_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_fermata_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_fermata_storage_v1_storage_proto_goTypes = []any{
 	(*Definition)(nil),    // 0: fermata.storage.v1.Definition
 	(*Edit)(nil),          // 1: fermata.storage.v1.Edit
@@ -2029,12 +2111,13 @@ var file_fermata_storage_v1_storage_proto_goTypes = []any{
 	(*Retry)(nil),         // 13: fermata.storage.v1.Retry
 	(*Recurring)(nil),     // 14: fermata.storage.v1.Recurring
 	(*Run)(nil),           // 15: fermata.storage.v1.Run
-	(*RunPayload)(nil),    // 16: fermata.storage.v1.RunPayload
-	(*EndedRun)(nil),      // 17: fermata.storage.v1.EndedRun
-	nil,                   // 18: fermata.storage.v1.Definition.LabelsEntry
+	(*AttemptLog)(nil),    // 16: fermata.storage.v1.AttemptLog
+	(*RunPayload)(nil),    // 17: fermata.storage.v1.RunPayload
+	(*EndedRun)(nil),      // 18: fermata.storage.v1.EndedRun
+	nil,                   // 19: fermata.storage.v1.Definition.LabelsEntry
 }
 var file_fermata_storage_v1_storage_proto_depIdxs = []int32{
-	18, // 0: fermata.storage.v1.Definition.labels:type_name -> fermata.storage.v1.Definition.LabelsEntry
+	19, // 0: fermata.storage.v1.Definition.labels:type_name -> fermata.storage.v1.Definition.LabelsEntry
 	10, // 1: fermata.storage.v1.Definition.schedule:type_name -> fermata.storage.v1.Schedule
 	13, // 2: fermata.storage.v1.Definition.retry:type_name -> fermata.storage.v1.Retry
 	14, // 3: fermata.storage.v1.Definition.backoff:type_name -> fermata.storage.v1.Recurring
@@ -2048,12 +2131,13 @@ var file_fermata_storage_v1_storage_proto_depIdxs = []int32{
 	11, // 11: fermata.storage.v1.Schedule.calendar:type_name -> fermata.storage.v1.Calendar
 	12, // 12: fermata.storage.v1.Retry.jitter:type_name -> fermata.storage.v1.Jitter
 	12, // 13: fermata.storage.v1.Recurring.jitter:type_name -> fermata.storage.v1.Jitter
-	16, // 14: fermata.storage.v1.Run.own_payload:type_name -> fermata.storage.v1.RunPayload
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	17, // 14: fermata.storage.v1.Run.own_payload:type_name -> fermata.storage.v1.RunPayload
+	16, // 15: fermata.storage.v1.Run.attempt_log:type_name -> fermata.storage.v1.AttemptLog
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_fermata_storage_v1_storage_proto_init() }
@@ -2061,14 +2145,14 @@ func file_fermata_storage_v1_storage_proto_init() {
 	if File_fermata_storage_v1_storage_proto != nil {
 		return
 	}
-	file_fermata_storage_v1_storage_proto_msgTypes[17].OneofWrappers = []any{}
+	file_fermata_storage_v1_storage_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_storage_v1_storage_proto_rawDesc), len(file_fermata_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
