@@ -133,6 +133,8 @@ export interface BackoffPolicy {
 export interface BatchCreateJobsResponse {
   /** In the order of the requests. */
   results?: Array<BatchCreateJobsResponseResult>;
+  /** Only if the request is compact: fields that several jobs have in common. */
+  shared?: Array<Job>;
 }
 
 export interface BatchCreateJobsResponseResult {
@@ -144,6 +146,12 @@ export interface BatchCreateJobsResponseResult {
   job?: Job;
   /** The error, for people. Empty if code is 0. */
   message?: string;
+  /**
+   * Only if the request is compact. 0: `job` is complete. Otherwise `job` lacks the fields of this message of
+   * `shared`, counted from 1, and its handler and its payload, which are those of the request. Only a sealed payload
+   * is not in the job.
+   */
+  shared?: number;
 }
 
 /**
@@ -927,10 +935,7 @@ export interface JobStatus {
   pauseTime?: string;
   /** True if the backoff was stale: the planned run tests whether the job works again. */
   probe?: boolean;
-  /**
-   * The latest runs that ended, the last end first. Only in lists that ask for them. After a change
-   * of history_limit some are missing until as many runs have ended.
-   */
+  /** The latest runs that ended, the last end first. Only in lists that ask for them. */
   recentRuns?: Array<RecentRun>;
   /** Runs left of schedule.max_runs. Unset: no limit. */
   runsLeft?: string;
@@ -1577,6 +1582,12 @@ export interface RoleGrant {
 
 /** Run is one occurrence of a job. */
 export interface Run {
+  /**
+   * Output only: the attempts that have ended, oldest first; the latest 8. Empty for a run that
+   * succeeded at its first attempt, for one that a node of a version before this field ended, and in
+   * lists of the runs of all jobs.
+   */
+  attemptLog?: Array<RunAttempt>;
   /** Attempts that ended, or the live one. */
   attempts?: number;
   /** The same in every log line, event and span of this run. */
@@ -1633,6 +1644,24 @@ export interface Run {
 export type RunState = "STATE_UNSPECIFIED" | "STATE_WAITING" | "STATE_RUNNING" | "STATE_FINISHED";
 
 export type RunTrigger = "TRIGGER_UNSPECIFIED" | "TRIGGER_SCHEDULE" | "TRIGGER_MANUAL" | "TRIGGER_BACKFILL";
+
+/** RunAttempt is an attempt of a run that has ended. */
+export interface RunAttempt {
+  /** Number of the attempt, from 1. An attempt that was lost is repeated under its number. */
+  attempt?: number;
+  /** Rule that set the due time. If a gate held the attempt back, it is HELD. */
+  delaySource?: DelaySource;
+  /** When the attempt was due. */
+  dueTime?: string;
+  /** End of the attempt. */
+  finishTime?: string;
+  /** SUCCEEDED, FAILED, TIMED_OUT, LOST or CANCELLED. */
+  outcome?: Outcome;
+  /** Start of the attempt. When it was leased, if it was lost. */
+  startTime?: string;
+  /** Worker of the attempt. Empty if it was lost. */
+  worker?: string;
+}
 
 export type RunJobRequestBackoff = "BACKOFF_UNSPECIFIED" | "BACKOFF_RESET" | "BACKOFF_KEEP" | "BACKOFF_RESET_ON_SUCCESS";
 
@@ -1913,7 +1942,7 @@ export interface MethodTypes {
   AcknowledgeAuditRecords: { params: { export: string }; body: { recordId?: string; sequence?: string }; response: AuditExport };
   ApplyJobs: { params: { namespace: string }; body: { desiredJobs?: Array<DesiredJob>; force?: boolean }; response: ApplyJobsResponse };
   BackfillJob: { params: { namespace: string; job: string }; body: { endTime?: string; overlapPolicy?: OverlapPolicy; requestId?: string; startTime?: string }; response: Job };
-  BatchCreateJobs: { params: { namespace: string }; body: { namesOnly?: boolean; requests?: Array<CreateJobRequest> }; response: BatchCreateJobsResponse };
+  BatchCreateJobs: { params: { namespace: string }; body: { compact?: boolean; namesOnly?: boolean; requests?: Array<CreateJobRequest> }; response: BatchCreateJobsResponse };
   BulkCancelRuns: { params: { namespace: string }; body: { confirmation?: string; dryRun?: boolean; filter?: string; pageToken?: string; requestId?: string }; response: BulkChangeResponse };
   BulkDeleteJobs: { params: { namespace: string }; body: { confirmation?: string; dryRun?: boolean; filter?: string; pageToken?: string; requestId?: string }; response: BulkChangeResponse };
   BulkDiscardDeadLetters: { params: { namespace: string }; body: { confirmation?: string; dryRun?: boolean; filter?: string; pageToken?: string; requestId?: string }; response: BulkChangeResponse };

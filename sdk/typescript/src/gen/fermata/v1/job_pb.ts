@@ -845,8 +845,7 @@ export type JobStatus = Message<"fermata.v1.JobStatus"> & {
   breachedLag?: Duration;
 
   /**
-   * The latest runs that ended, the last end first. Only in lists that ask for them. After a change
-   * of history_limit some are missing until as many runs have ended.
+   * The latest runs that ended, the last end first. Only in lists that ask for them.
    *
    * @generated from field: repeated fermata.v1.RecentRun recent_runs = 66;
    */
