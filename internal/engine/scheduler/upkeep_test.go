@@ -65,7 +65,7 @@ func TestSweepGoesOnWhileThereIsMore(t *testing.T) {
 		b.create(0, laneOf(1), time.Hour, 1)
 		b.store.set(func() { b.store.swept = 2*sweepLimit + 5 })
 		after(15*time.Second + time.Millisecond)
-		if got := fmt.Sprint(b.store.sweeps); got != "[100 100 5]" {
+		if got := fmt.Sprint(b.store.sweeps); got != fmt.Sprint([]int{sweepLimit, sweepLimit, 5}) {
 			t.Errorf("sweeps %s", got)
 		}
 	})

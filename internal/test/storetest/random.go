@@ -251,12 +251,21 @@ func (h *history) compareRecords() {
 		case (got == nil) != (known == nil):
 			h.T.Fatalf("%s: stored %+v, known %+v", record, got, known)
 		case got == nil:
-		case fmt.Sprintf("%+v", got.State) != fmt.Sprintf("%+v", known.State):
-			h.T.Fatalf("%s: stored\n%+v, known\n%+v", record, got.State, known.State)
+		case formatState(got.State) != formatState(known.State):
+			h.T.Fatalf("%s: stored\n%s, known\n%s", record, formatState(got.State), formatState(known.State))
 		}
 	}
 	h.compareRanks()
 	h.compareObjectives()
+}
+
+// formatState formats all values of a state, those behind its pointer as well.
+func formatState(s job.State) string {
+	var log job.AttemptLog
+	if s.AttemptLog != nil {
+		log, s.AttemptLog = *s.AttemptLog, nil
+	}
+	return fmt.Sprintf("%+v %+v", s, log)
 }
 
 // compareRanks: the indexes of the worst have the jobs with a rank, and no others.
