@@ -21,7 +21,8 @@ import (
 // gRPC takes a whole message in before it calls anything of ours: of each stream 16 MiB, on 250 streams of each
 // connection. So the handlers of a server read messages themselves. They read the length of a message first, and take
 // its bytes from a budget before the rest: only then does the client get the room to send more than the window of the
-// stream. The caller of a large request is authenticated before that, and has to have a role that allows the method.
+// stream. The caller of a large request on an authenticated connection is identified before that, and has to have a role
+// that allows the method.
 
 const (
 	// maxRequestMemory bounds the large requests of a node that arrive or are served, or a quarter of the memory that
@@ -258,6 +259,9 @@ func (q *incoming) takeMemory(n int) error {
 	conn, c := connectionFrom(q.ctx), q.caller
 	if conn == nil {
 		return errors.New("rpc: the server's credentials do not watch connections")
+	}
+	if !conn.isAuthenticated() {
+		return nil // what it sends is bounded in another way: see unauthenticated.go
 	}
 	if c == nil {
 		c = &Caller{gate: q.gate, method: q.wire.Method()}

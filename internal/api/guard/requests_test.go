@@ -71,7 +71,9 @@ func newReader(t *testing.T) (*messageReader, context.Context) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{}, AuthInfo: &connection{host: "h"}})
+	conn := &connection{host: "h"}
+	conn.hasRole.Store(true)
+	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{}, AuthInfo: conn})
 	return &messageReader{gate: gate, codec: grpccodec.BoundedCodec(), maxBytes: MaxRequestBytes}, ctx
 }
 

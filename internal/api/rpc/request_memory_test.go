@@ -175,6 +175,9 @@ func TestLargeRequestsAreReadAfterTheirCallerIsKnown(t *testing.T) {
 	f := serveFlooded(t, Options{Authority: authority}, &floodJobs{}, nil)
 	for token, want := range map[string]codes.Code{"viewer": codes.PermissionDenied, "bad": codes.Unauthenticated} {
 		w := f.rude(t, window)
+		if code := w.call(t, "viewer", fermatav1.ClusterService_ListNodes_FullMethodName, nil); code != codes.OK {
+			t.Fatal(code)
+		}
 		id, err := w.open(token, fermatav1.JobService_CreateJob_FullMethodName)
 		w.must(t, err, w.framer.WriteData(id, false, append(prefix(15<<20), make([]byte, 1000)...)))
 		if code := w.answer(t, id); code != want {

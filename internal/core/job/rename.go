@@ -47,8 +47,7 @@ const (
 )
 
 // The shard of an old name keeps the request ids of the renames that have ended there, so that a repetition does not
-// rename another job that was created under this name: at least those of the last FinishedRenamesAge, and if there are
-// more than MaxFinishedRenames of them in a shard, the latest three quarters of these.
+// rename another job that was created under this name: those of the last FinishedRenamesAge, at most so many.
 const (
 	FinishedRenamesAge = 24 * time.Hour
 	MaxFinishedRenames = 1000

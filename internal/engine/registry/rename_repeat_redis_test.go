@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
@@ -217,38 +219,48 @@ func TestLateCopyAfterACrash(t *testing.T) {
 	r.wantClean()
 }
 
-// TestRequestIDsOfRenamesAreBounded: of more than a shard keeps, the oldest quarter is removed, and the whole is removed
-// when no rename has ended for a day.
+// TestRequestIDsOfRenamesAreBounded: those that are too old or too many are removed, and all of them when no rename has
+// ended for a day.
 func TestRequestIDsOfRenamesAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRenameRig(t)
 	r.addFailing("a")
 	lock := r.store.LockKey(r.store.ShardOf(keyOf("a")))
 	key := strings.TrimSuffix(lock, "lock") + "renamed"
-	for i := range job.MaxFinishedRenames {
-		at := r.clock.Load() - int64(job.MaxFinishedRenames-i)
-		if err := r.admin.HSet(t.Context(), key, fmt.Sprintf("default/old-%04d r", i), fmt.Sprintf(`%d {"to":"x"}`, at)).Err(); err != nil {
+	const old, beyond = 10, 5
+	for i := range old + beyond + job.MaxFinishedRenames {
+		at := r.clock.Load() - int64(2*job.MaxFinishedRenames-i)
+		if i < old {
+			at -= job.FinishedRenamesAge.Milliseconds()
+		}
+		field := fmt.Sprintf("default/old-%04d r", i)
+		pipe := r.admin.Pipeline()
+		pipe.HSet(t.Context(), key, field, `{"to":"x"}`)
+		pipe.ZAdd(t.Context(), key+":times", redis.Z{Score: float64(at), Member: field})
+		if _, err := pipe.Exec(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r.renameTo("a", "b", "r1")
+	times, err := r.admin.ZRange(t.Context(), key+":times", 0, -1).Result()
+	if err != nil || len(times) != job.MaxFinishedRenames || times[len(times)-1] != "default/a r1" ||
+		times[0] != fmt.Sprintf("default/old-%04d r", old+beyond+1) {
+		t.Errorf("%d are left: %.200v, %v", len(times), times, err)
+	}
 	fields, err := r.admin.HKeys(t.Context(), key).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
 	slices.Sort(fields)
-	removed := (job.MaxFinishedRenames + 1 + 3) / 4
-	if len(fields) != job.MaxFinishedRenames+1-removed || fields[0] != "default/a r1" ||
-		fields[1] != fmt.Sprintf("default/old-%04d r", removed) {
-		t.Errorf("%d are left, the first ones %v", len(fields), fields[:2])
+	slices.Sort(times)
+	if err != nil || !slices.Equal(fields, times) {
+		t.Errorf("%d fields and %d times, %v", len(fields), len(times), err)
 	}
-	if ttl := r.admin.PTTL(t.Context(), key).Val(); ttl <= 0 || ttl > job.FinishedRenamesAge {
-		t.Errorf("it expires in %v", ttl)
+	for _, name := range []string{key, key + ":times"} {
+		if ttl := r.admin.PTTL(t.Context(), name).Val(); ttl <= 0 || ttl > job.FinishedRenamesAge {
+			t.Errorf("%s expires in %v", name, ttl)
+		}
 	}
 	// The stored form.
-	want := fmt.Sprintf(`%d {"to":"b","created":`, r.clock.Load())
-	if text := r.admin.HGet(t.Context(), key, "default/a r1").Val(); !strings.HasPrefix(text, want) {
-		t.Errorf("stored %s, want %s...", text, want)
+	if text := r.admin.HGet(t.Context(), key, "default/a r1").Val(); !strings.HasPrefix(text, `{"to":"b","created":1`) {
+		t.Errorf("stored %s", text)
 	}
 }
 

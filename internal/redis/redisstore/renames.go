@@ -453,7 +453,7 @@ func (s *Store) endRename(ctx context.Context, h job.RenameHandle, prefix, entry
 	k := s.shards[h.Shard]
 	keys := []string{k.Meta, k.State, k.Def, k.Lanes, k.Lock, k.Renames, k.LaneKey(h.Lane)}
 	if len(finished) > 0 {
-		keys = append(keys, k.FinishedRenames)
+		keys = append(keys, k.FinishedRenames, k.FinishedRenameTimes)
 	}
 	o := runner.NewScriptCall(s.scripts.renameEnd, h.Shard, keys,
 		append([]any{prefix + h.ID, h.Entry, entry, string(name.Record()), h.ID}, finished...))
@@ -479,9 +479,8 @@ func (s *Store) ReadFinishedRename(ctx context.Context, from job.Key, requestID 
 	if err := s.runner.Run(ctx, read); err != nil || !read.Reply.HasTextAt(0) {
 		return nil, err
 	}
-	_, text, _ := strings.Cut(read.Reply.TextAt(0), " ") // the instant comes first
 	finished := &job.FinishedRename{}
-	if err := json.Unmarshal([]byte(text), finished); err != nil {
+	if err := json.Unmarshal([]byte(read.Reply.TextAt(0)), finished); err != nil {
 		return nil, fmt.Errorf("%w: finished rename of %s", job.ErrCorrupt, from.Record())
 	}
 	return finished, nil

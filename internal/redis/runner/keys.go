@@ -17,9 +17,9 @@ type ShardKeys struct {
 	Objectives string
 	Revisions  string // hash: job -> its earlier definitions
 	Renames    string // hash: end of a rename -> how far it is, or the job that was taken
-	// FinishedRenames is a hash: old name and request id of a rename that has ended -> the job that it has renamed. It
-	// is bounded.
-	FinishedRenames string
+	// FinishedRenames is a hash: old name and request id of a rename that has ended -> the job that it has renamed.
+	// FinishedRenameTimes is a sorted set: the same -> when it has ended. They are bounded.
+	FinishedRenames, FinishedRenameTimes string
 
 	// UnsuccessfulQueues is a sorted set: namespace/queue -> when its index of unsuccessful runs was last written.
 	UnsuccessfulQueues string
@@ -41,7 +41,8 @@ func NewShardKeys(prefix, tag string) ShardKeys {
 		Meta: p + "meta", Def: p + "def", State: p + "st", Hist: p + "hist",
 		Lanes: p + "lanes", Lock: p + "lock", lane: p + "l:", Base: p, Objectives: p + "objectives",
 		Revisions: p + "revisions", Renames: p + "renames", FinishedRenames: p + "renamed",
-		UnsuccessfulQueues: p + "unsuccessful", unsuccessful: p + "unsuccessful:",
+		FinishedRenameTimes: p + "renamed:times",
+		UnsuccessfulQueues:  p + "unsuccessful", unsuccessful: p + "unsuccessful:",
 		Rankings: [job.RankingCount]string{job.RankingFailing: p + "failing", job.RankingLate: p + "late"},
 		Events:   p + "events", Hooks: p + "hooks", undelivered: p + "hookdead:", legacyUndelivered: p + "hookdead",
 	}

@@ -1,6 +1,6 @@
 -- rename_end.lua: replace or remove the entry of a rename, and remove the record that keeps its name.
 -- KEYS  1 meta  2 states  3 definitions  4 index of lanes  5 lock  6 renames  7 lane of the record
---       8 renames that have ended, if there is a request id to be kept
+--       and if there is a request id to be kept: 8 renames that have ended  9 when each of them has ended
 -- ARGV  1-3 common  4 field of the rename  5 entry that it has ("" none, "*" any)  6 entry that it gets ("" none)
 --       7 record that keeps the name  8 id of the rename
 --       and if there is a request id to be kept: 9 its field  10 the renamed job  11 age, in ms, at which it may be
@@ -12,23 +12,21 @@
 local entry = call('hget', KEYS[6], ARGV[4]) or ''
 if ARGV[5] ~= '*' and entry ~= ARGV[5] and entry ~= ARGV[6] then return {0, clock_seen, '1'} end
 
--- keep_request keeps the request id of a rename. The whole hash expires when nothing was added for so long; if there
--- are too many, the oldest quarter is removed. An entry begins with the instant at which it was added.
-local function keep_request(key, field, text, age, most)
-	call('hset', key, field, int(clock_ms) .. ' ' .. text)
-	call('pexpire', key, age)
-	if call('hlen', key) <= most then return end
-	local all, kept = call('hgetall', key), {}
-	for i = 1, #all, 2 do
-		local _, digits = find(all[i + 1], '^%d+')
-		kept[#kept + 1] = {tonumber(sub(all[i + 1], 1, digits or 0)) or 0, all[i]}
+-- keep_request keeps the request id of a rename, and removes ids that are too old or too many.
+local function keep_request(finished, times, field, text, age, most)
+	local function forget(fields)
+		wide('hdel', finished, fields)
+		wide('zrem', times, fields)
 	end
-	table.sort(kept, function(a, b) return a[1] < b[1] end)
-	local removed = {}
-	for i = 1, math.ceil(#kept / 4) do removed[i] = kept[i][2] end
-	wide('hdel', key, removed)
+	call('hset', finished, field, text)
+	call('zadd', times, int(clock_ms), field)
+	forget(call('zrange', times, '-inf', '(' .. int(clock_ms - tonumber(age)), 'byscore', 'limit', '0', '1000'))
+	local surplus = call('zcard', times) - tonumber(most)
+	if surplus > 0 then forget(call('zrange', times, '0', int(surplus - 1))) end
+	call('pexpire', finished, age)
+	call('pexpire', times, age)
 end
-if ARGS > 8 and entry ~= '' then keep_request(KEYS[8], ARGV[9], ARGV[10], ARGV[11], tonumber(ARGV[12])) end
+if ARGS > 8 and entry ~= '' then keep_request(KEYS[8], KEYS[9], ARGV[9], ARGV[10], ARGV[11], ARGV[12]) end
 
 local kept = call('hget', KEYS[2], ARGV[7])
 if kept and sub(kept, 35, 35) == '1' and find(kept, ARGV[8], 1, true) then
