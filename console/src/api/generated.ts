@@ -1577,6 +1577,12 @@ export interface RoleGrant {
 
 /** Run is one occurrence of a job. */
 export interface Run {
+  /**
+   * Output only: the attempts that have ended, oldest first; the latest 8. Empty for a run that
+   * succeeded at its first attempt, for one that a node of a version before this field ended, and in
+   * lists of the runs of all jobs.
+   */
+  attemptLog?: Array<RunAttempt>;
   /** Attempts that ended, or the live one. */
   attempts?: number;
   /** The same in every log line, event and span of this run. */
@@ -1633,6 +1639,24 @@ export interface Run {
 export type RunState = "STATE_UNSPECIFIED" | "STATE_WAITING" | "STATE_RUNNING" | "STATE_FINISHED";
 
 export type RunTrigger = "TRIGGER_UNSPECIFIED" | "TRIGGER_SCHEDULE" | "TRIGGER_MANUAL" | "TRIGGER_BACKFILL";
+
+/** RunAttempt is an attempt of a run that has ended. */
+export interface RunAttempt {
+  /** Number of the attempt, from 1. An attempt that was lost is repeated under its number. */
+  attempt?: number;
+  /** Rule that set the due time. If a gate held the attempt back, it is HELD. */
+  delaySource?: DelaySource;
+  /** When the attempt was due. */
+  dueTime?: string;
+  /** End of the attempt. */
+  finishTime?: string;
+  /** SUCCEEDED, FAILED, TIMED_OUT, LOST or CANCELLED. */
+  outcome?: Outcome;
+  /** Start of the attempt. When it was leased, if it was lost. */
+  startTime?: string;
+  /** Worker of the attempt. Empty if it was lost. */
+  worker?: string;
+}
 
 export type RunJobRequestBackoff = "BACKOFF_UNSPECIFIED" | "BACKOFF_RESET" | "BACKOFF_KEEP" | "BACKOFF_RESET_ON_SUCCESS";
 
