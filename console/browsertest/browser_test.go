@@ -112,10 +112,23 @@ func testConsole() *gateway.ConsoleOptions {
 	return &gateway.ConsoleOptions{Files: console.Files(), Version: "test"}
 }
 
-// namespaceOf is the namespace of a test.
+// namespaceOf is the namespace of a test. The node of the tests lives on, so each run of a test has another one.
 func namespaceOf(t *testing.T) string {
-	return strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
+	namespaces.Lock()
+	defer namespaces.Unlock()
+	if namespaces.of[t] == "" {
+		name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
+		namespaces.runs[name]++
+		namespaces.of[t] = fmt.Sprintf("%s-%d", name, namespaces.runs[name])
+	}
+	return namespaces.of[t]
 }
+
+var namespaces = struct {
+	sync.Mutex
+	of   map[*testing.T]string
+	runs map[string]int // how often a test was run
+}{of: map[*testing.T]string{}, runs: map[string]int{}}
 
 // startWorker runs the handlers "ok", which succeeds, "fail", which fails, and "wait", which runs until it is cancelled.
 func (c *cluster) startWorker() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp/kb"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/api/gateway"
@@ -52,6 +53,36 @@ func TestJobShowsItsBackoff(t *testing.T) {
 	p.waitText("main", "the disk is full")
 	p.waitText("h1", "Run of")
 	p.checkAccessibility("run")
+}
+
+// TestAttemptsOnOneAxis: a run shows each of its attempts, and the step of the backoff before the next one.
+func TestAttemptsOnOneAxis(t *testing.T) {
+	c := startCluster(t, gateway.Options{})
+	c.startWorker()
+	c.createJob("retried", &client.Job{
+		Handler: "fail", Schedule: client.Once(time.Now()), RetryPolicy: &client.RetryPolicy{
+			MaxAttempts: 3, BaseDelay: durationpb.New(300 * time.Millisecond), Multiplier: 2,
+			Jitter: &fermatav1.Jitter{Kind: fermatav1.Jitter_KIND_NONE},
+		},
+	})
+	var run *client.Run
+	redistest.Eventually(t, patience, "the end of the run", func() bool {
+		runs, err := c.client.Runs(t.Context(), "retried")
+		if err == nil && len(runs) > 0 {
+			run = runs[0]
+		}
+		return run.GetState() == client.RunFinished
+	})
+	p := c.openTab(jobPlace(t, "retried") + "/runs/" + client.RunID(run))
+	p.wait("three attempts", `document.querySelector(".run-axis")?.ariaLabel?.includes("3 attempts: failed, failed, failed")`)
+	if n := evaluate[int](p, `document.querySelectorAll(".run-axis rect.retry").length`); n != 3 {
+		t.Errorf("the axis has %d attempts", n)
+	}
+	for _, want := range []string{"backoff 1 of 2: 300 ms", "backoff 2 of 2: 600 ms", "w-" + namespaceOf(t)} {
+		p.waitText("tbody", want)
+	}
+	p.checkAccessibility("attempts")
+	p.screenshot("run-light")
 }
 
 // TestActionsByKeyboard pauses and resumes a job without a mouse. The note is stored, and the focus comes back.

@@ -27,6 +27,8 @@ export interface TableProps<T> {
   onOrder?: (order: string) => void;
   /** selected are the keys of the rows that are chosen; unset: rows cannot be chosen. */
   selected?: Signal<Set<string>>;
+  /** isWindowed: only the rows on the screen are rendered. For long lists that change often. Each row has one line. */
+  isWindowed?: boolean;
 }
 
 /** Table shows rows. The first column is the head of each row; its link is what the arrow keys move to. */
@@ -34,10 +36,11 @@ export function Table<T>(p: TableProps<T>) {
   const [isHeld, setIsHeld] = useState(false);
   const held = useHeldRows(p.rows, p.keyOf, isHeld);
   const scroll = useRef<HTMLDivElement>(null);
+  const shown = useWindow(scroll, held.rows.length, p.isWindowed ?? false);
   useEffect(() => focusableIfWide(scroll.current!, p.caption), [p.caption]);
   return (
-    <div class="table" ref={scroll}>
-      <table>
+    <div class={p.isWindowed ? "table windowed" : "table"} ref={scroll}>
+      <table aria-rowcount={p.isWindowed ? held.rows.length + 1 : undefined}>
         <caption class="hidden">{p.caption}</caption>
         <thead>
           <tr>
@@ -45,6 +48,7 @@ export function Table<T>(p: TableProps<T>) {
             {p.columns.map((c) => <Head key={c.title} column={c} order={p.order} onOrder={p.onOrder} />)}
           </tr>
         </thead>
+        <Spacer rows={shown.from} height={shown.height} columns={p.columns.length} />
         <tbody
           onPointerEnter={() => setIsHeld(true)}
           onPointerLeave={(e) => { if (!hasFocus(e.currentTarget)) setIsHeld(false); }}
@@ -52,8 +56,10 @@ export function Table<T>(p: TableProps<T>) {
           onFocusOut={(e) => { if (!e.currentTarget.contains(e.relatedTarget as Node | null)) setIsHeld(false); }}
           onKeyDown={moveBetweenRows}
         >
-          {held.rows.map(({ key, row, isGone }) => (
-            <tr key={key} class={isGone ? "gone" : undefined}>
+          {held.rows.slice(shown.from, shown.to).map(({ key, row, isGone }, i) => (
+            // A row on the screen of a windowed table keeps its elements: their texts change.
+            <tr key={p.isWindowed ? shown.from + i : key} class={isGone ? "gone" : undefined}
+              aria-rowindex={p.isWindowed ? shown.from + i + 2 : undefined}>
               {p.selected && <td class="pick"><SelectRow id={key} selected={p.selected} /></td>}
               {p.columns.map((c, i) => {
                 const name = classOf(c);
@@ -64,11 +70,59 @@ export function Table<T>(p: TableProps<T>) {
             </tr>
           ))}
         </tbody>
+        <Spacer rows={held.rows.length - shown.to} height={shown.height} columns={p.columns.length} />
       </table>
       {held.waiting > 0 && <p class="waiting soft" role="status">
         {plural(held.waiting, "row")} moved or new; shown when the pointer leaves the table.</p>}
     </div>
   );
+}
+
+/** Spacer takes the place of rows that are not rendered. */
+function Spacer({ rows, height, columns }: { rows: number; height: number; columns: number }) {
+  if (rows <= 0) return null;
+  return <tbody class="spacer" aria-hidden="true"><tr style={{ height: `${rows * height}px` }}><td colSpan={columns} /></tr></tbody>;
+}
+
+interface Window {
+  from: number;
+  /** to is the first row after the window. */
+  to: number;
+  /** height is that of a row. */
+  height: number;
+}
+
+/** step is how many rows the window moves at once, and how many it has beyond the screen. */
+const step = 10;
+
+/** useWindow are the rows of a table that are on the screen, with some before and after them. */
+function useWindow(table: { current: HTMLElement | null }, count: number, isOn: boolean): Window {
+  const [w, setWindow] = useState<Window>({ from: 0, to: 5 * step, height: 0 });
+  useEffect(() => {
+    if (!isOn) return undefined;
+    let frame = 0;
+    const measure = () => {
+      frame = 0;
+      const row = table.current?.querySelector("tbody:not(.spacer) tr");
+      if (!row) return;
+      const height = row.getBoundingClientRect().height;
+      const top = table.current!.querySelector("thead")!.getBoundingClientRect().bottom;
+      const from = Math.max(0, Math.floor(-top / height / step) - 1) * step;
+      const to = (Math.ceil((innerHeight - top) / height / step) + 1) * step;
+      setWindow((was) => (was.from === from && was.to === to && was.height === height ? was : { from, to, height }));
+    };
+    const changed = () => { frame ||= requestAnimationFrame(measure); };
+    changed();
+    addEventListener("scroll", changed, { passive: true });
+    addEventListener("resize", changed);
+    return () => {
+      cancelAnimationFrame(frame);
+      removeEventListener("scroll", changed);
+      removeEventListener("resize", changed);
+    };
+  }, [isOn, count > 0]);
+  if (!isOn) return { from: 0, to: count, height: 0 };
+  return { from: Math.min(w.from, Math.max(0, count - step)), to: Math.min(count, Math.max(w.to, step)), height: w.height };
 }
 
 /** focusableIfWide lets the keyboard scroll an element that is wider than its place. */

@@ -4,9 +4,10 @@ import { useEffect, useMemo } from "preact/hooks";
 import { apiBase, pathOf, type Params } from "../api/client";
 import { Failure, failureOf, toFailure } from "../api/errors";
 import type { Event, RpcStatus, WatchEventsResponse } from "../api/generated";
+import { serverNow } from "./clock";
 
 /** EventFilter selects events. */
-export type EventFilter = Omit<Params<"WatchEvents">, "resumeToken" | "stopAtEnd">;
+export type EventFilter = Omit<Params<"WatchEvents">, "startTime" | "resumeToken" | "stopAtEnd">;
 
 /** FeedState is what a feed does. */
 export type FeedState = "connecting" | "live" | "interrupted" | "stopped";
@@ -24,7 +25,9 @@ export interface EventFeed {
 
 const kept = 300;
 /** flushInterval bounds how often the page renders, however many events there are. */
-const flushInterval = 400;
+const flushInterval = 500;
+/** history is how far back the list begins. */
+const history = 15 * 60_000;
 /** silence is after how long without a keep-alive, which comes each 15 seconds, the connection counts as broken. */
 const silence = 45_000;
 const maxDelay = 30_000;
@@ -35,21 +38,34 @@ class Feed implements EventFeed {
   state = signal<FeedState>("connecting");
   error = signal<Failure | undefined>(undefined);
   private token = "";
+  private startTime = "";
   private pending: Event[] = [];
+  private received = 0;
   private timer = 0;
-  private connection = new AbortController();
+  private connection: AbortController | undefined;
 
-  constructor(private filter: EventFilter) {}
+  constructor(private filter: EventFilter) {
+    this.begin();
+  }
+
+  /** begin forgets what was read. */
+  private begin(): void {
+    this.token = "";
+    this.startTime = new Date(serverNow() - history).toISOString();
+    this.pending = [];
+    this.events.value = [];
+  }
 
   start(): void {
+    if (this.connection) return;
     this.connection = new AbortController();
     void this.run(this.connection.signal);
   }
 
   stop(): void {
-    this.connection.abort();
-    clearTimeout(this.timer);
-    this.timer = 0;
+    this.connection?.abort();
+    this.connection = undefined;
+    this.flush();
   }
 
   private async run(stopped: AbortSignal): Promise<void> {
@@ -61,7 +77,7 @@ class Feed implements EventFeed {
         if (stopped.aborted) return;
         const failure = toFailure(e);
         this.error.value = failure;
-        if (failure.reason === "EVENTS_GONE") this.token = "";
+        if (failure.reason === "EVENTS_GONE") this.begin();
         else if (!failure.isTransient) {
           this.state.value = "stopped";
           return;
@@ -77,7 +93,7 @@ class Feed implements EventFeed {
     const quiet = new AbortController();
     let watchdog = setTimeout(() => quiet.abort(), silence);
     try {
-      const filter = this.token ? { ...this.filter, startTime: undefined, resumeToken: this.token } : this.filter;
+      const filter = { ...this.filter, ...(this.token ? { resumeToken: this.token } : { startTime: this.startTime }) };
       const response = await fetch(apiBase + pathOf("WatchEvents", filter), {
         headers: { Accept: "application/x-ndjson" }, credentials: "same-origin", signal: AbortSignal.any([stopped, quiet.signal]),
       });
@@ -112,25 +128,37 @@ class Feed implements EventFeed {
     if (batch.resumeToken) this.token = batch.resumeToken;
     if (!batch.events?.length) return;
     this.pending.push(...batch.events);
-    this.total.value += batch.events.length;
+    this.received += batch.events.length;
     if (this.pending.length > kept) this.pending = this.pending.slice(-kept);
     if (this.timer === 0) this.timer = setTimeout(this.flush, flushInterval);
   }
 
+  /** flush shows what was received since the last time. */
   private flush = () => {
+    clearTimeout(this.timer);
     this.timer = 0;
+    if (this.pending.length === 0) return;
+    this.total.value = this.received;
     this.events.value = [...this.pending.reverse(), ...this.events.value].slice(0, kept);
     this.pending = [];
   };
 }
 
-/** useEvents are the events of a filter while a component is shown. With isPaused nothing is read; it goes on where it stopped. */
+/**
+ * useEvents are the last 15 minutes of events, and those that follow, while a component is shown. With isPaused, and while
+ * the page is hidden, nothing is read; it goes on where it stopped.
+ */
 export function useEvents(key: string, filter: EventFilter, isPaused: boolean): EventFeed {
   const feed = useMemo(() => new Feed(filter), [key]);
   useEffect(() => {
     if (isPaused) return undefined;
-    feed.start();
-    return () => feed.stop();
+    const follow = () => (document.hidden ? feed.stop() : feed.start());
+    follow();
+    document.addEventListener("visibilitychange", follow);
+    return () => {
+      document.removeEventListener("visibilitychange", follow);
+      feed.stop();
+    };
   }, [feed, isPaused]);
   return feed;
 }

@@ -12,7 +12,6 @@ import { Time } from "../../components/time";
 import { parseJobName } from "../../api/names";
 import { formatCount, wordsOf } from "../../format/text";
 import { useEvents, type FeedState } from "../../live/events";
-import { serverNow } from "../../live/clock";
 
 /** kindFilters are frequent choices of kinds. */
 const kindFilters = [
@@ -52,17 +51,13 @@ function What({ event: e }: { event: Event }) {
   return <span class="soft"><bdi>{parts.filter(Boolean).join(", ")}</bdi></span>;
 }
 
-/** history is how far back the list begins. */
-const history = 15 * 60_000;
-
 function Events() {
   const ns = namespace.value;
   const { kinds = "", queue = "", job = "" } = place.value.query;
   const [isPaused, setIsPaused] = useState(false);
-  const [began] = useState(() => new Date(serverNow() - history).toISOString());
   const feed = useEvents(`${ns}\n${kinds}\n${queue}\n${job}`, {
     ...(ns === anyNamespace ? {} : { namespace: ns }), kinds: kinds ? kinds.split(",") : undefined, queues: queue ? [queue] : undefined,
-    jobIds: job ? [job] : undefined, startTime: began,
+    jobIds: job ? [job] : undefined,
   }, isPaused);
   const state = isPaused ? { tone: "idle" as const, text: "paused" } : stateTexts[feed.state.value];
   return (
@@ -81,7 +76,7 @@ function Events() {
       </div>
       {feed.error.value && feed.state.value === "stopped" ? <Failed failure={feed.error.value} what="Events" />
         : feed.events.value.length === 0 ? <Empty title="No event yet"><p>What happens to jobs, runs and nodes appears here.</p></Empty>
-          : <Table caption="Events, the newest first" columns={columns} rows={feed.events.value} keyOf={(e) => e.id ?? ""} />}
+          : <Table caption="Events, the newest first" columns={columns} rows={feed.events.value} keyOf={(e) => e.id ?? ""} isWindowed />}
     </>
   );
 }

@@ -46,7 +46,7 @@ function Details({ run, job, id, jobID }: { run: Run; job: Job; id: string; jobI
         <div class="buttons actions"><ActionButton action={cancelRun} subject={{ job, run }} /></div>
       </div>
       <Sentence>{sentenceOf(run, job)}</Sentence>
-      <div class="stack"><Card title="Course"><RunAxis run={run} /></Card></div>
+      <div class="stack"><Card title="Course"><RunAxis run={run} job={job} zone={zone} /></Card></div>
       <div class="grid">
         <Card title="Times">
           <Facts facts={[
