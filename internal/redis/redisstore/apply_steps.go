@@ -36,7 +36,11 @@ const (
 	stepUnsuccessful  = 'e'
 	stepSpawnPayload  = 'p'
 	stepLetterPayload = 'n'
+	stepEarlierRun    = 'j'
 )
+
+// historySteps are the steps that write into the history, or delete from it.
+const historySteps = string(stepHistory) + string(stepEarlierRun) + string(stepLetter) + string(stepTrim)
 
 // applyStep describes a step: its letter, its macro in apply.lua, and how many arguments it has.
 type applyStep struct {
@@ -69,6 +73,7 @@ var applySteps = []applyStep{
 	{stepUnsuccessful, "STEP_UNSUCCESSFUL", 7},
 	{stepSpawnPayload, "STEP_SPAWN_PAYLOAD", 1},
 	{stepLetterPayload, "STEP_LETTER_PAYLOAD", 1},
+	{stepEarlierRun, "STEP_EARLIER_RUN", 2},
 }
 
 // Steps of plain items. Apply has two paths, because nearly all records that it writes settle a
