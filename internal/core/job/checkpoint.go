@@ -148,7 +148,7 @@ func splitOffManual(c *Compiled, s State, now unixtime.Milli) Decision {
 
 // withoutClusterState returns a state without what only one cluster knows.
 func withoutClusterState(s State) State {
-	s.Token, s.SettledToken, s.Revision, s.Epoch, s.Acked, s.Unknown = 0, 0, 0, 0, false, ""
+	s.Token, s.SettledToken, s.Revision, s.Epoch, s.Acked, s.KeptRun, s.Unknown = 0, 0, 0, 0, false, "", ""
 	s.LastLoss, s.AttemptLog = Loss{}, nil
 	s.LateNominal, s.WatchedBy = 0, 0
 	return s

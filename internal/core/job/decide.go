@@ -163,6 +163,9 @@ func (t *transition) finishDecision(a Answer) Answer {
 		ranked = t.ranksBefore != Ranks{}
 	}
 	d := t.result
+	if t.ended != nil && !t.child {
+		d.EarlierRun, t.KeptRun = t.KeptRun, ""
+	}
 	d.Ranked, d.WatchMS = ranked && !t.child, t.nextWatchMS()
 	d.Answer, d.Changed, d.IndexMS, d.Delete = a, true, t.c.IndexMS(t.State, t.now), t.deleted
 	d.Ended, d.DeadLetter, d.DeadSlot, d.Definition, d.Notices = t.ended, t.dead, t.slot, t.def, t.notices

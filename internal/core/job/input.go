@@ -197,6 +197,8 @@ type Decision struct {
 	Delete bool
 	// Ended is the run that ended, for the history.
 	Ended *Run
+	// EarlierRun is the run that the state has kept until now, for the history: see State.KeptRun.
+	EarlierRun string
 	// DeadLetter: Ended is kept for people as a child record, in this slot.
 	DeadLetter bool
 	DeadSlot   int

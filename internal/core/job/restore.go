@@ -148,6 +148,9 @@ func (c *Compiled) restoredState(cp Checkpoint, present *Record, now unixtime.Mi
 		// Tokens only grow, and dead letters that are there keep their slots.
 		was := present.State
 		s.Token, s.SettledToken, s.Revision, s.Dead = was.Token, was.SettledToken, was.Revision+1, max(s.Dead, was.Dead)
+		if s.Runs == was.Runs {
+			s.KeptRun = was.KeptRun
+		}
 	}
 	return s
 }

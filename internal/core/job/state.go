@@ -194,6 +194,10 @@ type State struct {
 	// OwnBytes is the size of the payloads of all child records that have their own; 0 in child records.
 	OwnBytes uint64
 
+	// KeptRun is the run that has ended, as package codec encodes it, while the state keeps it in place of the history;
+	// "" for none. The store sets it.
+	KeptRun string
+
 	// Unknown carries stored fields that this version does not know, as they are
 	// written. They stay with their record whatever is decided.
 	Unknown string

@@ -69,6 +69,8 @@ func (f tailField) textTarget(s *job.State) *string {
 		return &s.PauseNote
 	case 'e':
 		return &s.LastError
+	case '#':
+		return &s.KeptRun
 	case 'B':
 		return &s.Held.Key
 	case 'V':

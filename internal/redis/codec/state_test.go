@@ -88,6 +88,7 @@ func drawState(t *rapid.T) job.State {
 		LastNominal: unixtime.Milli(ms.Draw(t, "lastnominal")), Failures: u32.Draw(t, "failures"),
 		LastOutcome: job.Outcome(rapid.IntRange(0, int(job.OutcomeCancelled)).Draw(t, "outcome")),
 		LastStarted: unixtime.Milli(ms.Draw(t, "started")), LastFinished: unixtime.Milli(ms.Draw(t, "finished")), LastError: text.Draw(t, "error"),
+		KeptRun:      text.Draw(t, "kept run"),
 		SettledToken: u64.Draw(t, "settled"), Runs: u64.Draw(t, "runs"), Succeeded: u64.Draw(t, "succeeded"),
 		Dead: u64.Draw(t, "dead"), Lost: u64.Draw(t, "lost"), TimedOut: u64.Draw(t, "timedout"), Skipped: u64.Draw(t, "skipped"),
 		Recent: recent, Callers: callers, Exempt: exempt, Mode: mode("mode"), PendingMode: mode("pendingmode"),

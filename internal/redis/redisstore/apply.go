@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ func (s *Store) Apply(ctx context.Context, shard int, writes []job.Write) job.Ap
 func (s *Store) apply(ctx context.Context, shard int, writes []job.Write, carriesAnnouncements bool) job.ApplyReply {
 	room := acquireApplyMemory(len(writes))
 	defer room.release()
-	groups, err := room.planGroups(s.form(), s.unsuccessful, writes)
+	groups, err := room.planGroups(s.form(), s.unsuccessful, s.keepsRuns(), writes)
 	if err != nil {
 		return job.ApplyReply{Err: err}
 	}
@@ -64,7 +65,7 @@ func (s *Store) addAnnouncements(ctx context.Context, calls []*applyCall) {
 
 // planGroups makes the items of the writes. Two writes that belong together are one group, at the
 // index of the second.
-func (r *applyMemory) planGroups(f codec.Encoding, bounds unsuccessfulBounds,
+func (r *applyMemory) planGroups(f codec.Encoding, bounds unsuccessfulBounds, keepsRuns bool,
 	writes []job.Write) ([][]*applyItem, error) {
 	groups, items, list := r.groups, r.items, r.list
 	texts := codec.ArgumentBuffer{Encoding: f, Free: r.textBuffer}
@@ -78,6 +79,9 @@ func (r *applyMemory) planGroups(f codec.Encoding, bounds unsuccessfulBounds,
 			before = &writes[i-1]
 		}
 		item := &items[i]
+		if err := setKeptRun(&writes[i], keepsRuns); err != nil {
+			return nil, fmt.Errorf("apply %s: %w", writes[i].Record, err)
+		}
 		if err := item.planWrite(texts.Reserve(len(writes)-i), &writes[i], before, i); err != nil {
 			return nil, fmt.Errorf("apply %s: %w", writes[i].Record, err)
 		}
@@ -146,9 +150,10 @@ func (c *applyCall) buildOp(s *Store, writes []job.Write, lean bool) *runner.Op 
 	c.lanes = newLaneKeys(keys, len(fixed))
 	argv := c.memory.args.Allocate(6*len(c.items) + 3)
 	var group *applyItem
-	size, sizeAt := 0, 0
+	size, sizeAt, usesHistory := 0, 0, false
 	for _, i := range c.items {
 		steps, args := i.stepsFor(lean)
+		usesHistory = usesHistory || bytes.ContainsAny(steps, historySteps)
 		if group == nil || !group.inSameGroup(i, lean) {
 			argv = append(argv, steps, c.lanes.placeOf(i.lane), 0)
 			group, size, sizeAt = i, 0, len(argv)-1
@@ -175,6 +180,9 @@ func (c *applyCall) buildOp(s *Store, writes []job.Write, lean bool) *runner.Op 
 			}
 			argv = append(argv, a)
 		}
+	}
+	if !usesHistory {
+		fixed[3] = keys.State // a key that does not exist would fail the call while its slot of a Redis Cluster moves
 	}
 	if lean {
 		c.op = runner.NewScriptCall(s.scripts.applyLean, c.shard, c.lanes.appendKeysTo(fixed), argv)

@@ -26,7 +26,7 @@ func BenchmarkApplyItems(b *testing.B) {
 		}
 	}
 	makeCalls := func(b *testing.B, memory *applyMemory) {
-		groups, err := memory.planGroups(codec.EncodingSparse, unsuccessfulBounds{}, writes)
+		groups, err := memory.planGroups(codec.EncodingSparse, unsuccessfulBounds{}, false, writes)
 		if err != nil {
 			b.Fatal(err)
 		}

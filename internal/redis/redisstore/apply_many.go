@@ -63,7 +63,7 @@ func (s *Store) planApply(ctx context.Context, r job.ShardWrites) *plannedApply 
 		}
 	}
 	room := acquireApplyMemory(len(r.Writes))
-	groups, err := room.planGroups(s.form(), s.unsuccessful, r.Writes)
+	groups, err := room.planGroups(s.form(), s.unsuccessful, s.keepsRuns(), r.Writes)
 	if err != nil {
 		room.release()
 		return nil

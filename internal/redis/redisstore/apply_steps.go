@@ -37,7 +37,12 @@ const (
 	stepSpawnPayload  = 'p'
 	stepLetterPayload = 'n'
 	stepMoveRuns      = 'y'
+	stepEarlierRun    = 'j'
 )
+
+// historySteps are the steps that write into the history, or delete from it.
+const historySteps = string(stepHistory) + string(stepEarlierRun) + string(stepLetter) + string(stepTrim) +
+	string(stepMoveRuns)
 
 // applyStep describes a step: its letter, its macro in apply.lua, and how many arguments it has.
 type applyStep struct {
@@ -71,6 +76,7 @@ var applySteps = []applyStep{
 	{stepSpawnPayload, "STEP_SPAWN_PAYLOAD", 1},
 	{stepLetterPayload, "STEP_LETTER_PAYLOAD", 1},
 	{stepMoveRuns, "STEP_MOVE_RUNS", 3},
+	{stepEarlierRun, "STEP_EARLIER_RUN", 2},
 }
 
 // Steps of plain items. Apply has two paths, because nearly all records that it writes settle a

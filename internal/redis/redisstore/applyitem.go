@@ -274,7 +274,7 @@ func (i *applyItem) addHistory(s *codec.ArgumentBuffer, w, before *job.Write) er
 		return nil
 	}
 	limit := historyAfter(w)
-	keeps := limit > 0 && d.State.Runs > 0
+	keeps := limit > 0 && d.State.Runs > 0 && d.State.KeptRun == ""
 	if !keeps && !d.DeadLetter {
 		return nil
 	}
@@ -286,6 +286,9 @@ func (i *applyItem) addHistory(s *codec.ArgumentBuffer, w, before *job.Write) er
 	if keeps {
 		i.field = s.AppendHistoryField(w.Record, int((d.State.Runs-1)%uint64(limit)))
 		i.addStep(stepHistory, &i.field, &i.run)
+		if err := i.addEarlierRun(w, limit); err != nil {
+			return err
+		}
 	}
 	if !d.DeadLetter {
 		return nil

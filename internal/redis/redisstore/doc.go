@@ -12,7 +12,7 @@
 //	P:{T}:st     hash    record -> state, fixed-width header and a tail
 //	P:{T}:def    hash    record -> definition, protobuf without default values; of a run its own payload alone,
 //	                     if it has one
-//	P:{T}:hist   hash    record.slot -> ended run, protobuf
+//	P:{T}:hist   hash    record.slot -> ended run, protobuf; but the state of a one-time job keeps its only run
 //	P:{T}:l:<ns>/<queue>/<priority>   sorted set: the lane
 //	P:{T}:lanes  sorted set: lane -> first due time
 //	P:{T}:revisions  hash  job -> earlier definitions, newest first, protobuf; bounded

@@ -37,10 +37,12 @@ const (
 	// SchemaVersion is the latest schema that this package knows. New keyspaces have it. An existing keyspace keeps
 	// its schema until an operator raises it. Records of all schemas are read; they are written in the schema of the
 	// keyspace.
-	SchemaVersion = 4
+	SchemaVersion = 5
 	// SchemaOfBoundPayloads is from which on all nodes open payloads that are sealed by
 	// version 2, and seal by it.
 	SchemaOfBoundPayloads = 4
+	// SchemaOfKeptRuns is from which on all nodes find the run of a one-time job in its state, and keep it there.
+	SchemaOfKeptRuns = 5
 )
 
 // Options of a [Store]. Only Client is required.

@@ -12,10 +12,16 @@ import (
 // It reads one hash of each shard that has one of the jobs, in one round trip to each server. A history whose limit was
 // changed by a node of an earlier version, or when memory was short, can lack runs until it has been filled anew.
 func (s *Store) RecentRuns(ctx context.Context, records []job.Record, most int) ([][]job.Run, error) {
-	reads := map[int]*recentRead{}
+	reads, runs := map[int]*recentRead{}, make([][]job.Run, len(records))
 	for i := range records {
 		key := records[i].Definition.Key
 		shard := s.ShardOf(key)
+		if most > 0 && historyLimit(records[i].Definition) > 0 {
+			runs[i] = s.addKeptRun(shard, key.Record(), &records[i].State, nil)
+		}
+		if len(runs[i]) > 0 {
+			continue // it is the only one
+		}
 		for _, field := range recentFields(&records[i], most) {
 			if reads[shard] == nil {
 				reads[shard] = &recentRead{}
@@ -32,7 +38,6 @@ func (s *Store) RecentRuns(ctx context.Context, records []job.Record, most int) 
 	if err := s.runner.Run(ctx, ops...); err != nil {
 		return nil, err
 	}
-	runs := make([][]job.Run, len(records))
 	for shard, read := range reads {
 		s.decodeRecentRuns(shard, read, runs)
 	}

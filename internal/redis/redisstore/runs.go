@@ -15,6 +15,10 @@ import (
 // letter has DeadLetter set.
 func (s *Store) Runs(ctx context.Context, key job.Key, historyLimit int) ([]job.Run, error) {
 	shard, parent := s.ShardOf(key), key.Record()
+	kept := runner.NewFieldsRead(shard, s.shards[shard].State, []job.RecordID{parent})
+	if err := s.runner.Run(ctx, kept); err != nil {
+		return nil, err
+	}
 	var fields []string
 	for slot := range max(0, min(historyLimit, codec.MaxHistory)) {
 		fields = append(fields, codec.HistoryField(parent, slot))
@@ -42,6 +46,9 @@ func (s *Store) Runs(ctx context.Context, key job.Key, historyLimit int) ([]job.
 			run.DeadLetter = true
 			letters = append(letters, run)
 		}
+	}
+	if state, err := codec.DecodeState(parent, kept.Reply.TextAt(0)); err == nil && historyLimit > 0 {
+		history = s.addKeptRun(shard, parent, &state, history)
 	}
 	newestFirst(history)
 	newestFirst(letters)

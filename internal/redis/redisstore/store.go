@@ -241,6 +241,9 @@ func (s *Store) Schema() int { return int(s.schema.Load()) }
 // form is how records are written.
 func (s *Store) form() codec.Encoding { return codec.EncodingOf(int(s.schema.Load())) }
 
+// keepsRuns reports whether the run of a one-time job is stored in its state.
+func (s *Store) keepsRuns() bool { return s.schema.Load() >= SchemaOfKeptRuns }
+
 // Limits are those of the same keyspace, on the same connections.
 func (s *Store) Limits() *limits.Store { return s.limits }
 

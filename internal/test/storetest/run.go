@@ -42,6 +42,8 @@ func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient, adjust ...
 		{"apply takes a record twice", testApplyTwice},
 		{"apply only when expired", testApplyExpired},
 		{"history and dead letters", testHistory},
+		{"a state keeps the only run", testKeptRuns},
+		{"a state keeps a run by its schema", testKeptRunsNeedTheSchema},
 		{"history shrinks with its limit", testHistoryShrinks},
 		{"delete leaves nothing", testDelete},
 		{"a run becomes a record of its own", testSpawn},

@@ -2,7 +2,8 @@
 -- starts manual runs: the caller decides what changes.
 -- The names STEP_... and PLAIN_... are macros. apply_steps.go defines them for Go and for this
 -- file; the loader replaces each by a letter, a literal or a number, so that they cost nothing.
--- KEYS  1 meta  2 states  3 definitions  4 history  5 lanes  6 lock  7.. lanes of the records.
+-- KEYS  1 meta  2 states  3 definitions  4 history, if a record has a step about it  5 lanes  6 lock  7.. lanes of
+--       the records.
 --       Among these are the rankings, failing and late jobs one after the other, if a record has
 --       STEP_RANK; the index of objectives, if one has STEP_WATCH or STEP_WATCH_SPAWNED; the
 --       revisions, if one has STEP_REVISE or STEP_FORGET; and if one has STEP_UNSUCCESSFUL, the
@@ -29,6 +30,7 @@
 --                        is deleted
 --       STEP_DEFINE      definition: write it
 --       STEP_HISTORY     field, run: write into the history
+--       STEP_EARLIER_RUN field, run: write a run into the history that the state has kept until now
 --       STEP_LETTER      id, state, score, definition, field, run: write a dead letter into the lane
 --       STEP_LETTER_FROM place: the dead letter has been in the lane there so far
 --       STEP_LETTER_PAYLOAD  id: the definition of the dead letter ends with the payload that this run has of its own
@@ -340,6 +342,7 @@ if items then
 		end
 		if item.STEP_MOVE_RUNS then move_runs(item.STEP_MOVE_RUNS, id) end
 		if item.STEP_HISTORY then append_pair(runs, ARGV[item.STEP_HISTORY], ARGV[item.STEP_HISTORY + 1]) end
+		if item.STEP_EARLIER_RUN then append_pair(runs, ARGV[item.STEP_EARLIER_RUN], ARGV[item.STEP_EARLIER_RUN + 1]) end
 		if item.STEP_LETTER then write_dead_letter(item, to) end
 		if item.STEP_RANK then
 			ranking_place = tonumber(ARGV[item.STEP_RANK])

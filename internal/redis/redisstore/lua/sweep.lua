@@ -17,15 +17,15 @@ local FULL_TAIL, LAST_TAIL = 49, 51 -- the characters of versions 1 and 3
 local LAST_OUTCOME = 7              -- the greatest known one
 local MAX_SLOTS = 8                 -- of the history of a record that is deleted here
 
--- The fields of a state that only counts what has ended. Those before a text of an error, which is optional, and those
--- after it, of which one has the number of ended runs and one the last outcome. These patterns match any text without
+-- The fields of a state that only counts what has ended. Those before its texts, which are optional, and those after
+-- them, of which one has the number of ended runs and one the last outcome. These patterns match any text without
 -- going back in it: what they match ends at the first other field.
-local FIELDS_BEFORE_ERROR = '^g?%d*L?%-?%d*F?%d*S?%-?%d*E?%-?%d*'
-local ERROR_FIELD = '^e(%d+):'
-local FIELDS_AFTER_ERROR = '^K?%-?%d*r?(%d*)k?%d*J?%d*o?(%d*)x?%d*y?%d*j?%d*X?%d*%^?%d*'
+local FIELDS_BEFORE_TEXTS = '^g?%d*L?%-?%d*F?%d*S?%-?%d*E?%-?%d*'
+local TEXT_FIELDS = {'^e(%d+):', '^#(%d+):'} -- the last error, and a run that the state keeps in place of the history
+local FIELDS_AFTER_TEXTS = '^K?%-?%d*r?(%d*)k?%d*J?%d*o?(%d*)x?%d*y?%d*j?%d*X?%d*%^?%d*'
 
--- runs_of_ended is the number of ended runs of a record in a region and lane; nil if its state has something else, so
--- that more than the state is needed for its deletion.
+-- runs_of_ended is the number of runs that the history has of a record in a region and lane; nil if its state has
+-- something else, so that more than the state is needed for its deletion.
 local function runs_of_ended(text, region, lane_fields)
 	local version = byte(text, 36)
 	if byte(text, 17) ~= 48 + region or byte(text, 35) ~= 48 or version < FULL_TAIL or version > LAST_TAIL then return nil end
@@ -34,15 +34,16 @@ local function runs_of_ended(text, region, lane_fields)
 		if find(text, lane_fields, from, true) ~= from then return nil end
 		from = from + #lane_fields
 	end
-	local _, at = find(text, FIELDS_BEFORE_ERROR, from)
-	local _, colon, length = find(text, ERROR_FIELD, at + 1)
-	if colon then
-		at = colon + length
-		if at > #text then return nil end
+	local _, at = find(text, FIELDS_BEFORE_TEXTS, from)
+	local kept
+	for i = 1, 2 do
+		local _, colon, length = find(text, TEXT_FIELDS[i], at + 1)
+		if colon then at, kept = colon + length, i == 2 end
 	end
-	local _, last, runs, outcome = find(text, FIELDS_AFTER_ERROR, at + 1)
+	if at > #text then return nil end
+	local _, last, runs, outcome = find(text, FIELDS_AFTER_TEXTS, at + 1)
 	if last < #text or (tonumber(outcome) or 0) > LAST_OUTCOME then return nil end
-	return tonumber(runs) or 0
+	return kept and runs == '1' and 0 or tonumber(runs) or 0
 end
 
 local left = tonumber(ARGV[5])
