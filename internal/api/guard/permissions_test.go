@@ -71,23 +71,29 @@ const (
 
 // TestMatrixIsDocumented keeps the table of the manual the one that decides.
 func TestMatrixIsDocumented(t *testing.T) {
+	compareGenerated(t, matrixBegin, matrixText(registeredMethods()))
+}
+
+// compareGenerated compares a generated part of the manual, which ends at matrixEnd, with what it should be.
+func compareGenerated(t *testing.T, begin, content string) {
+	t.Helper()
 	const path = "../../../docs/security/access.md"
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, ok1 := strings.Cut(string(text), matrixBegin)
+	before, rest, ok1 := strings.Cut(string(text), begin)
 	_, after, ok2 := strings.Cut(rest, matrixEnd)
 	if !ok1 || !ok2 {
 		t.Fatal("the marks of the generated part are gone")
 	}
-	want := before + matrixBegin + matrixText(registeredMethods()) + matrixEnd + after
+	want := before + begin + content + matrixEnd + after
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if want != string(text) {
-		t.Errorf("the matrix in %s is not current: run go test ./internal/api/guard -run TestMatrixIsDocumented -update", path)
+		t.Errorf("a table in %s is not current: run go test ./internal/api/guard -run %s -update", path, t.Name())
 	}
 }
 

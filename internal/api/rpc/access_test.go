@@ -32,6 +32,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/test/sessiontest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -140,7 +141,7 @@ func (f *fakeAuthority) GrantsRole(r authz.Role) bool          { return f.rules(
 // gated is a server with a gate. Each dial is a connection of its own.
 type gated struct {
 	jobs     *fakeJobs
-	sessions *recorder
+	sessions *sessiontest.Recorder
 	sizes    *fakeSizes
 	registry *prometheus.Registry
 	logs     *bytes.Buffer
@@ -152,7 +153,7 @@ func serveGated(t testing.TB, o Options) *gated {
 	t.Helper()
 	b := &gated{
 		jobs: &fakeJobs{present: stored()}, registry: prometheus.NewRegistry(), logs: &bytes.Buffer{}, listener: bufconn.Listen(1 << 20),
-		sessions: &recorder{events: make(chan string, 1000), unsent: make(chan []job.WorkerMessage, 100)},
+		sessions: sessiontest.NewRecorder(),
 	}
 	worker := workerstream.NewServer(b.sessions, nil)
 	if o.Jobs == nil {
@@ -555,7 +556,7 @@ func TestCallsAtOnceAreLimited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	welcome(t, s)
+	sessiontest.ExpectWelcome(t, s)
 	again, err := client.Work(as(t.Context(), "w"))
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/api/workerstream"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/test/sessiontest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -54,7 +55,7 @@ func TestIdleStreamsTakeLittle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sayHello(t, stream, goodHello())
+		sessiontest.SayHello(t, stream, sessiontest.GoodHello())
 		if m, err := stream.Recv(); err != nil || m.GetWelcome() == nil {
 			t.Fatalf("got %v, %v", m, err)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/api/workerstream"
 	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/test/sessiontest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -306,7 +307,7 @@ func knockWork(t *testing.T, conn *grpc.ClientConn, token, namespace string, que
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := goodHello()
+	h := sessiontest.GoodHello()
 	h.Namespace, h.Queues, h.LiveLeaseIds = namespace, queues, nil
 	_ = s.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: h}})
 	m, err := s.Recv()

@@ -25,11 +25,12 @@ import (
 	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/test/sessiontest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // workAs opens the stream of a worker that has been welcomed.
-func (b *gated) workAs(t *testing.T, token, worker string, live ...string) workStream {
+func (b *gated) workAs(t *testing.T, token, worker string, live ...string) sessiontest.Stream {
 	t.Helper()
 	ctx := t.Context()
 	if b.patience > 0 {
@@ -41,18 +42,18 @@ func (b *gated) workAs(t *testing.T, token, worker string, live ...string) workS
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := goodHello()
+	h := sessiontest.GoodHello()
 	h.WorkerId, h.LiveLeaseIds = worker, live
-	sayHello(t, s, h)
+	sessiontest.SayHello(t, s, h)
 	if m, err := s.Recv(); err != nil || m.GetWelcome() == nil {
 		t.Fatalf("%v %v", m, err)
 	}
 	return s
 }
 
-func give(t *testing.T, b *gated, s workStream, id string) (sealed string) {
+func give(t *testing.T, b *gated, s sessiontest.Stream, id string) (sealed string) {
 	t.Helper()
-	if err := b.sessions.out.Send(job.Assignments{{LeaseID: id, Record: &job.Record{Definition: &job.Definition{Key: key}}}}); err != nil {
+	if err := b.sessions.Out.Send(job.Assignments{{LeaseID: id, Record: &job.Record{Definition: &job.Definition{Key: key}}}}); err != nil {
 		t.Fatal(err)
 	}
 	m, err := s.Recv()
@@ -62,7 +63,7 @@ func give(t *testing.T, b *gated, s workStream, id string) (sealed string) {
 	return m.GetLeases().GetLeases()[0].GetLeaseId()
 }
 
-func report(t *testing.T, s workStream, ids ...string) []*fermatav1.ResultAck {
+func report(t *testing.T, s sessiontest.Stream, ids ...string) []*fermatav1.ResultAck {
 	t.Helper()
 	r := &fermatav1.Results{}
 	for _, id := range ids {
@@ -88,7 +89,7 @@ func TestStolenLeases(t *testing.T) {
 	if sealed == lease || !strings.HasSuffix(sealed, "."+lease) {
 		t.Fatalf("lease goes out as %q", sealed)
 	}
-	thieves := map[string]workStream{
+	thieves := map[string]sessiontest.Stream{
 		"another identity, another worker": b.workAs(t, "eve", "w-2"),
 		"another identity, the same id":    b.workAs(t, "eve", "w-1"),
 		"another worker of the identity":   b.workAs(t, "ann", "w-2"),
@@ -109,13 +110,13 @@ func TestStolenLeases(t *testing.T) {
 			t.Errorf("%s: %v", name, acks)
 		}
 		for range 3 {
-			if e := <-b.sessions.events; e != "started " && e != "returned " {
+			if e := <-b.sessions.Reported; e != "started " && e != "returned " {
 				if !strings.HasPrefix(e, "result") {
 					continue
 				}
 				t.Errorf("%s: the session hears %q", name, e)
 			}
-			if len(b.sessions.events) == 0 {
+			if len(b.sessions.Reported) == 0 {
 				break
 			}
 		}
@@ -128,22 +129,22 @@ func TestStolenLeases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := goodHello()
+	h := sessiontest.GoodHello()
 	h.LiveLeaseIds = []string{sealed}
-	sayHello(t, eve, h)
+	sessiontest.SayHello(t, eve, h)
 	if _, err := eve.Recv(); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := eve.Recv(); err != nil || m.GetCancel().GetReason() != fermatav1.Cancel_REASON_LEASE_LOST || !slices.Equal(m.GetCancel().GetLeaseIds(), []string{sealed}) {
 		t.Errorf("%v %v", m, err)
 	}
-	if b.sessions.hello.Identity != "token:eve" || len(b.sessions.hello.Live) != 0 {
-		t.Errorf("the engine hears %+v", b.sessions.hello)
+	if b.sessions.Hello.Identity != "token:eve" || len(b.sessions.Hello.Live) != 0 {
+		t.Errorf("the engine hears %+v", b.sessions.Hello)
 	}
 	// Whose lease it is may still report it, after a cut as well.
 	again := b.workAs(t, "ann", "w-1", sealed)
-	if b.sessions.hello.Identity != "token:ann" || !slices.Equal(b.sessions.hello.Live, []string{lease}) {
-		t.Errorf("the engine hears %+v", b.sessions.hello)
+	if b.sessions.Hello.Identity != "token:ann" || !slices.Equal(b.sessions.Hello.Live, []string{lease}) {
+		t.Errorf("the engine hears %+v", b.sessions.Hello)
 	}
 	if err := again.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Results{Results: &fermatav1.Results{
 		Results: []*fermatav1.Result{{LeaseId: sealed, Outcome: fermatav1.Result_OUTCOME_SUCCEEDED}},
@@ -152,7 +153,7 @@ func TestStolenLeases(t *testing.T) {
 	}
 	for {
 		select {
-		case e := <-b.sessions.events:
+		case e := <-b.sessions.Reported:
 			if strings.HasPrefix(e, "result "+lease+" ") {
 				return
 			}
@@ -177,13 +178,13 @@ func TestRevokedWorkerLosesItsStream(t *testing.T) {
 		b := serveGated(t, Options{Authority: authority})
 		s := b.workAs(t, "w", "w-1")
 		time.Sleep(3 * guard.RecheckInterval)
-		b.sessions.want(t)
+		b.sessions.Want(t)
 		authority.revoke("w")
 		began := time.Now()
-		if err := finish(t, s); status.Code(err) != codes.Unauthenticated || time.Since(began) > guard.RecheckInterval {
+		if err := sessiontest.ReadToEnd(t, s); status.Code(err) != codes.Unauthenticated || time.Since(began) > guard.RecheckInterval {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		b.sessions.want(t, "close Unauthenticated: the credential is not accepted: it may have expired or been removed")
+		b.sessions.Want(t, "close Unauthenticated: the credential is not accepted: it may have expired or been removed")
 		if text := "credential of a live stream is no longer accepted"; strings.Count(b.logs.String(), text) != 1 || !strings.Contains(b.logs.String(), "subject=token:w") {
 			t.Errorf("log: %s, want one line %q", b.logs, text)
 		}
@@ -213,7 +214,7 @@ func TestWorkersAreAskedToConnectAnew(t *testing.T) {
 				if err != nil || m.GetDrain() == nil || took < c.from || took > c.to+time.Second {
 					t.Errorf("after %v: %v %v, want a Drain after %v to %v", took, m, err, c.from, c.to)
 				}
-				b.sessions.want(t, "sent away")
+				b.sessions.Want(t, "sent away")
 				if connectionAge*9/10 <= guard.StreamAge*11/10 {
 					t.Error("connections end before streams have moved")
 				}
@@ -231,18 +232,18 @@ func TestWorkerThatDoesNotRead(t *testing.T) {
 		r, began := b.sessions, time.Now()
 		fat := &job.Record{Definition: &job.Definition{Key: key, Payload: make([]byte, 256<<10)}}
 		for i := range 100 {
-			if err := r.out.Send(job.Assignments{{LeaseID: fmt.Sprint(i), Record: fat}}); err != nil {
+			if err := r.Out.Send(job.Assignments{{LeaseID: fmt.Sprint(i), Record: fat}}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := <-r.events; got != "close ResourceExhausted: the worker does not keep up with its stream" {
+		if got := <-r.Reported; got != "close ResourceExhausted: the worker does not keep up with its stream" {
 			t.Errorf("session was told %q", got)
 		}
 		if took := time.Since(began); took < guard.StuckTimeout || took > guard.StuckTimeout+guard.RecheckInterval+time.Second {
 			t.Errorf("its stream ended after %v", took)
 		}
 		back := 0
-		for _, m := range <-r.unsent {
+		for _, m := range <-r.Unsent {
 			leases, _ := m.(job.Assignments)
 			back += len(leases)
 		}

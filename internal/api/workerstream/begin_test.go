@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/test/sessiontest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // quick is a session that has a lease as soon as it is known, while its stream ends.
 type quick struct {
-	*recorder
+	*sessiontest.Recorder
 	put, over chan struct{}
 }
 
 func (q *quick) Connect(h job.Hello, out job.WorkerStream) (job.WorkerSession, error) {
-	s, err := q.recorder.Connect(h, out)
+	s, err := q.Recorder.Connect(h, out)
 	if err != nil {
 		return nil, err
 	}
@@ -51,13 +52,13 @@ func (s stuckWorker) RecvMsg(any) error { <-s.ctx.Done(); return s.ctx.Err() }
 // Leases that never left this process come back to the session, also when the stream ends
 // while the session begins.
 func TestLeasesOfAStreamThatEndsAsItBegins(t *testing.T) {
-	r := &recorder{events: make(chan string, 100), unsent: make(chan []job.WorkerMessage, 1)}
-	q := &quick{recorder: r, put: make(chan struct{}), over: make(chan struct{})}
+	r := sessiontest.NewRecorder()
+	q := &quick{Recorder: r, put: make(chan struct{}), over: make(chan struct{})}
 	w := NewServer(q, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	stream := stuckWorker{ctx: ctx, hello: make(chan *fermatav1.WorkRequest, 1)}
-	stream.hello <- &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: goodHello()}}
+	stream.hello <- &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: sessiontest.GoodHello()}}
 	done := make(chan error, 1)
 	go func() { done <- w.Work(stream) }()
 	<-q.put
@@ -66,7 +67,7 @@ func TestLeasesOfAStreamThatEndsAsItBegins(t *testing.T) {
 	close(q.over)
 	w.Wait()
 	select {
-	case unsent := <-r.unsent:
+	case unsent := <-r.Unsent:
 		leases := 0
 		for _, m := range unsent {
 			if a, is := m.(job.Assignments); is {

@@ -26,64 +26,14 @@ import (
 	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/grpccodec"
+	"github.com/fermata-io/fermata/internal/test/sessiontest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// patience is how long a test waits for an expected event.
-const patience = time.Minute
-
-// recorder is a session that records the calls of the stream.
-type recorder struct {
-	hello  job.Hello
-	out    job.WorkerStream
-	err    error
-	events chan string
-	unsent chan []job.WorkerMessage
-	panics bool
-}
-
-func (r *recorder) Connect(h job.Hello, out job.WorkerStream) (job.WorkerSession, error) {
-	if r.err != nil {
-		return nil, r.err
-	}
-	r.hello, r.out = h, out
-	return r, out.Send(job.Welcome{Node: "n1", LeaseTTL: 30 * time.Second, Addresses: []string{"n2:1"}})
-}
-
-func (r *recorder) HandleStarted(ids []string) {
-	if r.panics {
-		panic("boom")
-	}
-	r.events <- "started " + strings.Join(ids, ",")
-}
-
-func (r *recorder) HandleResults(list []job.Result) {
-	for _, x := range list {
-		r.events <- fmt.Sprintf("result %s %s permanent=%v error=%q output=%d retry=%v took=%v",
-			x.LeaseID, x.Outcome, x.Permanent, x.Error, len(x.Output), x.RetryAfter, x.Duration)
-	}
-}
-func (r *recorder) HandleReturned(ids []string) { r.events <- "returned " + strings.Join(ids, ",") }
-func (r *recorder) HandleLost(ids []string)     { r.events <- "lost " + strings.Join(ids, ",") }
-func (r *recorder) HandleDraining()             { r.events <- "draining" }
-func (r *recorder) HandleHeartbeat(seq int64)   { r.events <- fmt.Sprint("heartbeat ", seq) }
-func (r *recorder) RequestReconnect() {
-	r.events <- "sent away"
-	_ = r.out.Send(job.Redirect{}) // its error is the stream's end
-}
-func (r *recorder) MarkDrained() { r.events <- "left" }
-func (r *recorder) Close(reason string, unsent []job.WorkerMessage) {
-	r.events <- "close " + reason
-	r.unsent <- unsent
-}
-
-type workStream = grpc.BidiStreamingClient[fermatav1.WorkRequest, fermatav1.WorkResponse]
-
 // workBench serves sessions over an in-memory connection and opens one stream.
-func workBench(t *testing.T, r *recorder) workStream {
+func workBench(t *testing.T, r *sessiontest.Recorder) sessiontest.Stream {
 	t.Helper()
 	leaks := goleak.IgnoreCurrent()
-	r.events, r.unsent = make(chan string, 100), make(chan []job.WorkerMessage, 1)
 	listener := bufconn.Listen(1 << 20)
 	worker := NewServer(r, nil)
 	g := guard.NewReporter(worker.logger, nil)
@@ -96,7 +46,7 @@ func workBench(t *testing.T, r *recorder) workStream {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(func() {
 		cancel()
 		_ = conn.Close()
@@ -112,58 +62,11 @@ func workBench(t *testing.T, r *recorder) workStream {
 	return stream
 }
 
-func goodHello() *fermatav1.Hello {
-	return &fermatav1.Hello{WorkerId: "w-1", Queues: []string{"mail"}, Slots: 4, SessionEpoch: 1, Version: "1.0", LiveLeaseIds: []string{"1@ns/a"}}
-}
-
-func sayHello(t *testing.T, s workStream, h *fermatav1.Hello) {
-	t.Helper()
-	if err := s.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: h}}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func welcome(t *testing.T, s workStream) {
-	t.Helper()
-	sayHello(t, s, goodHello())
-	m, err := s.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if w := m.GetWelcome(); w.GetNode() != "n1" || w.GetLeaseTtl().AsDuration() != 30*time.Second || len(w.GetAddresses()) != 1 {
-		t.Fatalf("first message is %v", m)
-	}
-}
-
-// Finish reads until the stream ends.
-func finish(t *testing.T, s workStream) error {
-	t.Helper()
-	for {
-		if _, err := s.Recv(); err != nil {
-			return err
-		}
-	}
-}
-
-func (r *recorder) want(t *testing.T, want ...string) {
-	t.Helper()
-	for _, w := range want {
-		select {
-		case got := <-r.events:
-			if got != w {
-				t.Errorf("session was told %q, want %q", got, w)
-			}
-		case <-time.After(patience):
-			t.Fatalf("session was never told %q", w)
-		}
-	}
-}
-
 func TestWorkerMessagesReachTheSession(t *testing.T) {
-	r := &recorder{}
+	r := sessiontest.NewRecorder()
 	s := workBench(t, r)
-	welcome(t, s)
-	if h := r.hello; h.WorkerID != "w-1" || h.Namespace != "default" || h.Slots != 4 || h.Epoch != 1 || len(h.Live) != 1 {
+	sessiontest.ExpectWelcome(t, s)
+	if h := r.Hello; h.WorkerID != "w-1" || h.Namespace != "default" || h.Slots != 4 || h.Epoch != 1 || len(h.Live) != 1 {
 		t.Errorf("hello is %+v", h)
 	}
 	long := strings.Repeat("x", 10_000)
@@ -187,21 +90,21 @@ func TestWorkerMessagesReachTheSession(t *testing.T) {
 	if err := s.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	r.want(t,
+	r.Want(t,
 		"started a,b",
 		`result a succeeded permanent=false error="" output=4096 retry=0s took=1s`,
 		`result b failed permanent=true error="bad" output=0 retry=0s took=0s`,
 		`result c failed permanent=false error="worker reported no outcome" output=0 retry=1m0s took=0s`,
 		"returned d", "lost e,f", "heartbeat 3", "draining", "left", "close worker left")
-	if err := finish(t, s); !errors.Is(err, io.EOF) {
+	if err := sessiontest.ReadToEnd(t, s); !errors.Is(err, io.EOF) {
 		t.Errorf("stream ended with %v", err)
 	}
 }
 
 func TestSessionMessagesReachTheWorker(t *testing.T) {
-	r := &recorder{}
+	r := sessiontest.NewRecorder()
 	s := workBench(t, r)
-	welcome(t, s)
+	sessiontest.ExpectWelcome(t, s)
 	key := job.Key{Namespace: "default", ID: "report"}
 	d := job.Definition{Key: key, Queue: "mail", Handler: "send", Payload: []byte("p"), Timeout: 30 * time.Second, Labels: map[string]string{"a": "b"}}
 	d.Retry.MaxAttempts = 3
@@ -213,7 +116,7 @@ func TestSessionMessagesReachTheWorker(t *testing.T) {
 		job.Addresses{"n2:1", "n3:1"},
 		job.Redirect{Addresses: []string{"n2:1"}},
 	} {
-		if err := r.out.Send(m); err != nil {
+		if err := r.Out.Send(m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -265,14 +168,14 @@ func TestSessionMessagesReachTheWorker(t *testing.T) {
 	if err := s.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Returned{Returned: &fermatav1.Returned{LeaseIds: []string{"d"}}}}); err != nil {
 		t.Fatal(err)
 	}
-	r.want(t, "returned d")
-	r.out.Stop(job.ErrDraining)
-	r.out.Stop(job.ErrSuperseded)
-	if err := finish(t, s); status.Code(err) != codes.Unavailable {
+	r.Want(t, "returned d")
+	r.Out.Stop(job.ErrDraining)
+	r.Out.Stop(job.ErrSuperseded)
+	if err := sessiontest.ReadToEnd(t, s); status.Code(err) != codes.Unavailable {
 		t.Errorf("stream ended with %v", err)
 	}
-	r.want(t, "close Unavailable: this node stops; connect to another one")
-	if err := r.out.Send(job.Redirect{}); err == nil {
+	r.Want(t, "close Unavailable: this node stops; connect to another one")
+	if err := r.Out.Send(job.Redirect{}); err == nil {
 		t.Error("a stream that has ended takes messages")
 	}
 }
@@ -286,17 +189,17 @@ func TestLastWordsOfANodeThatStops(t *testing.T) {
 }
 
 func testLastWords(t *testing.T) {
-	r := &recorder{}
+	r := sessiontest.NewRecorder()
 	s := workBench(t, r)
-	welcome(t, s)
+	sessiontest.ExpectWelcome(t, s)
 	for _, m := range []job.WorkerMessage{
 		job.ResultAcks{{LeaseID: "x"}}, job.Redirect{Addresses: []string{"n2:1"}}, job.ResultAcks{{LeaseID: "y"}},
 	} {
-		if err := r.out.Send(m); err != nil {
+		if err := r.Out.Send(m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.out.Stop(job.ErrDraining)
+	r.Out.Stop(job.ErrDraining)
 	acks, addresses := 0, []string(nil)
 	m, err := s.Recv()
 	for ; err == nil; m, err = s.Recv() {
@@ -309,7 +212,7 @@ func testLastWords(t *testing.T) {
 	if acks != 2 || !slices.Equal(addresses, []string{"n2:1"}) {
 		t.Errorf("the worker heard %d acknowledgements and was sent to %v", acks, addresses)
 	}
-	if unsent := <-r.unsent; len(unsent) > 0 {
+	if unsent := <-r.Unsent; len(unsent) > 0 {
 		t.Errorf("unsent are %v", unsent)
 	}
 }
@@ -331,11 +234,11 @@ func TestHelloIsChecked(t *testing.T) {
 		"version":        {func(h *fermatav1.Hello) { h.Version = strings.Repeat("v", 129) }, "hello.version"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := workBench(t, &recorder{})
-			h := goodHello()
+			s := workBench(t, sessiontest.NewRecorder())
+			h := sessiontest.GoodHello()
 			c.spoil(h)
-			sayHello(t, s, h)
-			wantBadRequest(t, finish(t, s), c.field)
+			sessiontest.SayHello(t, s, h)
+			wantBadRequest(t, sessiontest.ReadToEnd(t, s), c.field)
 		})
 	}
 }
@@ -353,63 +256,64 @@ func wantBadRequest(t *testing.T, err error, field string) {
 
 func TestStreamsOutOfOrder(t *testing.T) {
 	t.Run("no hello", func(t *testing.T) {
-		s := workBench(t, &recorder{})
+		s := workBench(t, sessiontest.NewRecorder())
 		if err := s.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Draining{}}); err != nil {
 			t.Fatal(err)
 		}
-		wantBadRequest(t, finish(t, s), "hello")
+		wantBadRequest(t, sessiontest.ReadToEnd(t, s), "hello")
 	})
 	t.Run("two hellos", func(t *testing.T) {
-		r := &recorder{}
+		r := sessiontest.NewRecorder()
 		s := workBench(t, r)
-		welcome(t, s)
-		sayHello(t, s, goodHello())
-		wantBadRequest(t, finish(t, s), "hello")
-		r.want(t, "close InvalidArgument: a stream must not send Hello twice")
+		sessiontest.ExpectWelcome(t, s)
+		sessiontest.SayHello(t, s, sessiontest.GoodHello())
+		wantBadRequest(t, sessiontest.ReadToEnd(t, s), "hello")
+		r.Want(t, "close InvalidArgument: a stream must not send Hello twice")
 	})
 	t.Run("silence", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
-			if err := finish(t, workBench(t, &recorder{})); status.Code(err) != codes.DeadlineExceeded || time.Since(began) != helloTimeout {
+			if err := sessiontest.ReadToEnd(t, workBench(t, sessiontest.NewRecorder())); status.Code(err) != codes.DeadlineExceeded || time.Since(began) != helloTimeout {
 				t.Errorf("after %v the stream ended with %v", time.Since(began), err)
 			}
 		})
 	})
 	t.Run("refused", func(t *testing.T) {
-		s := workBench(t, &recorder{err: job.ErrSuperseded})
-		sayHello(t, s, goodHello())
-		if err := finish(t, s); status.Code(err) != codes.Aborted {
+		r := sessiontest.NewRecorder()
+		r.Err = job.ErrSuperseded
+		s := workBench(t, r)
+		sessiontest.SayHello(t, s, sessiontest.GoodHello())
+		if err := sessiontest.ReadToEnd(t, s); status.Code(err) != codes.Aborted {
 			t.Errorf("stream ended with %v", err)
 		}
 	})
 	t.Run("panic", func(t *testing.T) {
-		r := &recorder{panics: true}
+		r := sessiontest.NewRecorder()
+		r.Panics = true
 		s := workBench(t, r)
-		welcome(t, s)
+		sessiontest.ExpectWelcome(t, s)
 		if err := s.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Started{}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := finish(t, s); status.Code(err) != codes.Internal {
+		if err := sessiontest.ReadToEnd(t, s); status.Code(err) != codes.Internal {
 			t.Errorf("stream ended with %v", err)
 		}
-		r.want(t, "close Unknown: panic: boom")
+		r.Want(t, "close Unknown: panic: boom")
 	})
 }
 
-// A worker that does not read: the queue fills up, Send says so, and the stream
-// ends although its writer is stuck. What never left comes back.
 // A worker hears of heartbeats, and that these are acknowledged ahead of leases, which may be
 // large; what was refused it hears of before.
 func TestHeartbeatsAreAcknowledgedAheadOfLeases(t *testing.T) {
-	r := &recorder{}
+	r := sessiontest.NewRecorder()
 	s := workBench(t, r)
-	hello := goodHello()
+	hello := sessiontest.GoodHello()
 	hello.SupportsHeartbeats = true
-	sayHello(t, s, hello)
+	sessiontest.SayHello(t, s, hello)
 	if _, err := s.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	if !r.hello.Heartbeats {
+	if !r.Hello.Heartbeats {
 		t.Error("the session does not know that there are heartbeats")
 	}
 	if w := messageToPB(job.Welcome{SessionTTL: 8 * time.Second}).GetWelcome(); w.GetSessionTtl().AsDuration() != 8*time.Second {
@@ -418,7 +322,7 @@ func TestHeartbeatsAreAcknowledgedAheadOfLeases(t *testing.T) {
 	if w := messageToPB(job.Welcome{}).GetWelcome(); w.GetSessionTtl() != nil {
 		t.Errorf("welcome is %v", w)
 	}
-	if err := r.out.Send(job.HeartbeatAck{Seq: 7, Confirmed: true}); err != nil {
+	if err := r.Out.Send(job.HeartbeatAck{Seq: 7, Confirmed: true}); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := s.Recv(); err != nil || m.GetHeartbeatAck().GetSeq() != 7 || !m.GetHeartbeatAck().GetConfirmed() {
@@ -445,6 +349,8 @@ func TestHeartbeatsAreAcknowledgedAheadOfLeases(t *testing.T) {
 	}
 }
 
+// A worker that does not read: the queue fills up, Send says so, and the stream
+// ends although its writer is stuck. What never left comes back.
 func TestSlowWorkerDoesNotHoldTheSession(t *testing.T) {
 	for reason, closed := range map[error]string{
 		job.ErrWorkerTooSlow: "close ResourceExhausted: the worker does not keep up with its stream",
@@ -455,23 +361,23 @@ func TestSlowWorkerDoesNotHoldTheSession(t *testing.T) {
 }
 
 func testSlowWorker(t *testing.T, reason error, closed string) {
-	r := &recorder{}
+	r := sessiontest.NewRecorder()
 	s := workBench(t, r)
-	welcome(t, s)
+	sessiontest.ExpectWelcome(t, s)
 	payload := make([]byte, 256<<10)
 	sent := 0
 	for ; sent < 1_000_000; sent++ {
 		l := job.Assignment{LeaseID: fmt.Sprint(sent), Record: &job.Record{Definition: &job.Definition{Payload: payload}}}
-		if err := r.out.Send(job.Assignments{l}); err != nil {
+		if err := r.Out.Send(job.Assignments{l}); err != nil {
 			break
 		}
 	}
 	if sent == 1_000_000 {
 		t.Fatal("queue is not bounded")
 	}
-	r.out.Stop(reason)
-	r.want(t, closed)
-	unsent := <-r.unsent
+	r.Out.Stop(reason)
+	r.Want(t, closed)
+	unsent := <-r.Unsent
 	n := 0
 	for _, m := range unsent {
 		n += len(m.(job.Assignments))

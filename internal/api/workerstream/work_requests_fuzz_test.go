@@ -17,6 +17,7 @@ import (
 	"github.com/fermata-io/fermata/internal/api/apierror"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/grpccodec"
+	"github.com/fermata-io/fermata/internal/test/sessiontest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -48,7 +49,7 @@ func (s *script) Send(*fermatav1.WorkResponse) error { return nil } // nobody as
 // FuzzWorkRequests: whatever a worker says on its stream, in whatever order, ends
 // the stream at most, and what is passed on is within bounds.
 func FuzzWorkRequests(f *testing.F) {
-	hello := &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: goodHello()}}
+	hello := &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: sessiontest.GoodHello()}}
 	for _, m := range []*fermatav1.WorkRequest{
 		hello, {}, {Message: &fermatav1.WorkRequest_Started{Started: &fermatav1.Started{LeaseIds: []string{"1@ns/a", "", "@", "1@"}}}},
 		{Message: &fermatav1.WorkRequest_Results{Results: &fermatav1.Results{Results: []*fermatav1.Result{{LeaseId: "1@ns/a", Outcome: 99, Output: make([]byte, job.MaxOutput+1)}, nil}}}},

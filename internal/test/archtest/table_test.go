@@ -225,6 +225,8 @@ var table = []row{
 	{path: "internal/test/sim", floor: support, foreign: []string{"*"}},
 	{path: "internal/test/faultyworker", floor: support, foreign: []string{grpc, protobuf}, also: []string{api},
 		why: "a worker on the generated stub"},
+	{path: "internal/test/sessiontest", floor: support, foreign: []string{grpc, protobuf}, also: []string{api},
+		why: "what a worker says on a stream"},
 	{path: "internal/test/historycheck", floor: support},
 	{path: "deploy/kubelab/witness", floor: support, foreign: []string{protobuf},
 		why: "a pod of the trial of the chart on a real cluster: it judges by internal/test/historycheck"},
