@@ -77,15 +77,9 @@ func (a *app) auditExportCommand() *cobra.Command {
 func (a *app) auditExportsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "exports", Short: "Show the positions of the exports of audit records", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				exports, err := c.Admin().AuditExports(ctx)
-				if err != nil {
-					return err
-				}
-				return printList(a, exports, a.exportsTable)
-			})
-		},
+		RunE: printFetchedList(a, a.exportsTable, func(ctx context.Context, c *client.Client) ([]*client.AuditExport, error) {
+			return c.Admin().AuditExports(ctx)
+		}),
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use: "delete NAME", Short: "Delete an export: records are no longer kept for it", Args: exactArgs(1),

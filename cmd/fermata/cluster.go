@@ -53,15 +53,7 @@ func listCommand[M proto.Message](a *app, use, short string,
 ) *cobra.Command {
 	return registerList(a, &cobra.Command{
 		Use: use, Short: short, Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				items, err := list(ctx, c)
-				if err != nil {
-					return err
-				}
-				return printList(a, items, table)
-			})
-		},
+		RunE: printFetchedList(a, table, list),
 	}, table)
 }
 

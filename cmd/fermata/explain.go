@@ -14,15 +14,10 @@ func (a *app) explainCommand() *cobra.Command {
 		Use: "explain ID", Short: "Explain why a job does not run now, and what it waits for",
 		Long: "Explain why a job does not run now, and what it waits for. Times of day in the text are UTC.",
 		Args: exactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				answer, err := c.ExplainJob(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return printMessage(a, answer, a.explainText)
-			})
-		},
+		RunE: printFetched(a, a.explainText,
+			func(ctx context.Context, c *client.Client, args []string) (*client.Explanation, error) {
+				return c.ExplainJob(ctx, args[0])
+			}),
 	}
 }
 

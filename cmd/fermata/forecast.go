@@ -27,15 +27,10 @@ Below are the queues, and the herds: many jobs with the same scheduled time, wit
 them. Planned runs that are overdue are in the first line. Times are local.`,
 		Example: "  fermata forecast\n  fermata forecast --queue mail --horizon 2h --resolution 5m\n" +
 			"  fermata forecast --all-namespaces -o json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				f, err := c.Admin().ForecastLoad(ctx, o)
-				if err != nil {
-					return err
-				}
-				return printMessage(a, f, a.printForecast)
-			})
-		},
+		RunE: printFetched(a, a.printForecast,
+			func(ctx context.Context, c *client.Client, _ []string) (*client.LoadForecast, error) {
+				return c.Admin().ForecastLoad(ctx, o)
+			}),
 	}
 	allNamespacesFlag(cmd, &o.AllNamespaces, false, "of all namespaces")
 	flags := cmd.Flags()

@@ -239,3 +239,14 @@ func TestHintsAboutTLS(t *testing.T) {
 		})
 	}
 }
+
+// goldenScript compares with a golden file what commands print on a new cluster, after others that have to succeed.
+func goldenScript(t *testing.T, name string, prepare [][]string, commands ...string) {
+	t.Helper()
+	t.Parallel()
+	c := startCluster(t)
+	for _, args := range prepare {
+		c.must(args...)
+	}
+	golden(t, name, c.script(commands...))
+}

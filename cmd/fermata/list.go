@@ -130,14 +130,8 @@ func (a *app) getCommand() *cobra.Command {
 		Use:        "get ID", Short: "Show a job", Args: exactArgs(1),
 		Long: "Show a job. With -o yaml it has the form that create and update take with -f: a payload of plain\n" +
 			"text is written as payload_text.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				j, err := c.GetJob(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return printMessage(a, j, a.describeJob)
-			})
-		},
+		RunE: printFetched(a, a.describeJob, func(ctx context.Context, c *client.Client, args []string) (*client.Job, error) {
+			return c.GetJob(ctx, args[0])
+		}),
 	}
 }

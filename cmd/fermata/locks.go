@@ -28,18 +28,13 @@ func (a *app) listLocksCommand() *cobra.Command {
 			"of the first 20 runs that wait for it, in order.",
 		Args:    noArgs,
 		Example: "  fermata locks list --held\n  fermata locks list --all-namespaces -o json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				locks, err := c.Locks(ctx, all)
-				if err != nil {
-					return err
-				}
-				if held {
-					locks = heldLocks(locks)
-				}
-				return printList(a, locks, table)
-			})
-		},
+		RunE: printFetchedList(a, table, func(ctx context.Context, c *client.Client) ([]*client.LockStatus, error) {
+			locks, err := c.Locks(ctx, all)
+			if held {
+				locks = heldLocks(locks)
+			}
+			return locks, err
+		}),
 	}
 	eachNamespaceFlag(cmd, &all)
 	cmd.Flags().BoolVar(&held, "held", false, "only those that a run holds or waits for")

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -96,6 +98,20 @@ func printMessage[M proto.Message](a *app, m M, asTable func(M) error) error {
 		return err
 	}
 	return a.printText(text)
+}
+
+// printFetched returns the action of a command that prints what fetch returns for its arguments.
+func printFetched[M proto.Message](a *app, asTable func(M) error,
+	fetch func(ctx context.Context, c *client.Client, args []string) (M, error)) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+			m, err := fetch(ctx, c, args)
+			if err != nil {
+				return err
+			}
+			return printMessage(a, m, asTable)
+		})
+	}
 }
 
 // writeWarnings writes what the nodes remarked about a job, each remark as a line of stderr that begins with a name.

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/fermata-io/fermata/client"
 )
 
 // printsList marks the commands that list things.
@@ -38,6 +42,20 @@ func annotate(cmd *cobra.Command, key string) {
 		cmd.Annotations = map[string]string{}
 	}
 	cmd.Annotations[key] = "yes"
+}
+
+// printFetchedList returns the action of a command that prints the list that fetch returns.
+func printFetchedList[M any](a *app, table func([]M) outputTable,
+	fetch func(ctx context.Context, c *client.Client) ([]M, error)) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+			items, err := fetch(ctx, c)
+			if err != nil {
+				return err
+			}
+			return printList(a, items, table)
+		})
+	}
 }
 
 // printList prints a list in the format of --output: a table, one JSON array, YAML documents, or names.

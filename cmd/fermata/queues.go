@@ -18,15 +18,10 @@ func (a *app) queuesCommand() *cobra.Command {
 	get := &cobra.Command{
 		SuggestFor: []string{"describe", "show"},
 		Use:        "get QUEUE", Short: "Show the limits of a queue, and whether it is paused", Args: exactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				s, err := c.Admin().QueueSettings(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return printMessage(a, s, a.describeQueue)
-			})
-		},
+		RunE: printFetched(a, a.describeQueue,
+			func(ctx context.Context, c *client.Client, args []string) (*client.QueueSettings, error) {
+				return c.Admin().QueueSettings(ctx, args[0])
+			}),
 	}
 	queues.AddCommand(a.listQueuesCommand("list"), withNames(get), withNames(a.setQueueCommand()),
 		withNames(a.pauseQueueCommand()), withNames(a.resumeQueueCommand()))

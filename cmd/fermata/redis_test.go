@@ -16,6 +16,16 @@ import (
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
+// runRedisCommand runs fermata redis with these arguments, and returns what it prints.
+func runRedisCommand(name string, args ...string) (string, error) {
+	var out bytes.Buffer
+	a := &app{standardStreams: standardStreams{out: &out}, now: time.Now}
+	root := a.rootCommand()
+	root.SetArgs(append([]string{"redis", name}, args...))
+	err := root.Execute()
+	return out.String(), err
+}
+
 // TestRedisACL: the line is that of package redisacl, with the password's hash and
 // without the password; names that would mean something else in it are refused.
 func TestRedisACL(t *testing.T) {
@@ -23,14 +33,7 @@ func TestRedisACL(t *testing.T) {
 	if err := os.WriteFile(file, []byte("s3cret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run := func(args ...string) (string, error) {
-		var out bytes.Buffer
-		a := &app{standardStreams: standardStreams{out: &out}, now: time.Now}
-		root := a.rootCommand()
-		root.SetArgs(append([]string{"redis", "acl"}, args...))
-		err := root.Execute()
-		return out.String(), err
-	}
+	run := func(args ...string) (string, error) { return runRedisCommand("acl", args...) }
 	text, err := run("--keyspace", "team:a", "--user", "team-a", "--password-file", file)
 	if err != nil {
 		t.Fatal(err)
@@ -66,14 +69,7 @@ func TestRedisFunctions(t *testing.T) {
 	if err := os.WriteFile(password, []byte("pw\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run := func(args ...string) (string, error) {
-		var out bytes.Buffer
-		a := &app{standardStreams: standardStreams{out: &out}, now: time.Now}
-		root := a.rootCommand()
-		root.SetArgs(append([]string{"redis", "functions"}, args...))
-		err := root.Execute()
-		return out.String(), err
-	}
+	run := func(args ...string) (string, error) { return runRedisCommand("functions", args...) }
 	names, err := run()
 	if err != nil || len(strings.Fields(names)) != 2 {
 		t.Fatalf("%q, %v", names, err)

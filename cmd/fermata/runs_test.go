@@ -52,9 +52,9 @@ func TestPeopleSteerJobs(t *testing.T) {
 }
 
 func TestBackfillsAsTables(t *testing.T) {
-	c := startCluster(t)
-	c.must("jobs", "create", "report", "--cron", "0 * * * *", "--handler", "h")
-	golden(t, "backfill", c.script(
+	goldenScript(t, "backfill", [][]string{
+		{"jobs", "create", "report", "--cron", "0 * * * *", "--handler", "h"},
+	},
 		"jobs backfill report --from 2026-02-28T00:00:00Z --to 2026-02-28T12:00:00Z --id again --tz UTC",
 		"jobs get report",
 		"jobs explain report",
@@ -64,7 +64,7 @@ func TestBackfillsAsTables(t *testing.T) {
 		"jobs backfill report --from 2026-02-28",
 		"jobs backfill report --from 2026-02-28 --to 2026-02-20 --tz UTC",
 		"jobs backfill nothing --from 2026-02-20 --to 2026-02-28 --tz UTC",
-	))
+	)
 }
 
 func TestDeadLettersAsTables(t *testing.T) {
@@ -102,11 +102,11 @@ func TestDeadLettersAsTables(t *testing.T) {
 }
 
 func TestTargetsAndLocksAsTables(t *testing.T) {
-	c := startCluster(t)
-	c.must("jobs", "create", "close", "--every", "1m", "--handler", "h", "--jitter", "none", "--lock", "ledger",
-		"--target", "api.example.com")
-	c.must("jobs", "create", "post", "--every", "1m", "--handler", "h", "--jitter", "none", "--lock", "ledger=3")
-	golden(t, "targets", c.script(
+	goldenScript(t, "targets", [][]string{
+		{"jobs", "create", "close", "--every", "1m", "--handler", "h", "--jitter", "none", "--lock", "ledger",
+			"--target", "api.example.com"},
+		{"jobs", "create", "post", "--every", "1m", "--handler", "h", "--jitter", "none", "--lock", "ledger=3"},
+	},
 		"targets list",
 		"targets list --open",
 		"targets probe api.example.com",
@@ -117,7 +117,7 @@ func TestTargetsAndLocksAsTables(t *testing.T) {
 		"locks list --held",
 		"locks list -A --columns namespace,lock,held",
 		"locks list -o yaml",
-	))
+	)
 }
 
 func TestWarningsOfDoubtfulJobs(t *testing.T) {
@@ -135,8 +135,7 @@ func TestWarningsOfDoubtfulJobs(t *testing.T) {
 }
 
 func TestQueueLimits(t *testing.T) {
-	c := startCluster(t)
-	golden(t, "queues", c.script(
+	goldenScript(t, "queues", nil,
 		"queues get mail",
 		"queues set mail --max-concurrency 20 --rate 100 --burst 200",
 		"queues set mail --rate 0 --recovery-rate 5",
@@ -145,13 +144,13 @@ func TestQueueLimits(t *testing.T) {
 		"queues set mail --burst 5",
 		"queues set mail --max-concurrency -1",
 		"queues get no/such",
-	))
+	)
 }
 
 func TestPausedQueue(t *testing.T) {
-	c := startCluster(t)
-	c.must("jobs", "create", "due", "--queue", "mail", "--at", "2026-03-01T11:59:00Z", "--handler", "h")
-	golden(t, "pause", c.script(
+	goldenScript(t, "pause", [][]string{
+		{"jobs", "create", "due", "--queue", "mail", "--at", "2026-03-01T11:59:00Z", "--handler", "h"},
+	},
 		"queues set mail --rate 100",
 		"queues pause mail no/such news",
 		"queues pause mail",
@@ -177,7 +176,7 @@ func TestPausedQueue(t *testing.T) {
 		"queues get news",
 		"jobs explain due",
 		"queues pause",
-	))
+	)
 }
 
 // What is left out of an edit of a schedule stays.
@@ -203,9 +202,9 @@ func TestUpdateOfAScheduleInParts(t *testing.T) {
 
 // TestRunsWithPayloadsAsTables: a run with another payload is asked for, refused with flags that it has not, and shown.
 func TestRunsWithPayloadsAsTables(t *testing.T) {
-	c := startCluster(t)
-	c.must("jobs", "create", "digest", "--cron", "0 * * * *", "--handler", "h", "--payload", "{}")
-	golden(t, "run-payload", c.script(
+	goldenScript(t, "run-payload", [][]string{
+		{"jobs", "create", "digest", "--cron", "0 * * * *", "--handler", "h", "--payload", "{}"},
+	},
 		"jobs run digest --payload once --request-id first",
 		"jobs run digest --payload once --backoff keep",
 		"jobs run digest --payload a --payload-file b",
@@ -213,16 +212,16 @@ func TestRunsWithPayloadsAsTables(t *testing.T) {
 		"jobs runs digest",
 		"jobs runs digest m-first",
 		"jobs get digest",
-	))
+	)
 }
 
 func TestCancelNamesRunsBesideTheSchedule(t *testing.T) {
-	c := startCluster(t)
-	c.must("jobs", "create", "slp", "--handler", "h")
-	golden(t, "cancel-beside", c.script(
+	goldenScript(t, "cancel-beside", [][]string{
+		{"jobs", "create", "slp", "--handler", "h"},
+	},
 		"jobs cancel slp",
 		"jobs run slp --payload once --request-id first",
 		"jobs cancel slp",
 		"jobs cancel slp m-first",
-	))
+	)
 }

@@ -24,18 +24,13 @@ func (a *app) listTargetsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the targets that jobs name, with their waits", Args: noArgs,
 		Example: "  fermata targets list --open\n  fermata targets list --all-namespaces",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				targets, err := c.Targets(ctx, all)
-				if err != nil {
-					return err
-				}
-				if open {
-					targets = openTargets(targets)
-				}
-				return printList(a, targets, table)
-			})
-		},
+		RunE: printFetchedList(a, table, func(ctx context.Context, c *client.Client) ([]*client.Target, error) {
+			targets, err := c.Targets(ctx, all)
+			if open {
+				targets = openTargets(targets)
+			}
+			return targets, err
+		}),
 	}
 	eachNamespaceFlag(cmd, &all)
 	cmd.Flags().BoolVar(&open, "open", false, "only those that hold runs back")

@@ -25,15 +25,9 @@ func (a *app) webhooksCommand() *cobra.Command {
 func (a *app) webhooksList() *cobra.Command {
 	return registerList(a, &cobra.Command{
 		Use: "list", Short: "List the webhooks, with the position of their delivery", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				hooks, err := c.Admin().Webhooks(ctx)
-				if err != nil {
-					return err
-				}
-				return printList(a, hooks, a.webhookTable)
-			})
-		},
+		RunE: printFetchedList(a, a.webhookTable, func(ctx context.Context, c *client.Client) ([]*client.Webhook, error) {
+			return c.Admin().Webhooks(ctx)
+		}),
 	}, a.webhookTable)
 }
 

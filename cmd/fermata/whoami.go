@@ -19,15 +19,9 @@ func (a *app) whoamiCommand() *cobra.Command {
 		Long: "Show the identity that a node derives from the token or certificate of this command, when that " +
 			"credential\n" +
 			"ends, the roles of the identity by namespace and queue, and its limits.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				answer, err := c.WhoAmI(ctx)
-				if err != nil {
-					return err
-				}
-				return printMessage(a, answer, a.showIdentity)
-			})
-		},
+		RunE: printFetched(a, a.showIdentity, func(ctx context.Context, c *client.Client, _ []string) (*client.Identity, error) {
+			return c.WhoAmI(ctx)
+		}),
 	}
 }
 
