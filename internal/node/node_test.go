@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,7 +18,6 @@ import (
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/test/redistest"
-	"github.com/fermata-io/fermata/internal/test/stalltest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
@@ -232,33 +232,28 @@ func TestWorkReachesWorkersThroughPeers(t *testing.T) {
 	})
 }
 
-// A node that drains tells the others which shards it has released: they need not
-// find out by polling, which happens once a second.
+// TestShardsAreHandedOverAtOnce: a node that drains sends the others the shards that it has released. They do not have
+// to find them by polling, which happens once a second.
 func TestShardsAreHandedOverAtOnce(t *testing.T) {
-	redis := redistest.Start(t)
+	redis, log := redistest.Start(t), &lines{}
 	a := start(t, redis.URL(), "a")
-	b := start(t, redis.URL(), "b", a.GossipAddr())
-	held := func(n *node.Node, want func(int) bool) func(context.Context) error {
-		return func(context.Context) error {
-			if got := n.Describe().ShardsHeld; !want(got) {
-				return fmt.Errorf("%s holds %d", n.Name(), got)
-			}
-			return nil
-		}
-	}
-	redistest.Eventually(t, time.Minute, "shards on both nodes", held(b, func(n int) bool { return n > 16 }))
-	redistest.Eventually(t, time.Minute, "shards on both nodes", held(a, func(n int) bool { return n > 16 && n < 48 }))
-	machine, stopped := stalltest.Start(t), make(chan error, 1)
-	go func() { stopped <- a.Stop(context.Background()) }()
-	redistest.Eventually(t, time.Minute, "the release", held(a, func(n int) bool { return n == 0 }))
-	released := time.Now()
-	redistest.Eventually(t, time.Minute, "the takeover", held(b, func(n int) bool { return n == 64 }))
-	// Of some thirty shards that are found by polling the last one takes 1.2 s.
-	if took := time.Since(released); took > time.Second+machine.Since(released) {
-		t.Errorf("shards were idle for %v", took)
-	}
-	if err := <-stopped; err != nil {
+	b := startWith(t, redis.URL(), "b", func(c *node.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}, a.GossipAddr())
+	sharedByTwo(t, a, b)
+	const received = "shards released by a peer"
+	before := log.count(received)
+	if err := a.Stop(t.Context()); err != nil {
 		t.Error(err)
+	}
+	redistest.Eventually(t, time.Minute, "the takeover", func(context.Context) error {
+		if got := b.Describe().ShardsHeld; got != 64 {
+			return fmt.Errorf("b holds %d", got)
+		}
+		return nil
+	})
+	if log.count(received) == before {
+		t.Error("no notice of released shards has come")
 	}
 }
 

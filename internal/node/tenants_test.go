@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -211,27 +209,12 @@ func TestAnEditorLeavesPlacesOfSeries(t *testing.T) {
 	}
 	create("editor-b", "b", "mail")
 	redistest.Eventually(t, time.Minute, "the series of another namespace", func(ctx context.Context) error {
-		text, err := scrape(ctx, x.node)
+		text, err := metricsOf(ctx, x.node)
 		if err == nil && !strings.Contains(text, `fermata_starts_total{namespace="b",queue="mail"`) {
 			err = errors.New("there are none")
 		}
 		return err
 	})
-}
-
-// scrape reads the metrics of a node.
-func scrape(ctx context.Context, n *node.Node) (string, error) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.HTTPAddr()+"/metrics", nil)
-	if err != nil {
-		return "", err
-	}
-	r, err := http.DefaultClient.Do(q)
-	if err != nil {
-		return "", err
-	}
-	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	return string(text), err
 }
 
 // TestSettingsOfOthersCostCallersNothing: calls about queues do not read the settings of all

@@ -81,7 +81,7 @@ func (l *managerLoop) publishHeldLock(s *shardState, start, now time.Time) {
 // planNextAttempt plans the next attempt at a lock that another process holds.
 func (l *managerLoop) planNextAttempt(s *shardState, out callOutcome, now time.Time) {
 	cooled := s.lostAt.Add(l.o.TTL)
-	patience := jitter(pollEvery)
+	patience := jitter(l.o.pollEvery)
 	switch {
 	case s.woken || out.holderValue == "":
 		s.nextAt = now.Add(jitter(10 * time.Millisecond))

@@ -235,11 +235,11 @@ func TestEndedHolder(t *testing.T) {
 		"gone and silent":            {value, silent, true, 0},
 		"restarted and silent":       {value, silent, false, 0},
 		"restarted, heard":           {value, fresh, false, 1101 * time.Millisecond},
-		"present process":            {newToken() + other + "|x:1|now", silent, false, pollEvery},
+		"present process":            {newToken() + other + "|x:1|now", silent, false, defaultPollEvery},
 		"gone, heard just now":       {value, fresh, true, 1101 * time.Millisecond},
-		"gone, signs cannot be read": {value, heartbeat{}, true, pollEvery},
-		"silent, not gone":           {value, silent, false, pollEvery},
-		"of another version":         {newToken() + other + "|x:1", silent, true, pollEvery},
+		"gone, signs cannot be read": {value, heartbeat{}, true, defaultPollEvery},
+		"silent, not gone":           {value, silent, false, defaultPollEvery},
+		"of another version":         {newToken() + other + "|x:1", silent, true, defaultPollEvery},
 		"former process":             {newToken() + "a|x:1|" + newToken(), silent, false, 0},
 		"former process, heard":      {newToken() + "a|x:1|" + newToken(), fresh, false, 1101 * time.Millisecond},
 	} {
@@ -263,7 +263,7 @@ func TestEndedHolder(t *testing.T) {
 				if s.replaceValue != c.value || !s.holderEnded || wait != 0 || s.maxPTTL != 9*time.Second+time.Millisecond {
 					t.Errorf("%+v, want it broken at once", s)
 				}
-			} else if s.replaceValue != "" || wait < min(c.wait, pollEvery*3/4) || wait > max(c.wait, pollEvery*5/4) {
+			} else if s.replaceValue != "" || wait < min(c.wait, defaultPollEvery*3/4) || wait > max(c.wait, defaultPollEvery*5/4) {
 				t.Errorf("again after %v, want %v; to break: %q", wait, c.wait, s.replaceValue)
 			}
 		})

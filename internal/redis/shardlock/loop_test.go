@@ -221,12 +221,12 @@ func TestRefusedPlans(t *testing.T) {
 		min, max time.Duration
 	}{
 		"gone by the look":   {"", 0, 0, 20 * time.Millisecond},
-		"live and stale":     {live + "|x:1", time.Millisecond, pollEvery * 3 / 4, pollEvery * 5 / 4},
-		"dead and fresh":     {"dead|x:1", DefaultTTL, pollEvery * 3 / 4, pollEvery * 5 / 4},
+		"live and stale":     {live + "|x:1", time.Millisecond, defaultPollEvery * 3 / 4, defaultPollEvery * 5 / 4},
+		"dead and fresh":     {"dead|x:1", DefaultTTL, defaultPollEvery * 3 / 4, defaultPollEvery * 5 / 4},
 		"dead, nearly stale": {"dead|x:1", DefaultTTL/3 + 50*time.Millisecond, 50 * time.Millisecond, 52 * time.Millisecond},
 		"dead and stale":     {"dead|x:1", DefaultTTL/3 - 1, 0, 0},
 		"dead without TTL":   {"dead|x:1", -1, 0, 0},
-		"not a lock value":   {"nonsense", DefaultTTL, pollEvery * 3 / 4, pollEvery * 5 / 4},
+		"not a lock value":   {"nonsense", DefaultTTL, defaultPollEvery * 3 / 4, defaultPollEvery * 5 / 4},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

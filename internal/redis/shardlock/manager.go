@@ -107,6 +107,7 @@ func (m *Manager) SetView(v sharding.View) {
 // ShardsReleased reports that a peer has just released the locks of these shards: the wanted ones among them are tried
 // at once. It never blocks.
 func (m *Manager) ShardsReleased(shards ...int) {
+	m.o.Logger.Debug("shards released by a peer", "shards", shards)
 	m.mu.Lock()
 	for _, s := range shards {
 		if s >= 0 && s < m.o.Shards && len(m.mu.woken) < m.o.Shards {

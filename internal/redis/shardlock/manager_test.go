@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/test/redistest"
-	"github.com/fermata-io/fermata/internal/test/stalltest"
 )
 
 func TestTwoNodesSplitTheShards(t *testing.T) {
@@ -246,11 +245,14 @@ func TestDeletedLockIsLostAndObtainedAnew(t *testing.T) {
 	t.Logf("a lock that was deleted is held again after %v", time.Since(start))
 }
 
+// TestDrainHandsOverAtOnce: the next owner of a shard takes it when it hears of the release. By itself it would look for
+// the lock in an hour, and break it after more than a minute.
 func TestDrainHandsOverAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, redistest.Start(t).Granted(), 16)
-	a := f.start("a", func(o *Options) { o.OnRelease = nil })
-	b := f.start("b")
+	slow := func(o *Options) { o.TTL, o.pollEvery = 2*patience, time.Hour }
+	a := f.start("a", slow, func(o *Options) { o.OnRelease = nil })
+	b := f.start("b", slow)
 	f.see("a", "b")
 	f.converged("a", "b")
 	var had []int
@@ -260,19 +262,12 @@ func TestDrainHandsOverAtOnce(t *testing.T) {
 		}
 	}
 	f.see("b") // a has left gossip
-
-	machine, start := stalltest.Start(t), time.Now()
 	released := a.Drain(t.Context())
 	if !slices.Equal(released, had) {
 		t.Fatalf("Drain released %v of %v", released, had)
 	}
 	b.ShardsReleased(released...)
 	f.converged("b")
-	took := time.Since(start)
-	t.Logf("%d shards handed over in %v", len(had), took)
-	if most := pollEvery*3/4 + machine.Since(start); took > most {
-		t.Errorf("hand-over took %v: as long as polling", took)
-	}
 	f.noDoubleHolding()
 	if again := a.Drain(t.Context()); len(again) != 0 {
 		t.Errorf("second Drain released %v", again)

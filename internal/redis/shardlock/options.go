@@ -17,8 +17,8 @@ const (
 	DefaultHandoverDelay = 2 * time.Second
 	MinTTL               = time.Second
 
-	// pollEvery is the mean pause between two looks at a shard that another process holds.
-	pollEvery = time.Second
+	// defaultPollEvery is the mean pause between two looks at a shard that another process holds.
+	defaultPollEvery = time.Second
 	// beatEvery is the longest pause between two heartbeats.
 	beatEvery = 400 * time.Millisecond
 	// shardsPerWorker and maxWorkers bound the calls in flight. A worker that
@@ -77,6 +77,9 @@ type Options struct {
 	// Logger defaults to one that discards; Registerer nil registers nothing.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+
+	// pollEvery is defaultPollEvery, except in tests of what need not be found by polling.
+	pollEvery time.Duration
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -88,6 +91,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.HandoverDelay == 0 {
 		o.HandoverDelay = DefaultHandoverDelay
+	}
+	if o.pollEvery == 0 {
+		o.pollEvery = defaultPollEvery
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
