@@ -48,16 +48,24 @@ func inBubble(t *testing.T, test func(b *bubble)) {
 // node serves at an address of the bubble.
 func (b *bubble) node(addr string) *node {
 	n := &node{t: b.t, addr: addr, streams: make(chan *stream, 64)}
-	l := bufconn.Listen(1 << 20)
-	b.mu.Lock()
-	b.nodes[addr] = l
-	b.mu.Unlock()
-	n.server = grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second,
-		PermitWithoutStream: true}))
-	fermatav1.RegisterWorkerServiceServer(n.server, n)
-	go n.server.Serve(l)
+	b.serve(n)
 	b.t.Cleanup(n.kill)
 	return n
+}
+
+// serve has a node listen at its address, at first or again after kill.
+func (b *bubble) serve(n *node) {
+	l := bufconn.Listen(1 << 20)
+	b.mu.Lock()
+	b.nodes[n.addr] = l
+	b.mu.Unlock()
+	server := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second,
+		PermitWithoutStream: true}))
+	fermatav1.RegisterWorkerServiceServer(server, n)
+	n.mu.Lock()
+	n.server = server
+	n.mu.Unlock()
+	go server.Serve(l)
 }
 
 func (b *bubble) dial(ctx context.Context, addr string) (net.Conn, error) {

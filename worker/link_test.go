@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/internal/test/redistest"
-	"github.com/fermata-io/fermata/internal/test/stalltest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
@@ -179,54 +178,55 @@ func TestUnacknowledgedResultIsSentAgain(t *testing.T) {
 }
 
 func TestLeasesAreLostByTheWorkersClock(t *testing.T) {
-	n := newNode(t)
-	g := newGates("obeys", "outlasts", "failed")
-	run(t, worker.Options{Addresses: []string{n.addr}}, g.handlers())
-	const life = 3 * time.Second
-	s := n.accept(life)
-	s.lease(leaseOf("obeys", "gate"), leaseOf("outlasts", "outlast"), leaseOf("failed", "gate"))
-	s.started("obeys", "outlasts", "failed")
-	g.open["failed"] <- errors.New("before the loss")
-	s.result("failed")
+	inBubble(t, func(b *bubble) {
+		n := b.node("10.0.0.1:1")
+		g := newGates("obeys", "outlasts", "failed")
+		b.worker(g, n.addr)
+		const life = 3 * time.Second
+		s := n.accept(life)
+		s.lease(leaseOf("obeys", "gate"), leaseOf("outlasts", "outlast"), leaseOf("failed", "gate"))
+		s.started("obeys", "outlasts", "failed")
+		g.open["failed"] <- errors.New("before the loss")
+		s.result("failed")
 
-	addr, machine := n.addr, stalltest.Start(t)
-	n.kill()
-	killed := time.Now()
-	for range 2 {
-		if cause := receive(t, g.causes, "cause"); !errors.Is(cause, worker.ErrLeaseLost) {
-			t.Errorf("cause is %v", cause)
+		n.kill()
+		killed := time.Now()
+		for range 2 {
+			if cause := receive(b.t, g.causes, "cause"); !errors.Is(cause, worker.ErrLeaseLost) {
+				t.Errorf("cause is %v", cause)
+			}
 		}
-	}
-	// The node's last renewal may have been a third of the lease before its death.
-	if took := time.Since(killed); took > life-life/3+machine.Since(killed) {
-		t.Errorf("handlers were told after %v, when their leases may have ended", took)
-	}
-	n.listen(addr)
-	s = n.accept(ttl)
-	if got := live(s); !slices.Equal(got, []string{"failed"}) && time.Since(killed) < life {
-		t.Errorf("a Hello names %q, want what has a result that nobody has acknowledged", got)
-	}
-	// A failure by loss is no failure of the handler, and is reported as a loss; an own result is sent once.
-	s.lost("obeys")
-	if r := s.result("failed"); r.Outcome != failed {
-		t.Errorf("got %v", r)
-	}
-	g.open["outlasts"] <- nil
-	if r := s.result("outlasts"); r.Outcome != succeededOutcome {
-		t.Errorf("got %v", r)
-	}
-	s.ack(stale, "outlasts")
-	s.lost("outlasts")
-	s.end <- nil
-	s = n.accept(ttl)
-	s.lost("obeys", "outlasts", "failed") // until a node has acknowledged it
-	s.ack(accepted, "outlasts", "failed", "obeys")
-	s.cancel(leaseLost, "marker")
-	s.returned("marker")
-	s.end <- nil
-	s = n.accept(ttl)
-	s.cancel(leaseLost, "marker")
-	s.returned("marker")
+		// The node's last renewal may have been a third of the lease before its death.
+		if took := time.Since(killed); took > life-life/3 {
+			t.Errorf("handlers were told after %v, when their leases may have ended", took)
+		}
+		b.serve(n)
+		s = n.accept(ttl)
+		if got := live(s); !slices.Equal(got, []string{"failed"}) && time.Since(killed) < life {
+			t.Errorf("a Hello names %q, want what has a result that nobody has acknowledged", got)
+		}
+		// A failure by loss is no failure of the handler, and is reported as a loss; an own result is sent once.
+		s.lost("obeys")
+		if r := s.result("failed"); r.Outcome != failed {
+			t.Errorf("got %v", r)
+		}
+		g.open["outlasts"] <- nil
+		if r := s.result("outlasts"); r.Outcome != succeededOutcome {
+			t.Errorf("got %v", r)
+		}
+		s.ack(stale, "outlasts")
+		s.lost("outlasts")
+		s.end <- nil
+		s = n.accept(ttl)
+		s.lost("obeys", "outlasts", "failed") // until a node has acknowledged it
+		s.ack(accepted, "outlasts", "failed", "obeys")
+		s.cancel(leaseLost, "marker")
+		s.returned("marker")
+		s.end <- nil
+		s = n.accept(ttl)
+		s.cancel(leaseLost, "marker")
+		s.returned("marker")
+	})
 }
 
 // A handler that goes on after its lease has ended holds its slot, which the next node has
@@ -262,27 +262,28 @@ func TestHelloNamesAHungHandler(t *testing.T) {
 
 // So it is where the worker's own clock ended the leases, once it is certain that they have.
 func TestHelloNamesAHungHandlerAfterALoss(t *testing.T) {
-	n := newNode(t)
-	g := newGates("outlasts")
-	run(t, worker.Options{Addresses: []string{n.addr}, Slots: 1}, g.handlers())
-	const life = time.Second
-	s := n.accept(life)
-	s.lease(leaseOf("outlasts", "outlast"))
-	s.started("outlasts")
-	addr := n.addr
-	n.kill()
-	receive(t, g.causes, "cause")
-	n.listen(addr)
-	named := false
-	for end := time.Now().Add(dialTimeout); !named && time.Now().Before(end); {
-		s = n.accept(life)
-		named = slices.Equal(s.hello.LiveLeaseIds, []string{"outlasts"})
-		s.end <- nil
-	}
-	if !named {
-		t.Error("no node hears of the slot that hangs")
-	}
-	g.open["outlasts"] <- nil
+	inBubble(t, func(b *bubble) {
+		n := b.node("10.0.0.1:1")
+		g := newGates("outlasts")
+		run(b.t, worker.Options{Addresses: []string{n.addr}, Slots: 1, Dialer: b.dial}, g.handlers())
+		const life = time.Second
+		s := n.accept(life)
+		s.lease(leaseOf("outlasts", "outlast"))
+		s.started("outlasts")
+		n.kill()
+		receive(b.t, g.causes, "cause")
+		b.serve(n)
+		named := false
+		for end := time.Now().Add(dialTimeout); !named && time.Now().Before(end); {
+			s = n.accept(life)
+			named = slices.Equal(s.hello.LiveLeaseIds, []string{"outlasts"})
+			s.end <- nil
+		}
+		if !named {
+			t.Error("no node hears of the slot that hangs")
+		}
+		g.open["outlasts"] <- nil
+	})
 }
 
 func TestNodeReportsALostLease(t *testing.T) {
@@ -449,24 +450,25 @@ func TestFirstMessageMustBeWelcome(t *testing.T) {
 // Hello has to wait until handlers that were told to stop have ended, or the margin is over
 // that lossAfter leaves them.
 func TestHelloWaitsForCancelledHandlers(t *testing.T) {
-	n := newNode(t)
-	g := newGates("outlasts")
-	run(t, worker.Options{Addresses: []string{n.addr}, Slots: 1}, g.handlers())
-	const life = 6 * time.Second // lossAfter is 3 s, and the margin for handlers to end 1 s
-	s := n.accept(life)
-	s.lease(leaseOf("outlasts", "outlast"))
-	s.started("outlasts")
-	addr := n.addr
-	n.kill()
-	receive(t, g.causes, "cause") // it is told to stop
-	told := time.Now()
-	n.listen(addr)
-	s = n.accept(life)
-	if since := time.Since(told); len(s.hello.LiveLeaseIds) == 0 && since < life/6 {
-		t.Errorf("%v after the handler was told to stop, and while it runs, a Hello says that it has ended", since)
-	}
-	s.end <- nil
-	g.open["outlasts"] <- nil
+	inBubble(t, func(b *bubble) {
+		n := b.node("10.0.0.1:1")
+		g := newGates("outlasts")
+		run(b.t, worker.Options{Addresses: []string{n.addr}, Slots: 1, Dialer: b.dial}, g.handlers())
+		const life = 6 * time.Second // lossAfter is 3 s, and the margin for handlers to end 1 s
+		s := n.accept(life)
+		s.lease(leaseOf("outlasts", "outlast"))
+		s.started("outlasts")
+		n.kill()
+		receive(b.t, g.causes, "cause") // it is told to stop
+		told := time.Now()
+		b.serve(n)
+		s = n.accept(life)
+		if since := time.Since(told); len(s.hello.LiveLeaseIds) == 0 && since < life/6 {
+			t.Errorf("%v after the handler was told to stop, and while it runs, a Hello says that it has ended", since)
+		}
+		s.end <- nil
+		g.open["outlasts"] <- nil
+	})
 }
 
 // A result that waits is worth a lease that may still live: a Hello names it, however long the

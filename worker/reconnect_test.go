@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -28,6 +29,7 @@ const maxCuts = 3
 
 // silent are addresses that never answer: a packet filter drops what is sent there.
 type silent struct {
+	reach func(ctx context.Context, addr string) (net.Conn, error) // dials all others; nil: by TCP
 	mu    sync.Mutex
 	addrs []string
 	tries atomic.Int32
@@ -47,6 +49,9 @@ func (s *silent) dial(ctx context.Context, addr string) (net.Conn, error) {
 		s.tries.Add(1)
 		<-ctx.Done()
 		return nil, ctx.Err()
+	}
+	if s.reach != nil {
+		return s.reach(ctx, addr)
 	}
 	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 }
@@ -143,81 +148,88 @@ func TestUnreachableAdvertisedAddresses(t *testing.T) {
 
 // A host that has died answers nothing. The worker does not wait for it.
 func TestDeadHostDoesNotDelayReconnect(t *testing.T) {
-	a, b, s := newNode(t), newNode(t), &silent{}
-	w := run(t, worker.Options{Addresses: []string{a.addr}, Dialer: s.dial}, newGates().handlers())
-	a.accept(ttl, b.addr)
-	redistest.Eventually(t, dialTimeout, "ready", func() bool { return w.Ready() == nil })
-	machine := stalltest.Start(t)
-	died := time.Now()
-	s.add(a.addr)
-	a.kill()
-	b.accept(ttl)
-	if took := time.Since(died); took > comeBack+machine.Since(died) {
-		t.Errorf("at the other node after %v, want at most %v", took, comeBack)
-	}
-	if s.tries.Load() == 0 {
-		t.Error("the host that has died was not tried: this proves nothing")
-	}
+	inBubble(t, func(b *bubble) {
+		first, next, s := b.node("10.0.0.1:1"), b.node("10.0.0.2:1"), &silent{reach: b.dial}
+		w := run(b.t, worker.Options{Addresses: []string{first.addr}, Dialer: s.dial}, newGates().handlers())
+		first.accept(ttl, next.addr)
+		synctest.Wait()
+		if err := w.Ready(); err != nil {
+			t.Errorf("not ready: %v", err)
+		}
+		died := time.Now()
+		s.add(first.addr)
+		first.kill()
+		next.accept(ttl)
+		if took := time.Since(died); took > comeBack {
+			t.Errorf("at the other node after %v, want at most %v", took, comeBack)
+		}
+		if s.tries.Load() == 0 {
+			t.Error("the host that has died was not tried: this proves nothing")
+		}
+	})
 }
 
 // A node that takes a Hello and does not answer holds up the worker for as long as an
 // address may, and the next Hello has a later epoch.
 func TestNodeWithoutWelcomeIsReplaced(t *testing.T) {
-	stuck, good := newNode(t), newNode(t)
-	run(t, worker.Options{Addresses: []string{stuck.addr}}, newGates().handlers())
-	first := stuck.accept(ttl, good.addr)
-	machine := stalltest.Start(t)
-	begun := time.Now()
-	first.end <- status.Error(codes.Unavailable, "bye")
-	stream := good.greeted()
-	if took := time.Since(begun); took > 2*comeBack+machine.Since(begun) {
-		t.Errorf("at the other node after %v", took)
-	}
-	if stream.hello.SessionEpoch < 2 {
-		t.Errorf("epoch is %d", stream.hello.SessionEpoch)
-	}
-	stream.welcome(ttl)
+	inBubble(t, func(b *bubble) {
+		stuck, good := b.node("10.0.0.1:1"), b.node("10.0.0.2:1")
+		b.worker(newGates(), stuck.addr)
+		first := stuck.accept(ttl, good.addr)
+		begun := time.Now()
+		first.end <- status.Error(codes.Unavailable, "bye")
+		stream := good.greeted()
+		if took := time.Since(begun); took > 2*comeBack {
+			t.Errorf("at the other node after %v", took)
+		}
+		if stream.hello.SessionEpoch < 2 {
+			t.Errorf("epoch is %d", stream.hello.SessionEpoch)
+		}
+		stream.welcome(ttl)
+	})
 }
 
 // A Hello takes leases over, so that a worker that dials several nodes at once says Hello
 // to one at a time.
 func TestOneHelloAtATime(t *testing.T) {
-	nodes := []*node{newNode(t), newNode(t), newNode(t)}
-	var addresses []string
-	for _, n := range nodes {
-		addresses = append(addresses, n.addr)
-	}
-	var dials atomic.Int32
-	slow := func(ctx context.Context, addr string) (net.Conn, error) {
-		dials.Add(1)
-		select { // so that the dials overlap
-		case <-time.After(600 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+	inBubble(t, func(b *bubble) {
+		nodes := []*node{b.node("10.0.0.1:1"), b.node("10.0.0.2:1"), b.node("10.0.0.3:1")}
+		var addresses []string
+		for _, n := range nodes {
+			addresses = append(addresses, n.addr)
 		}
-		return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-	}
-	run(t, worker.Options{Addresses: addresses, Dialer: slow}, newGates().handlers())
-	var s *stream
-	select {
-	case s = <-nodes[0].streams:
-	case s = <-nodes[1].streams:
-	case s = <-nodes[2].streams:
-	case <-time.After(dialTimeout):
-		t.Fatal("no Hello")
-	}
-	time.Sleep(800 * time.Millisecond) // the other connections are ready by now
-	for _, n := range nodes {
+		var dials atomic.Int32
+		slow := func(ctx context.Context, addr string) (net.Conn, error) {
+			dials.Add(1)
+			select { // so that the dials overlap
+			case <-time.After(600 * time.Millisecond):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			return b.dial(ctx, addr)
+		}
+		run(b.t, worker.Options{Addresses: addresses, Dialer: slow}, newGates().handlers())
+		var s *stream
 		select {
-		case other := <-n.streams:
-			t.Errorf("a second Hello, of epoch %d, while the first waits", other.hello.SessionEpoch)
-		default:
+		case s = <-nodes[0].streams:
+		case s = <-nodes[1].streams:
+		case s = <-nodes[2].streams:
+		case <-time.After(dialTimeout):
+			t.Fatal("no Hello")
 		}
-	}
-	s.welcome(ttl)
-	if n := dials.Load(); n < 2 {
-		t.Errorf("%d dials, want several at once", n)
-	}
+		time.Sleep(800 * time.Millisecond) // the other connections are ready by now
+		for _, n := range nodes {
+			select {
+			case other := <-n.streams:
+				t.Errorf("a second Hello, of epoch %d, while the first waits", other.hello.SessionEpoch)
+			default:
+			}
+		}
+		s.welcome(ttl)
+		if n := dials.Load(); n < 2 {
+			t.Errorf("%d dials, want several at once", n)
+		}
+	})
 }
 
 // A node that has joined since the worker connected is where it goes when its own has gone.

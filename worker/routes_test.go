@@ -91,13 +91,19 @@ func TestPausesGrowWithTheTimeWithoutANode(t *testing.T) {
 		{4 * time.Second, time.Second / 2, time.Second},
 		{time.Hour, backoffMax / 2, backoffMax},
 	} {
-		rs := newRoutes([]string{"a"})
-		for range 100 {
-			rs.markFailed("a", now, c.without)
-			if r, at := rs.claimNext(now, ""); r != nil || at.Sub(now) < c.least || at.Sub(now) > c.most {
-				t.Fatalf("%v without a node: tried again after %v, want %v to %v", c.without, at.Sub(now), c.least,
-					c.most)
-			}
+		wantPauses(t, (*routes).markFailed, now, c.without, c.least, c.most)
+	}
+}
+
+// wantPauses marks an address again and again, and checks how long after each time it may be tried.
+func wantPauses(t *testing.T, mark func(rs *routes, address string, now time.Time, without time.Duration), now time.Time,
+	without, least, most time.Duration) {
+	t.Helper()
+	rs := newRoutes([]string{"a"})
+	for range 100 {
+		mark(rs, "a", now, without)
+		if r, at := rs.claimNext(now, ""); r != nil || at.Sub(now) < least || at.Sub(now) > most {
+			t.Fatalf("%v without a node: tried again after %v, want %v to %v", without, at.Sub(now), least, most)
 		}
 	}
 }
@@ -109,14 +115,7 @@ func TestPausesAfterARefusedCredentialAreLong(t *testing.T) {
 		{4 * time.Second, 2 * time.Second, 4 * time.Second},
 		{time.Hour, backoffMax / 2, backoffMax},
 	} {
-		rs := newRoutes([]string{"a"})
-		for range 100 {
-			rs.markRefused("a", now, c.without)
-			if r, at := rs.claimNext(now, ""); r != nil || at.Sub(now) < c.least || at.Sub(now) > c.most {
-				t.Fatalf("%v without a node: tried again after %v, want %v to %v", c.without, at.Sub(now), c.least,
-					c.most)
-			}
-		}
+		wantPauses(t, (*routes).markRefused, now, c.without, c.least, c.most)
 	}
 	for code, want := range map[codes.Code]bool{codes.Unauthenticated: true, codes.PermissionDenied: true,
 		codes.Unavailable: false, codes.ResourceExhausted: false} {

@@ -23,9 +23,25 @@ func shortSession(ttl time.Duration) func(*scriptedNode) {
 // refuse makes a node refuse new streams.
 func refuse(n *scriptedNode) { n.refuseWith = status.Error(codes.Unavailable, "refused by the case") }
 
-// awaitAckedHeartbeat waits for a heartbeat that was acknowledged while a lease was held.
-func (t *trial) awaitAckedHeartbeat(s *session) {
+// startTrusted connects the worker to a new node whose sessions last for ttl. It returns when a handler runs and a
+// heartbeat has been acknowledged meanwhile.
+func (t *trial) startTrusted(ttl time.Duration) (*scriptedNode, *session, *leaseRecord) {
+	n := t.newNode(shortSession(ttl))
+	s := t.acceptFirst(n)
+	return n, s, t.startTrustedSleeper(s)
+}
+
+// startTrustedSleeper starts a handler on a stream, and waits until a heartbeat has been acknowledged meanwhile.
+func (t *trial) startTrustedSleeper(s *session) *leaseRecord {
+	t.needsHeartbeats(s)
+	r := t.startSleeper(s, forever)
 	t.expect(ruleHeartbeats, "want a heartbeat", func() bool { return !s.ackedAt.IsZero() })
+	return r
+}
+
+// trustEnd is the time at which the worker may not trust its leases any more, unless another heartbeat is acknowledged.
+func (t *trial) trustEnd(s *session, ttl time.Duration) time.Time {
+	return t.ackedHeartbeat(s).Add(ttl)
 }
 
 // expectStopped checks that a handler has ended by the time when another worker may have its run.
@@ -46,6 +62,13 @@ func (t *trial) expectGivenUp(s *session, r *leaseRecord) {
 	}
 	t.check(ruleTrustEnds, "a handler that was stopped has succeeded",
 		func() bool { return !r.hasResult() || r.results[0].GetOutcome() != succeeded })
+}
+
+// expectGivenUpAfter revives a node at an instant at which its leases have ended, and checks what the worker says then.
+func (t *trial) expectGivenUpAfter(at time.Time, n *scriptedNode, s *session, r *leaseRecord) {
+	t.pause(time.Until(at))
+	n.revive()
+	t.expectGivenUp(t.acceptNext(ruleReconnect, s), r)
 }
 
 func checkHeartbeats(t *trial) {
@@ -70,29 +93,19 @@ func checkHeartbeats(t *trial) {
 
 func checkTrust(t *trial) {
 	ttl := t.ms(1800)
-	n := t.newNode(shortSession(ttl))
-	s := t.acceptFirst(n)
-	t.needsHeartbeats(s)
-	r := t.startSleeper(s, forever)
-	t.awaitAckedHeartbeat(s)
+	n, s, r := t.startTrusted(ttl)
 	n.kill()
-	t.expectStopped(ruleTrustEnds, r, t.ackedHeartbeat(s).Add(ttl))
-	t.pause(time.Until(t.ackedHeartbeat(s).Add(ttl)))
-	n.revive()
-	t.expectGivenUp(t.acceptNext(ruleReconnect, s), r)
+	t.expectStopped(ruleTrustEnds, r, t.trustEnd(s, ttl))
+	t.expectGivenUpAfter(t.trustEnd(s, ttl), n, s, r)
 }
 
 func checkSilentNode(t *trial) {
 	ttl := t.ms(1500)
-	n := t.newNode(shortSession(ttl))
-	s := t.acceptFirst(n)
-	t.needsHeartbeats(s)
-	r := t.startSleeper(s, forever)
-	t.awaitAckedHeartbeat(s)
+	n, s, r := t.startTrusted(ttl)
 	n.change(func(n *scriptedNode) { n.acksHeartbeats = false; refuse(n) })
-	t.expectStopped(ruleTrustEnds, r, t.ackedHeartbeat(s).Add(ttl))
+	t.expectStopped(ruleTrustEnds, r, t.trustEnd(s, ttl))
 	late := t.newLease("check.succeed", "late")
-	t.pause(time.Until(t.ackedHeartbeat(s).Add(ttl)))
+	t.pause(time.Until(t.trustEnd(s, ttl)))
 	s.ackHeartbeat(readLocked(t, func() int64 { return s.lastSeq }), true)
 	s.lease(late)
 	t.expectNever(t.ms(300), ruleTrustClose, "a handler was started after the leases could not be trusted any more",
@@ -106,9 +119,7 @@ func checkSilentNode(t *trial) {
 func checkSilentNodeLeft(t *trial) {
 	ttl := t.ms(2400)
 	s, other := t.firstOfTwo(t.newNode(shortSession(ttl)), t.newNode(shortSession(ttl)))
-	t.needsHeartbeats(s)
-	r := t.startSleeper(s, forever)
-	t.awaitAckedHeartbeat(s)
+	r := t.startTrustedSleeper(s)
 	s.node.change(func(n *scriptedNode) { n.acksHeartbeats = false; refuse(n) })
 	next := t.accept(ruleSilentNode, "want a Hello to the other node when heartbeats are not answered", other, s)
 	if late := next.at.Sub(t.ackedHeartbeat(s)); late > ttl {
@@ -116,17 +127,13 @@ func checkSilentNodeLeft(t *trial) {
 	}
 	t.check(ruleSilentNode, "the lease of a running handler was given up before another node was asked",
 		func() bool { return next.listsAsLive(r) })
-	t.pause(time.Until(t.ackedHeartbeat(s).Add(ttl + ttl/4)))
+	t.pause(time.Until(t.trustEnd(s, ttl+ttl/4)))
 	t.check(ruleSilentNode, "the handler was stopped although another node had taken its lease over", r.isRunning)
 }
 
 func checkLateAck(t *trial) {
 	ttl := t.ms(2000)
-	n := t.newNode(shortSession(ttl))
-	s := t.acceptFirst(n)
-	t.needsHeartbeats(s)
-	r := t.startSleeper(s, forever)
-	t.awaitAckedHeartbeat(s)
+	n, s, r := t.startTrusted(ttl)
 	seq := int64(0)
 	n.change(func(n *scriptedNode) { n.acksHeartbeats = false; refuse(n); seq = s.lastSeq })
 	var next receivedHeartbeat
@@ -144,39 +151,28 @@ func checkLateAck(t *trial) {
 
 func checkUnconfirmed(t *trial) {
 	ttl := t.ms(1800)
-	n := t.newNode(shortSession(ttl))
-	s := t.acceptFirst(n)
-	t.needsHeartbeats(s)
-	r := t.startSleeper(s, forever)
-	t.awaitAckedHeartbeat(s)
+	n, s, r := t.startTrusted(ttl)
 	n.change(func(n *scriptedNode) { n.confirms = false })
 	s.breakOff()
 	next := t.acceptNext(ruleReconnect, s)
 	t.check(ruleLive, "live_lease_ids lacks a lease whose handler runs", func() bool { return next.listsAsLive(r) })
-	t.expectStopped(ruleUnconfirmed, r, t.ackedHeartbeat(s).Add(ttl))
+	t.expectStopped(ruleUnconfirmed, r, t.trustEnd(s, ttl))
 }
 
 func checkConfirmed(t *trial) {
 	ttl := t.ms(1800)
-	n := t.newNode(shortSession(ttl))
-	s := t.acceptFirst(n)
-	t.needsHeartbeats(s)
-	r := t.startSleeper(s, forever)
-	t.awaitAckedHeartbeat(s)
+	_, s, r := t.startTrusted(ttl)
 	s.breakOff()
 	next := t.acceptNext(ruleReconnect, s)
 	t.expectCarriedOver(next, r)
-	t.pause(time.Until(t.ackedHeartbeat(s).Add(ttl + ttl/4)))
+	t.pause(time.Until(t.trustEnd(s, ttl+ttl/4)))
 	t.check(ruleUnconfirmed, "the handler was stopped although its lease was confirmed on a new stream",
 		func() bool { return r.isRunning() && !next.closed })
 }
 
 func checkSuspended(t *trial) {
 	ttl := t.ms(1200)
-	s := t.acceptFirst(t.newNode(shortSession(ttl)))
-	t.needsHeartbeats(s)
-	r := t.startSleeper(s, forever)
-	t.awaitAckedHeartbeat(s)
+	_, s, r := t.startTrusted(ttl)
 	if err := suspendGroup(t.process.cmd); err != nil {
 		t.fail(ruleProgram, "cannot suspend the worker: %v", err)
 	}
@@ -207,7 +203,5 @@ func checkTwoThirds(t *trial) {
 	broken := time.Now()
 	n.kill()
 	t.expectStopped(ruleTwoThirds, r, broken.Add(ttl*2/3))
-	t.pause(time.Until(broken.Add(ttl)))
-	n.revive()
-	t.expectGivenUp(t.acceptNext(ruleReconnect, s), r)
+	t.expectGivenUpAfter(broken.Add(ttl), n, s, r)
 }
