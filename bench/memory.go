@@ -67,15 +67,11 @@ var memory = Scenario{
 }
 
 func memoryFermata(ctx context.Context, r *runner, namespace string, n int) (Sample, error) {
-	b, err := r.newBed(ctx, bedOptions{nodes: 1})
+	b, before, err := newMeasuredBed(ctx, r, bedOptions{nodes: 1})
 	if err != nil {
 		return nil, err
 	}
 	defer b.close()
-	before, err := b.redis.UsedMemory(ctx)
-	if err != nil {
-		return nil, err
-	}
 	runs := n / 10
 	first, err := registerAhead(ctx, b, namespace, n, runs)
 	if err != nil {
@@ -112,15 +108,11 @@ const oneTimeJobs = "one-time jobs, defaults"
 
 // memoryOnce measures one-time jobs ahead, and the same jobs after they have run.
 func memoryOnce(ctx context.Context, r *runner, n int) (Sample, error) {
-	b, err := r.newBed(ctx, bedOptions{nodes: 1})
+	b, before, err := newMeasuredBed(ctx, r, bedOptions{nodes: 1})
 	if err != nil {
 		return nil, err
 	}
 	defer b.close()
-	before, err := b.redis.UsedMemory(ctx)
-	if err != nil {
-		return nil, err
-	}
 	due := time.Now().Add(10*time.Second + time.Duration(n)*time.Second/10_000)
 	if err := b.cluster.Register(ctx, 0, n, 4, func(i int) *client.Job { return onceJob(0, i, due) }); err != nil {
 		return nil, err
@@ -302,20 +294,7 @@ func memoryOfWorkers(ctx context.Context, r *runner) (float64, error) {
 }
 
 func memoryAsynq(ctx context.Context, r *runner, n int) (Sample, error) {
-	b, err := r.newBed(ctx, bedOptions{})
-	if err != nil {
-		return nil, err
-	}
-	defer b.close()
-	before, err := b.redis.UsedMemory(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := scheduleAsynq(ctx, b, n); err != nil {
-		return nil, err
-	}
-	after, err := b.redis.UsedMemory(ctx)
-	return Sample{"bytes": float64(after-before) / float64(n)}, err
+	return measureGrowth(ctx, r, n, func(b *bed) error { return scheduleAsynq(ctx, b, n) })
 }
 
 // scheduleAsynq enqueues tasks that are due in hours.
@@ -328,18 +307,35 @@ func scheduleAsynq(ctx context.Context, b *bed, n int) error {
 }
 
 func memoryRaw(ctx context.Context, r *runner, n int) (Sample, error) {
-	b, err := r.newBed(ctx, bedOptions{})
+	return measureGrowth(ctx, r, n, func(b *bed) error {
+		limit := rawredis.New(b.redis.Addr)
+		defer limit.Close()
+		return limit.Add(ctx, n, 1000, payloadSize, true)
+	})
+}
+
+// newMeasuredBed starts a bed, and returns also what its Redis uses while it is empty.
+func newMeasuredBed(ctx context.Context, r *runner, o bedOptions) (b *bed, before int64, err error) {
+	b, err = r.newBed(ctx, o)
+	if err != nil {
+		return nil, 0, err
+	}
+	before, err = b.redis.UsedMemory(ctx)
+	if err != nil {
+		b.close()
+		return nil, 0, err
+	}
+	return b, before, nil
+}
+
+// measureGrowth measures what each of n jobs takes of a Redis without nodes, which store fills.
+func measureGrowth(ctx context.Context, r *runner, n int, store func(*bed) error) (Sample, error) {
+	b, before, err := newMeasuredBed(ctx, r, bedOptions{})
 	if err != nil {
 		return nil, err
 	}
 	defer b.close()
-	before, err := b.redis.UsedMemory(ctx)
-	if err != nil {
-		return nil, err
-	}
-	limit := rawredis.New(b.redis.Addr)
-	defer limit.Close()
-	if err := limit.Add(ctx, n, 1000, payloadSize, true); err != nil {
+	if err := store(b); err != nil {
 		return nil, err
 	}
 	after, err := b.redis.UsedMemory(ctx)

@@ -67,8 +67,10 @@ func crowdQueue(b *bed) {
 	cools := sortedCopy(lag["cool"])
 	b.requireEffect("runs of the other queue", len(cools), cool*int(span/time.Second)/2)
 	b.requireEffect("milliseconds that half of the crowd waits", int(quantileOfSorted(sortedCopy(lag["hot"]), 0.5).Milliseconds()), 100)
-	if p99, most := quantileOfSorted(cools, 0.99), quantileOfSorted(cools, 1); p99 > time.Second || most > 2*time.Second {
-		b.t.Errorf("beside the crowd the other queue waits %v (p99), %v at most; want 1s and 2s", p99, most)
+	allowed := b.pulse.Since(from) + busyAllowance()
+	if p99, most := quantileOfSorted(cools, 0.99), quantileOfSorted(cools, 1); p99 > time.Second+allowed || most > 2*time.Second+allowed {
+		b.t.Errorf("beside the crowd the other queue waits %v (p99), %v at most; want 1s and 2s, and %v for a busy machine",
+			p99, most, allowed)
 	} else {
 		b.t.Logf("beside the crowd the other queue waits p50 %v p99 %v max %v", quantileOfSorted(cools, 0.5), p99, most)
 	}
@@ -92,7 +94,7 @@ func crowdClients(b *bed) {
 	lost := func() float64 {
 		return b.sumMetric("fermata_shard_lock_losses_total", `reason="expired"`) + b.sumMetric("fermata_leases_expired_total")
 	}
-	before := lost()
+	before, begun := lost(), time.Now()
 	b.injectFault(faultKind{Name: "crowd of clients", Harmless: true}, func() {
 		b.links["a"].redis.LatencyBetween(10*time.Millisecond, 20*time.Millisecond)
 		ctx, cancel := context.WithTimeout(context.Background(), chaosSpan(4*time.Second))
@@ -129,7 +131,7 @@ func crowdClients(b *bed) {
 	if now := lost(); now > before {
 		b.t.Errorf("%v locks and leases were lost", now-before)
 	}
-	if took := time.Duration(slowest.Load()); took > 3*time.Second {
+	if took := time.Duration(slowest.Load()); took > 3*time.Second+b.pulse.Since(begun)+busyAllowance() {
 		b.t.Errorf("a call took %v", took)
 	}
 }

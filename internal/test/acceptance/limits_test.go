@@ -25,6 +25,17 @@ type limit struct {
 	call  func(ctx context.Context, n int) error
 }
 
+// check tries the bound and what is beyond it.
+func (l limit) check(t *testing.T, beyond int) {
+	t.Helper()
+	if err := l.call(callContext(t), l.most); err != nil {
+		t.Errorf("%d is refused: %v", l.most, err)
+	}
+	if fields := violatedFields(t, l.call(callContext(t), beyond)); !slices.Contains(fields, l.field) {
+		t.Errorf("%d: it names %q, want %q", beyond, fields, l.field)
+	}
+}
+
 func textOfLength(n int) string { return strings.Repeat("x", n) }
 
 // formatEach makes n different short texts.
@@ -166,12 +177,7 @@ func TestRequestLimits(t *testing.T) {
 	}
 	for _, l := range limits {
 		t.Run(l.name, func(t *testing.T) {
-			if err := l.call(callContext(t), l.most); err != nil {
-				t.Errorf("%d is refused: %v", l.most, err)
-			}
-			if fields := violatedFields(t, l.call(callContext(t), l.most+1)); !slices.Contains(fields, l.field) {
-				t.Errorf("%d: it names %q, want %q", l.most+1, fields, l.field)
-			}
+			l.check(t, l.most+1)
 		})
 	}
 	for _, l := range []limit{ // from below
@@ -193,12 +199,7 @@ func TestRequestLimits(t *testing.T) {
 		})},
 	} {
 		t.Run("least "+l.name, func(t *testing.T) {
-			if err := l.call(callContext(t), l.most); err != nil {
-				t.Errorf("%d is refused: %v", l.most, err)
-			}
-			if fields := violatedFields(t, l.call(callContext(t), l.most-1)); !slices.Contains(fields, l.field) {
-				t.Errorf("%d: it names %q, want %q", l.most-1, fields, l.field)
-			}
+			l.check(t, l.most-1)
 		})
 	}
 	t.Run("hostile names", func(t *testing.T) { hostileNames(t, n) })
