@@ -19,14 +19,24 @@ SOURCE_DATE_EPOCH ?= $(shell scripts/version.sh epoch)
 RELEASE = go run -C tools/release .
 STAMP = -version '$(VERSION)' -revision '$(shell scripts/version.sh commit)' -epoch '$(SOURCE_DATE_EPOCH)' -platforms '$(PLATFORMS)'
 TIMEOUT ?= 20m
-# Two packages at a time: each may run its own Redis servers.
-PARALLEL ?= 2
+# Packages whose tests run at a time. Tests wait for leases, locks and servers for more than half of their time, so that
+# this is more than the two processors of a small machine.
+PARALLEL ?= 3
+# The race detector lets each program sleep for a second at its end, in which it may find a race. Tests and nodes
+# wait for their goroutines themselves.
+RACE := GORACE=atexit_sleep_ms=0
 # Packages with the longest tests start first, so that no core waits for them at the end.
 LONG := ./internal/test/acceptance ./internal/node ./internal/test/storetest ./cmd/fermata ./internal/test/observability ./internal/redis/shardlock
 # Packages without goroutines (docstest checks that): nothing can race in them, and their
 # exhaustive tests take five times as long under the race detector.
 PURE := ./internal/core/backoff ./internal/core/forecast ./internal/lib/ticks ./internal/core/job ./internal/core/lease ./internal/lib/minheap ./internal/core/sharding ./internal/core/schedule ./internal/lib/roundrobin \
-	./internal/lib/mask ./internal/lib/yamldoc ./internal/cli/importer ./internal/test/docstest ./internal/test/archtest
+	./internal/lib/mask ./internal/lib/yamldoc ./internal/cli/importer ./internal/test/docstest ./internal/test/archtest \
+	./internal/core/authz ./internal/core/autoscale ./internal/core/jobfilter ./internal/core/payload ./internal/core/unixtime \
+	./internal/lib/dialhint ./internal/lib/egress ./internal/lib/eventrate ./internal/lib/fairshare ./internal/lib/retryafter \
+	./internal/lib/spelling ./internal/lib/timespan ./internal/lib/visible ./internal/cli/manifest ./internal/cli/suggest \
+	./internal/cli/zones ./internal/api/apierror ./internal/api/convert ./internal/api/wirefield ./internal/auth/payloadkeys \
+	./internal/engine/defaults ./internal/redis/codec ./internal/redis/rediserr ./internal/test/historycheck ./proto/protodoc \
+	./deploy/grafana/build ./sdk/python ./worker/secrets
 # Tests with embedded Redis. Under the race detector they are four times as slow and run mostly a Lua interpreter.
 # Tests with a real Redis run the same code of ours.
 EMBEDDED := Embedded$$
@@ -69,9 +79,13 @@ build: ## build all commands into bin/
 
 ##@ Check
 
+# Checks that take seconds, and go vet, which compiles everything once.
+QUICK_CHECKS := fmt-check commits-check files-check tidy-check vet windows-check
+# Checks that compile large tools. `make test` runs them beside the tests, which wait for more than half of their time.
+SLOW_CHECKS := staticcheck console-check licences-check proto-check
 # Everything that must pass before a merge; cheap checks first.
-GATES := deps verify race lives bench-check release-check console-short sdk-typescript-short sdk-python vuln
-# `make verify` has run go vet on these modules: go test does not repeat it.
+GATES := deps $(QUICK_CHECKS) race-beside-checks lives bench-check clients-check vuln
+# go vet has passed before: go test does not repeat it.
 GATE_TEST := go test -vet=off
 
 .PHONY: test
@@ -83,7 +97,7 @@ test: ## run everything that must pass before a merge; print the ten slowest pac
 race: ## run all tests, with the race detector where it can find something
 	$(GATE_TEST) -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) $(PURE)
 	$(GATE_TEST) -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -run '$(EMBEDDED)|$(SERIAL)' ./internal/redis/redisstore ./internal/redis/limits ./internal/test/storetest
-	$(GATE_TEST) -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -skip '$(EMBEDDED)|$(SERIAL)' $(LONG) $$(go list ./... | grep -vxF $(foreach p,$(PURE) $(LONG),-e github.com/fermata-io/fermata/$(p:./%=%)))
+	$(RACE) $(GATE_TEST) -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -skip '$(EMBEDDED)|$(SERIAL)' $(LONG) $$(go list ./... | grep -vxF $(foreach p,$(PURE) $(LONG),-e github.com/fermata-io/fermata/$(p:./%=%)))
 
 .PHONY: lives
 lives: deps # without the race detector, which would leave a fifth of them
@@ -93,12 +107,26 @@ lives: deps # without the race detector, which would leave a fifth of them
 unit: ## run all tests without the race detector: faster, cached
 	go test -timeout $(TIMEOUT) ./...
 
+.PHONY: race-beside-checks
+race-beside-checks:
+	$(MAKE) -j2 race slow-checks
+
+.PHONY: slow-checks
+slow-checks: # at the lowest priority, so that tests with deadlines get a processor when they need one
+	nice -n 19 $(MAKE) $(SLOW_CHECKS) release-check
+
 .PHONY: verify
-verify: fmt-check commits-check files-check tidy-check lint windows-check console-check licences-check proto-check ## run all checks except tests
+verify: $(QUICK_CHECKS) $(SLOW_CHECKS) ## run all checks except tests
 
 .PHONY: lint
-lint: fmt-check ## run gofmt, go vet and staticcheck
+lint: fmt-check vet staticcheck ## run gofmt, go vet and staticcheck
+
+.PHONY: vet
+vet:
 	go vet ./...
+
+.PHONY: staticcheck
+staticcheck:
 	$(TOOL) staticcheck ./...
 
 .PHONY: windows-check
@@ -147,6 +175,10 @@ console-short: deps # the same without the tests that wait for runs to fail, or 
 	cd console/browsertest && go mod tidy -diff && go vet ./...
 	cd console/browsertest && go tool -modfile=../../tools/go.mod staticcheck ./...
 	cd console/browsertest && $(GATE_TEST) -count=1 -timeout $(TIMEOUT) -skip '$(CONSOLE_LONG)' ./...
+
+.PHONY: clients-check
+clients-check: # two of these at a time: they wait for runs and heartbeats most of the time
+	$(MAKE) -j2 --output-sync=target console-short sdk-typescript-short sdk-python
 
 .PHONY: sdk-typescript
 sdk-typescript: deps ## check the TypeScript package: generated code, types, tests against nodes, conformance of its worker: two minutes

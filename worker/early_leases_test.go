@@ -123,38 +123,40 @@ func TestEarlyLeasesStartWithoutAStream(t *testing.T) {
 func TestDrainStartsEarlyLeasesNamedInAHello(t *testing.T) {
 	for name, welcomed := range map[string]bool{"named and welcomed": true, "named": false} {
 		t.Run(name, func(t *testing.T) {
-			n := newNode(t)
-			g := newGates("early")
-			w := run(t, worker.Options{Addresses: []string{n.addr}, Slots: 4}, g.handlers())
-			s := n.accept(time.Minute)
-			s.lease(leaseOf("early", "gate", dueIn(2*time.Second)), leaseOf("mark", "gate", dueIn(time.Hour)))
-			s.cancel(fermatav1.Cancel_REASON_REQUESTED, "mark")
-			s.returned("mark")
-			s.end <- nil
-			next := n.greeted()
-			if welcomed {
-				next.welcome(time.Minute)
-			}
-			if live := next.hello.LiveLeaseIds; !slices.Contains(live, "early") {
-				t.Fatalf("live are %v", live)
-			}
-			w.stop()
-			if !welcomed {
-				next.welcome(time.Minute)
-			}
-			for began := false; !began; {
-				m := next.next()
-				if back := m.GetReturned().GetLeaseIds(); slices.Contains(back, "early") {
-					t.Fatalf("%v came back", back)
+			inBubble(t, func(b *bubble) {
+				n := b.node("10.0.0.1:1")
+				g := newGates("early")
+				w := b.worker(g, n.addr)
+				s := n.accept(time.Minute)
+				s.lease(leaseOf("early", "gate", dueIn(2*time.Second)), leaseOf("mark", "gate", dueIn(time.Hour)))
+				s.cancel(fermatav1.Cancel_REASON_REQUESTED, "mark")
+				s.returned("mark")
+				s.end <- nil
+				next := n.greeted()
+				if welcomed {
+					next.welcome(time.Minute)
 				}
-				began = slices.Contains(m.GetStarted().GetLeaseIds(), "early")
-			}
-			g.open["early"] <- nil
-			next.result("early")
-			next.ack(fermatav1.ResultAck_STATUS_ACCEPTED, "early")
-			if err := w.returned(); err != nil {
-				t.Error(err)
-			}
+				if live := next.hello.LiveLeaseIds; !slices.Contains(live, "early") {
+					b.t.Fatalf("live are %v", live)
+				}
+				w.stop()
+				if !welcomed {
+					next.welcome(time.Minute)
+				}
+				for began := false; !began; {
+					m := next.next()
+					if back := m.GetReturned().GetLeaseIds(); slices.Contains(back, "early") {
+						b.t.Fatalf("%v came back", back)
+					}
+					began = slices.Contains(m.GetStarted().GetLeaseIds(), "early")
+				}
+				g.open["early"] <- nil
+				next.result("early")
+				next.ack(fermatav1.ResultAck_STATUS_ACCEPTED, "early")
+				if err := w.returned(); err != nil {
+					b.t.Error(err)
+				}
+			})
 		})
 	}
 }

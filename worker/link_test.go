@@ -122,6 +122,7 @@ func TestWaitingAttemptsRunWithoutANode(t *testing.T) {
 			}
 		}
 	}
+	s.ack(accepted, "first", "second", "third")
 }
 
 // TestWaitingLeasesOfADeadNodeAreReturnedToAnother: nobody needs to wait for the end of
@@ -165,16 +166,18 @@ func TestMetricsOfUnregisteredHandlers(t *testing.T) {
 }
 
 func TestUnacknowledgedResultIsSentAgain(t *testing.T) {
-	n := newNode(t)
-	g := newGates("j")
-	run(t, worker.Options{Addresses: []string{n.addr}}, g.handlers())
-	s := n.accept(500 * time.Millisecond)
-	s.lease(leaseOf("j", "gate"))
-	s.started("j")
-	g.open["j"] <- errors.New("failed")
-	s.result("j")
-	s.result("j")
-	s.ack(accepted, "j")
+	inBubble(t, func(b *bubble) {
+		n := b.node("10.0.0.1:1")
+		g := newGates("j")
+		b.worker(g, n.addr)
+		s := n.accept(500 * time.Millisecond)
+		s.lease(leaseOf("j", "gate"))
+		s.started("j")
+		g.open["j"] <- errors.New("failed")
+		s.result("j")
+		s.result("j")
+		s.ack(accepted, "j")
+	})
 }
 
 func TestLeasesAreLostByTheWorkersClock(t *testing.T) {
@@ -474,22 +477,23 @@ func TestHelloWaitsForCancelledHandlers(t *testing.T) {
 // A result that waits is worth a lease that may still live: a Hello names it, however long the
 // stream was away. One that is not named a node takes for lost, and starts the run again.
 func TestHelloNamesAWaitingSuccess(t *testing.T) {
-	n := newNode(t)
-	g := newGates("done", "runs")
-	run(t, worker.Options{Addresses: []string{n.addr}, Slots: 2}, g.handlers())
-	const life = 6 * time.Second
-	s := n.accept(life)
-	s.lease(leaseOf("done", "gate"), leaseOf("runs", "gate"))
-	s.started("done", "runs")
-	addr := n.addr
-	g.open["done"] <- nil
-	s.result("done") // it is not acknowledged
-	n.kill()
-	receive(t, g.causes, "cause") // the time of all leases is up, as far as the worker can tell
-	n.listen(addr)
-	s = n.accept(life)
-	if got := live(s); len(got) == 0 || got[0] != "done" {
-		t.Errorf("a Hello names %q, want the run that has succeeded", got)
-	}
-	s.end <- nil
+	inBubble(t, func(b *bubble) {
+		n := b.node("10.0.0.1:1")
+		g := newGates("done", "runs")
+		b.worker(g, n.addr)
+		const life = 6 * time.Second
+		s := n.accept(life)
+		s.lease(leaseOf("done", "gate"), leaseOf("runs", "gate"))
+		s.started("done", "runs")
+		g.open["done"] <- nil
+		s.result("done") // it is not acknowledged
+		n.kill()
+		receive(b.t, g.causes, "cause") // the time of all leases is up, as far as the worker can tell
+		b.serve(n)
+		s = n.accept(life)
+		if got := live(s); len(got) == 0 || got[0] != "done" {
+			t.Errorf("a Hello names %q, want the run that has succeeded", got)
+		}
+		s.end <- nil
+	})
 }

@@ -329,6 +329,7 @@ func TestPrefetchedLeasesRunInOrder(t *testing.T) {
 	if !slices.IsSorted(started) {
 		t.Errorf("started %v", started)
 	}
+	s.ack(fermatav1.ResultAck_STATUS_ACCEPTED, ended...)
 	slices.Sort(ended)
 	if !slices.Equal(ended, ids) {
 		t.Errorf("ended %v, want %v", ended, ids)

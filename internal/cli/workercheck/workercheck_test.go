@@ -173,6 +173,7 @@ func names(r workercheck.Result, rules string) bool {
 
 // TestPlantedFaultsAreFound runs each fault against the case that has to find it.
 func TestPlantedFaultsAreFound(t *testing.T) {
+	t.Parallel()
 	var running sync.WaitGroup
 	places := make(chan struct{}, 16)
 	for _, p := range plantedFaults {
@@ -205,6 +206,7 @@ func TestEveryCaseFindsAFault(t *testing.T) {
 
 // TestWorkerWithoutFaultsConforms: the faulty worker passes everything when it has no fault.
 func TestWorkerWithoutFaultsConforms(t *testing.T) {
+	t.Parallel()
 	s := run(t, optionsWithFault(noFault))
 	for _, r := range s.Results {
 		if r.Status != workercheck.Passed {
@@ -218,6 +220,7 @@ func TestWorkerWithoutFaultsConforms(t *testing.T) {
 
 // TestMinimalWorker: a worker that leaves out what it may is conformant with the minimal profile only.
 func TestMinimalWorker(t *testing.T) {
+	t.Parallel()
 	o := optionsWithFault("no-heartbeats")
 	o.Profile = workercheck.ProfileMinimal
 	s := run(t, o)
