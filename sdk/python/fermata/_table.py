@@ -360,7 +360,7 @@ class Table:
         return (session.result_rate.per_second >= GATHER_RATE
                 and (ended is None or ended.result is not None and ended.result.outcome == Outcome.OUTCOME_SUCCEEDED)
                 and unsent < MAX_GATHERED and 2 * (self.slots_taken + unsent) <= self.slots
-                and not self.waiting and not self.draining and not session.closed_to_leases)
+                and not self.draining and not session.closed_to_leases)
 
     def _give_up(self, a: Attempt) -> None:
         """Forgets an ended attempt whose lease is lost, and reports the loss."""

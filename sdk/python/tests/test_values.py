@@ -213,3 +213,10 @@ def test_file_token(tmp_path):
     place.save("t1")
     place.save("t2")
     assert place.load() == "t2" and [p.name for p in tmp_path.iterdir()] == ["place"]
+
+
+def test_misspelt_field_of_a_job():
+    with pytest.raises(TypeError, match=r"'handlr' that can be set, did you mean 'handler'\?"):
+        fermata.client.job(handlr="x")
+    with pytest.raises(TypeError, match=r"'colour' that can be set$"):
+        fermata.client.job(colour="red")
