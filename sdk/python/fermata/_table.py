@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fermata._session import Session
 
 MAX_SLOT_WAIT = 0.05  # how long a lease may wait for a slot before it is returned
-MAX_STARTS = 100  # handlers that start in one iteration of the event loop: what they do at once delays heartbeats
+MAX_STARTS = 32  # handlers that start in one iteration of the event loop: what they do at once delays heartbeats
 BLOCKED_LOG_PAUSE = 60.0  # between two warnings of a blocked event loop
 
 clock = time.monotonic
