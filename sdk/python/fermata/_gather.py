@@ -4,9 +4,8 @@ At a thousand results a second a message, a settlement and an acknowledgement fo
 they cost for three together. A result is gathered only where nobody waits for it:
 
 - It is a success. The next attempt after a failure may be due within milliseconds.
-- At least half of the slots have neither an attempt nor a result that is not sent, and no attempt waits for a slot. The
-  node counts the slot of an unsent result as taken, and leases in advance only to workers that have half of their slots
-  free.
+- At least half of the slots have neither an attempt nor a result that is not sent. The node counts the slot of an unsent
+  result as taken, and leases in advance only to workers that have half of their slots free.
 - The worker and its node do not drain.
 
 The price: results are stored up to GATHER_TIME later, and the attempts of a worker that dies are repeated if they ended

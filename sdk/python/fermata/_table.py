@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fermata._session import Session
 
 MAX_SLOT_WAIT = 0.05  # how long a lease may wait for a slot before it is returned
-MAX_STARTS = 100  # handlers that start in one iteration of the event loop: what they do at once delays heartbeats
+MAX_STARTS = 32  # handlers that start in one iteration of the event loop: what they do at once delays heartbeats
 BLOCKED_LOG_PAUSE = 60.0  # between two warnings of a blocked event loop
 
 clock = time.monotonic
@@ -360,7 +360,7 @@ class Table:
         return (session.result_rate.per_second >= GATHER_RATE
                 and (ended is None or ended.result is not None and ended.result.outcome == Outcome.OUTCOME_SUCCEEDED)
                 and unsent < MAX_GATHERED and 2 * (self.slots_taken + unsent) <= self.slots
-                and not self.waiting and not self.draining and not session.closed_to_leases)
+                and not self.draining and not session.closed_to_leases)
 
     def _give_up(self, a: Attempt) -> None:
         """Forgets an ended attempt whose lease is lost, and reports the loss."""

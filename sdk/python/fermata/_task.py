@@ -281,6 +281,8 @@ def _frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 def _stack_of(error: BaseException) -> str:
     try:
+        if len(_text_of(error)) > _MAX_STACK:  # whose formatting would block the event loop
+            return ""
         shown = traceback.TracebackException.from_exception(error)
         shown.stack = traceback.StackSummary.from_list(_frames(error))
         return clip("".join(shown.format()), _MAX_STACK)

@@ -58,17 +58,31 @@ def payload_of(value: Any) -> bytes:
 
 def output_of(value: Any) -> bytes:
     """Returns the output of a run: as payload_of, cut to MAX_OUTPUT bytes, and without None. Dates, times, decimals and
-    UUIDs become texts. Raises TypeError for other values that are not JSON."""
+    UUIDs become texts. Raises TypeError for other values that are not JSON. What is cut off is not encoded: that would
+    block the event loop for as long as a large value takes."""
     if value is None:
         return b""
-    if isinstance(value, (bytes, bytearray, memoryview)):
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value[:MAX_OUTPUT])
+    if isinstance(value, memoryview):
         return bytes(value)[:MAX_OUTPUT]
     if not isinstance(value, str):
         try:
-            value = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_text_in_json)
+            value = _begin_of_json(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise TypeError(f"the output is neither bytes, text nor JSON: {error}") from None
     return clip(value, MAX_OUTPUT).encode()
+
+
+def _begin_of_json(value: Any) -> str:
+    """Returns at least the first MAX_OUTPUT characters of a value as JSON, or all of it."""
+    parts, size = [], 0
+    for part in _OUTPUT_ENCODER.iterencode(value):
+        parts.append(part)
+        size += len(part)
+        if size >= MAX_OUTPUT:
+            break
+    return "".join(parts)
 
 
 def _text_in_json(value: Any) -> str:
@@ -76,6 +90,9 @@ def _text_in_json(value: Any) -> str:
     if isinstance(value, (datetime.date, datetime.time, decimal.Decimal, uuid.UUID)):
         return str(value)
     raise TypeError(f"a value of type {type(value).__name__}")
+
+
+_OUTPUT_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_text_in_json)
 
 
 def clip(text: str, size: int) -> str:

@@ -9,6 +9,7 @@
 
 import asyncio
 import datetime
+import difflib
 import os
 import uuid
 from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
@@ -77,7 +78,9 @@ def job(**fields: Unpack[JobFields]) -> Job:
     out = Job()
     for name, value in fields.items():
         if name not in JobFields.__annotations__:
-            raise TypeError(f"a job has no field {name!r} that can be set")
+            near = difflib.get_close_matches(name, JobFields.__annotations__, 1)
+            hint = f", did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"a job has no field {name!r} that can be set{hint}")
         if value is not None:
             _set_field(out, name, value)
     return out

@@ -144,7 +144,7 @@ def test_gathered_results_are_sent():
 
 
 def test_many_handlers_leave_time_for_heartbeats():
-    """The event loop reads and writes between every hundred handlers, which take time before their first await."""
+    """The event loop reads and writes between a few handlers, which take time before their first await."""
     async def body():
         b = Bench(slots=10_000)
         loop = asyncio.get_running_loop()

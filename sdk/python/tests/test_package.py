@@ -1,6 +1,7 @@
 """What is published: the wheel and the source archive, built without a network."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -53,6 +54,12 @@ def test_source_archive(built):
     assert modules() < names
     assert {"README.md", "LICENSE", "pyproject.toml", "examples/worker.py", "tests/test_worker.py"} < names
     assert not any(n.endswith((".go", ".pyc")) for n in names)
+
+
+def test_links_of_the_readme_work_elsewhere():
+    """PyPI shows the README without the files beside it."""
+    links = re.findall(r"\]\(([^)]+)\)", (ROOT / "README.md").read_text())
+    assert links and all(link.startswith("https://") for link in links)
 
 
 def test_licence_is_that_of_the_project():

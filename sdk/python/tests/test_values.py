@@ -213,3 +213,21 @@ def test_file_token(tmp_path):
     place.save("t1")
     place.save("t2")
     assert place.load() == "t2" and [p.name for p in tmp_path.iterdir()] == ["place"]
+
+
+def test_what_is_cut_off_an_output_is_not_encoded():
+    endless = ["é" * 3000, *([1] * 3000), object()]
+    assert _values.output_of(endless) == ('["' + "é" * 2047).encode()
+    with pytest.raises(TypeError, match="neither bytes, text nor JSON"):
+        _values.output_of([object()])
+    assert _values.output_of(bytearray(5000)) == bytes(4096)
+    assert _values.output_of(memoryview(bytes(5000))) == bytes(4096)
+    ending = failure_of(Task(run="r"), ValueError("x" * 100_000))
+    assert ending.stack == "" and ending.error.startswith("ValueError: xxx")
+
+
+def test_misspelt_field_of_a_job():
+    with pytest.raises(TypeError, match=r"'handlr' that can be set, did you mean 'handler'\?"):
+        fermata.client.job(handlr="x")
+    with pytest.raises(TypeError, match=r"'colour' that can be set$"):
+        fermata.client.job(colour="red")

@@ -6,9 +6,8 @@ import type { Attempt } from "./attempt.js";
 // A result is gathered only where nobody waits for it:
 //
 //   - It is a success. The next attempt after a failure may be due within milliseconds.
-//   - At least half of the slots have neither an attempt nor a result that is not sent, and no attempt waits for a
-//     slot. The node counts the slot of an unsent result as taken, and leases in advance only to workers that have half
-//     of their slots free.
+//   - At least half of the slots have neither an attempt nor a result that is not sent. The node counts the slot of an
+//     unsent result as taken, and leases in advance only to workers that have half of their slots free.
 //   - The worker and its node do not drain.
 //
 // The price: results are stored up to gatherTime later, and the attempts of a worker that dies are repeated if they
@@ -31,8 +30,8 @@ export interface GatherState {
   slotsTaken: number;
   /** unsent is the number of results that are not sent yet. */
   unsent: number;
-  /** isUrgent: an attempt waits for a slot, or the worker or its node drains. */
-  isUrgent: boolean;
+  /** isDraining: the worker or its node drains. */
+  isDraining: boolean;
 }
 
 /** mayGather reports whether starts and results that are not sent yet may wait for gatherTime. */
@@ -42,7 +41,7 @@ export function mayGather(s: GatherState): boolean {
     (s.ended === undefined || s.ended.result?.outcome === Result_Outcome.SUCCEEDED) &&
     s.unsent < maxGathered &&
     2 * (s.slotsTaken + s.unsent) <= s.slots &&
-    !s.isUrgent
+    !s.isDraining
   );
 }
 

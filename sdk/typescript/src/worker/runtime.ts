@@ -430,7 +430,7 @@ export class Runtime {
       slots: this.options.slots,
       slotsTaken: this.#slotsTaken,
       unsent: session.out.results.length,
-      isUrgent: this.#waiting.length > 0 || this.#isDraining || session.closedToLeases,
+      isDraining: this.#isDraining || session.closedToLeases,
     });
     if (gathers) session.wakeWithin(gatherTime);
     else session.wake();
