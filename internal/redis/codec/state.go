@@ -71,7 +71,7 @@ func (f Encoding) AppendState(b []byte, s *job.State) ([]byte, error) {
 	w.writeTimeFrom('S', int64(s.LastStarted), f.startBase(s))
 	w.writeTimeFrom('E', int64(s.LastFinished), f.endBase(s))
 	w.writeText('e', s.LastError)
-	w.writeText('~', s.KeptRun)
+	w.writeText(';', s.KeptRun)
 	w.writePolicyState(s)
 	if s.SettledToken != 0 {
 		w.writeInt('K', int64(s.SettledToken-settledTokenBase(f.endBase(s))))

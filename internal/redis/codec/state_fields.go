@@ -69,7 +69,7 @@ func (f tailField) textTarget(s *job.State) *string {
 		return &s.PauseNote
 	case 'e':
 		return &s.LastError
-	case '~':
+	case ';':
 		return &s.KeptRun
 	case 'B':
 		return &s.Held.Key

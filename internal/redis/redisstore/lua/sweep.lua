@@ -21,7 +21,7 @@ local MAX_SLOTS = 8                 -- of the history of a record that is delete
 -- them, of which one has the number of ended runs and one the last outcome. These patterns match any text without
 -- going back in it: what they match ends at the first other field.
 local FIELDS_BEFORE_TEXTS = '^g?%d*L?%-?%d*F?%d*S?%-?%d*E?%-?%d*'
-local TEXT_FIELDS = {'^e(%d+):', '^~(%d+):'} -- the last error, and a run that the state keeps in place of the history
+local TEXT_FIELDS = {'^e(%d+):', '^;(%d+):'} -- the last error, and a run that the state keeps in place of the history
 local FIELDS_AFTER_TEXTS = '^K?%-?%d*r?(%d*)k?%d*J?%d*o?(%d*)x?%d*y?%d*j?%d*X?%d*%^?%d*'
 
 -- runs_of_ended is the number of runs that the history has of a record in a region and lane; nil if its state has
