@@ -187,6 +187,7 @@ type rude struct {
 	changed *sync.Cond
 	windows map[uint32]int // what the server has granted of each stream, of the connection for 0, and was not used
 	initial int            // window of each stream
+	sent    int            // bytes of messages
 	status  map[uint32]codes.Code
 	resets  map[uint32]http2.ErrCode
 	away    []http2.ErrCode

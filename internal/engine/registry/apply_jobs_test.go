@@ -287,7 +287,7 @@ func TestSealedPayloadsAreCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain := newRig(t)
-	sealing, err := registry.New(registry.Options{Store: plain.store, SharedLimits: plain.store.Limits(), Ledger: plain.book, Sealer: ring})
+	sealing, err := registry.NewUnhurried(registry.Options{Store: plain.store, SharedLimits: plain.store.Limits(), Ledger: plain.book, Sealer: ring})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func newFake(t testing.TB) (*fake, *Registry) {
 		children: map[job.RecordID]job.State{}, letters: map[job.RecordID]job.DeadLetter{},
 		settings: map[job.QueueKey]job.QueueSettings{}, cells: map[string]string{},
 	}
-	r, err := New(Options{Store: f, Rankings: f, SharedLimits: f, Ledger: f, Observer: f, Nudger: f, Canceller: f, Cluster: f, ScanTime: time.Minute})
+	r, err := NewUnhurried(Options{Store: f, Rankings: f, SharedLimits: f, Ledger: f, Observer: f, Nudger: f, Canceller: f, Cluster: f})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,8 +106,8 @@ func TestListThatGrowsContinues(t *testing.T) {
 	for _, id := range recordIDs(first.Records) {
 		seen[id]++
 	}
-	walking, err := registry.New(registry.Options{Store: r.store, SharedLimits: r.store.Limits(), Ledger: r.book,
-		Lanes: manyLanes{}, ScanTime: time.Minute})
+	walking, err := registry.NewUnhurried(registry.Options{Store: r.store, SharedLimits: r.store.Limits(), Ledger: r.book,
+		Lanes: manyLanes{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestPagesThatEndEarlyGetOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	fillNamespaces(t, r, 1000)
-	hasty, err := registry.New(registry.Options{Store: r.store, SharedLimits: r.store.Limits(), Ledger: r.book,
+	hasty, err := registry.NewUnhurried(registry.Options{Store: r.store, SharedLimits: r.store.Limits(), Ledger: r.book,
 		Lanes: r.overview, ScanTime: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
@@ -189,8 +189,8 @@ func TestListsOpenFewLanes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	lanes := &countedReads{Store: r.store}
-	many, err := registry.New(registry.Options{Store: lanes, SharedLimits: r.store.Limits(), Ledger: r.book,
-		Lanes: manyLanes{}, ScanTime: time.Minute})
+	many, err := registry.NewUnhurried(registry.Options{Store: lanes, SharedLimits: r.store.Limits(), Ledger: r.book,
+		Lanes: manyLanes{}})
 	if err != nil {
 		t.Fatal(err)
 	}

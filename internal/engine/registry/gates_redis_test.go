@@ -111,8 +111,8 @@ func TestTargetsOfVisibleJobs(t *testing.T) {
 // withQueues is the registry as a caller of some queues sees it.
 func withQueues(t *testing.T, r *rig, scope job.QueueScope) *registry.Registry {
 	t.Helper()
-	scoped, err := registry.New(registry.Options{
-		Store: r.store, SharedLimits: r.store.Limits(), Ledger: r.book, ScanTime: time.Minute,
+	scoped, err := registry.NewUnhurried(registry.Options{
+		Store: r.store, SharedLimits: r.store.Limits(), Ledger: r.book,
 		Queues:   func(context.Context) job.QueueScope { return scope },
 		WorkerOf: func(record job.RecordID, token uint64) string { return "worker of " + job.LeaseID(record, token) },
 	})

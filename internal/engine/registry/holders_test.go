@@ -41,7 +41,7 @@ func newHeld(t *testing.T, reason job.HoldReason) (*fake, job.Key) {
 // seesQueues is the registry of a caller of these queues; none: of all.
 func (f *fake) seesQueues(t *testing.T, queues ...string) *Registry {
 	t.Helper()
-	r, err := New(Options{Store: f, Rankings: f, SharedLimits: f, Ledger: f, Cluster: f,
+	r, err := NewUnhurried(Options{Store: f, Rankings: f, SharedLimits: f, Ledger: f, Cluster: f,
 		Queues: func(context.Context) job.QueueScope {
 			if len(queues) == 0 {
 				return nil

@@ -18,7 +18,7 @@ func checking(t *testing.T, on *rig, sealer registry.Sealer) *rig {
 		}
 		return []job.Violation{{Field: "a[0]", Description: "is bad"}, {Field: `["x"]`, Description: "is bad"}, {Description: "is bad"}}
 	}
-	r, err := registry.New(registry.Options{Store: on.store, SharedLimits: on.store.Limits(), Ledger: on.book, Sealer: sealer, CheckPayload: check})
+	r, err := registry.NewUnhurried(registry.Options{Store: on.store, SharedLimits: on.store.Limits(), Ledger: on.book, Sealer: sealer, CheckPayload: check})
 	if err != nil {
 		t.Fatal(err)
 	}

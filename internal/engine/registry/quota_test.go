@@ -32,7 +32,7 @@ func withQuota(t *testing.T, r *rig, limit *atomic.Int64) (*registry.Registry, *
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited, err := registry.New(registry.Options{Store: r.store, SharedLimits: r.store.Limits(), Ledger: r.book, Quota: q, ScanTime: time.Minute})
+	limited, err := registry.NewUnhurried(registry.Options{Store: r.store, SharedLimits: r.store.Limits(), Ledger: r.book, Quota: q})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func withByteQuota(t *testing.T, r *rig, limit *atomic.Int64) (*registry.Registr
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited, err := registry.New(registry.Options{Store: r.store, SharedLimits: r.store.Limits(), Ledger: r.book, ByteQuota: q, ScanTime: time.Minute})
+	limited, err := registry.NewUnhurried(registry.Options{Store: r.store, SharedLimits: r.store.Limits(), Ledger: r.book, ByteQuota: q})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,9 +74,8 @@ func rigOn(t testing.TB, server *redistest.Server, adjust ...func(*redisstore.Op
 	t.Cleanup(book.Stop)
 	overview := queuestats.NewOverview(store)
 	t.Cleanup(overview.Stop)
-	r, err := registry.New(registry.Options{
+	r, err := registry.NewUnhurried(registry.Options{
 		Store: store, Rankings: overview, Lanes: overview, SharedLimits: store.Limits(), Ledger: book, Observer: quiet{}, Nudger: quiet{}, Canceller: quiet{},
-		ScanTime: time.Minute, // no page is short because the machine is slow
 	})
 	if err != nil {
 		t.Fatal(err)

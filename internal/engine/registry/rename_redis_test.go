@@ -107,7 +107,7 @@ func (r *renameRig) through(s registry.Store) *registry.Registry {
 	r.t.Helper()
 	book := ledger.New(ledger.Options{Store: r.store, Observer: quiet{}, Nudger: quiet{}, Revisions: 3})
 	r.t.Cleanup(book.Stop)
-	reg, err := registry.New(registry.Options{Store: s, SharedLimits: r.store.Limits(), Ledger: book, Revisions: 3})
+	reg, err := registry.NewUnhurried(registry.Options{Store: s, SharedLimits: r.store.Limits(), Ledger: book, Revisions: 3})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func withRevisions(t testing.TB, r *rig, kept int, adjust ...func(*registry.Opti
 	book := ledger.New(ledger.Options{Store: r.store, Observer: quiet{}, Nudger: quiet{}, Revisions: kept})
 	t.Cleanup(book.Stop)
 	o := registry.Options{
-		Store: r.store, SharedLimits: r.store.Limits(), Ledger: book, Revisions: kept, ScanTime: time.Minute,
+		Store: r.store, SharedLimits: r.store.Limits(), Ledger: book, Revisions: kept,
 		Edit: func(ctx context.Context) job.Edit {
 			name, _ := ctx.Value(callerOf{}).(string)
 			return job.Edit{Identity: name, Method: "UpdateJob"}
@@ -36,7 +36,7 @@ func withRevisions(t testing.TB, r *rig, kept int, adjust ...func(*registry.Opti
 	for _, f := range adjust {
 		f(&o)
 	}
-	reg, err := registry.New(o)
+	reg, err := registry.NewUnhurried(o)
 	if err != nil {
 		t.Fatal(err)
 	}

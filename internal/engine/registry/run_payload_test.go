@@ -63,7 +63,7 @@ func TestRunJobWithPayload(t *testing.T) {
 func TestRunPayloadsAreValidated(t *testing.T) {
 	rig := newRig(t)
 	old := []string{}
-	r, err := registry.New(registry.Options{
+	r, err := registry.NewUnhurried(registry.Options{
 		Store: rig.store, SharedLimits: rig.store.Limits(), Ledger: rig.book, Limits: job.Limits{MaxPayload: 100},
 		CheckPayload: func(handler string, payload []byte) []job.Violation {
 			if string(payload) == "bad" {

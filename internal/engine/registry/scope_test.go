@@ -37,8 +37,8 @@ func TestAJobThatMovesIsOutOfReach(t *testing.T) {
 	store := &meddling{Store: first.store}
 	book := ledger.New(ledger.Options{Store: store, Observer: quiet{}, Nudger: quiet{}})
 	t.Cleanup(book.Stop)
-	limited, err := registry.New(registry.Options{
-		Store: first.store, SharedLimits: first.store.Limits(), Ledger: book, ScanTime: time.Minute, BulkTime: time.Minute,
+	limited, err := registry.NewUnhurried(registry.Options{
+		Store: first.store, SharedLimits: first.store.Limits(), Ledger: book,
 		Queues: func(ctx context.Context) job.QueueScope {
 			if ctx.Value(limitedCaller{}) == nil {
 				return nil

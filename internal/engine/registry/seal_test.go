@@ -36,7 +36,7 @@ func newSealing(t *testing.T) *sealing {
 	}
 	s := &sealing{plain: newRig(t), ring: load(payloadkeys.Options{}), strictRing: load(payloadkeys.Options{RequireVersion2: true})}
 	with := func(ring *payloadkeys.Ring) *rig {
-		r, err := registry.New(registry.Options{Store: s.plain.store, SharedLimits: s.plain.store.Limits(), Ledger: s.plain.book, Sealer: ring})
+		r, err := registry.NewUnhurried(registry.Options{Store: s.plain.store, SharedLimits: s.plain.store.Limits(), Ledger: s.plain.book, Sealer: ring})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/engine/registry"
@@ -33,8 +32,8 @@ func TestWhatIsHiddenCostsNoWork(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	store := &noWalk{Store: r.store}
-	limited, err := registry.New(registry.Options{Store: store, SharedLimits: r.store.Limits(), Ledger: r.book,
-		Lanes: r.overview, ScanTime: time.Minute})
+	limited, err := registry.NewUnhurried(registry.Options{Store: store, SharedLimits: r.store.Limits(), Ledger: r.book,
+		Lanes: r.overview})
 	if err != nil {
 		t.Fatal(err)
 	}
