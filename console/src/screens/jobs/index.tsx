@@ -20,6 +20,18 @@ import { jobColumns } from "./columns";
 const defaultOrder = "next_due_time";
 const pageSize = 100;
 
+/** mostSearches bounds the calls for one page: each looks at some thousands of jobs. */
+const mostSearches = 20;
+
+/** findJobs returns a page of jobs. Where few match, a page of the API may end before it has found one: the search goes on. */
+async function findJobs(ns: string, filter: string, orderBy: string, pageToken: string, signal: AbortSignal): Promise<ListJobsResponse> {
+  for (let searches = 1; ; searches++) {
+    const page = await call("ListJobs", { namespace: ns, filter, orderBy, pageSize, pageToken, recentRuns }, undefined, { signal });
+    if (page.jobs?.length || !page.nextPageToken || searches === mostSearches) return page;
+    pageToken = page.nextPageToken;
+  }
+}
+
 /** quickFilters are filters that people need often. */
 const quickFilters = [
   { name: "All", filter: "" },
@@ -38,9 +50,7 @@ function Jobs() {
   const view = `${ns}\n${filter}\n${order}`;
   useEffect(() => { pages.value = [""]; }, [view]);
   const token = pages.value.at(-1)!;
-  const list = useQuery(`jobs\n${view}\n${token}`, (signal) => call("ListJobs", {
-    namespace: ns, filter, orderBy: order, pageSize, pageToken: token, recentRuns,
-  }, undefined, { signal }));
+  const list = useQuery(`jobs\n${view}\n${token}`, (signal) => findJobs(ns, filter, order, token, signal));
   const invalid = list.error.value?.status === 400 ? list.error.value.message : undefined;
   return (
     <>
@@ -63,7 +73,7 @@ function Jobs() {
         <Loaded query={list} lines={10} what="The jobs">
           {(data) => (
             <>
-              <JobTable jobs={data.jobs ?? []} isFiltered={filter !== ""} order={order} />
+              <JobTable jobs={data.jobs ?? []} isFiltered={filter !== ""} order={order} goesOn={!!data.nextPageToken} />
               <Pages list={list} pages={pages} />
             </>
           )}
@@ -77,10 +87,11 @@ function Count({ list, pages }: { list: ListJobsResponse | undefined; pages: num
   if (!list) return null;
   const n = (list.jobs ?? []).length;
   const text = pages > 1 || list.nextPageToken ? `page ${pages}, ${plural(n, "job")}` : plural(n, "job");
-  return <span class="soft" role="status">{text}{list.incomplete ? ", incomplete: a shard does not answer" : ""}</span>;
+  return <span class="soft" role="status">{text}{list.incomplete ? ", the search goes on with the next page" : ""}</span>;
 }
 
-function JobTable({ jobs, isFiltered, order }: { jobs: Job[]; isFiltered: boolean; order: string }) {
+function JobTable({ jobs, isFiltered, order, goesOn }: { jobs: Job[]; isFiltered: boolean; order: string; goesOn: boolean }) {
+  if (jobs.length === 0 && goesOn) return <Empty title="No match so far"><p>The search goes on with the next page.</p></Empty>;
   if (jobs.length === 0) {
     return isFiltered
       ? <Empty title="No job matches"><p>Change the filter, or <a href={linkTo(["jobs"], {})}>show all jobs</a>.</p></Empty>

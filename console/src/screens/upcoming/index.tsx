@@ -69,7 +69,7 @@ function Upcoming() {
             : (
               <>
                 <Table caption="Upcoming runs" columns={columns} rows={d.runs!} keyOf={(r) => r.name ?? ""} />
-                <p class="soft">A job is listed once, with its next run. {d.incomplete && "Incomplete: a shard does not answer."}</p>
+                <p class="soft">A job is listed once, with its next run. {d.incomplete && "Incomplete: the search took too long."}</p>
                 <div class="buttons">
                   <button type="button" disabled={pages.value.length === 1} onClick={() => { pages.value = pages.value.slice(0, -1); }}>Sooner</button>
                   <button type="button" disabled={!d.nextPageToken} onClick={() => { pages.value = [...pages.value, d.nextPageToken!]; }}>Later</button>
