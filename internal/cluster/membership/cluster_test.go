@@ -22,6 +22,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/keytest"
 	"github.com/fermata-io/fermata/internal/test/paralleltest"
 	"github.com/fermata-io/fermata/internal/test/redistest"
+	"github.com/fermata-io/fermata/internal/test/stalltest"
 )
 
 const patience = 60 * time.Second
@@ -221,19 +222,13 @@ func TestUnnoticedRestartChangesProcess(t *testing.T) {
 		o.BindPort, _ = strconv.Atoi(port)
 		o.Process = "second-c"
 	})
-	deadline := time.Now().Add(patience)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
 	for _, n := range []*Cluster{a, b} {
-		for {
-			if m, ok := n.View().Member("c"); ok && m.Process == "second-c" {
-				break
+		redistest.Eventually(t, patience, n.o.Name+" sees the new process", func() error {
+			if m, ok := n.View().Member("c"); !ok || m.Process != "second-c" {
+				return fmt.Errorf("it sees %+v", n.View().Members)
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s sees %+v", n.o.Name, n.View().Members)
-			}
-			<-tick.C
-		}
+			return nil
+		})
 	}
 }
 
@@ -274,17 +269,14 @@ func TestSubscribersSeeVersionsInOrder(t *testing.T) {
 	startNode(t, "c", joining(a.LocalAddr()))
 	awaitMembers(t, b, "a b c") // gossip goes on
 	close(blocked)
-	deadline := time.After(patience)
-	for done := false; !done; {
-		select {
-		case <-deadline:
-			t.Fatalf("last view %+v", last)
-		case <-time.After(5 * time.Millisecond):
-			mu.Lock()
-			done = memberNames(last) == "a b c"
-			mu.Unlock()
+	redistest.Eventually(t, patience, "the last view", func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if memberNames(last) != "a b c" {
+			return fmt.Errorf("%+v", last)
 		}
-	}
+		return nil
+	})
 	mu.Lock()
 	defer mu.Unlock()
 	if !slices.IsSorted(versions) || len(slices.Compact(slices.Clone(versions))) != len(versions) {
@@ -402,11 +394,11 @@ func TestStartEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := newNode(t, "a", joining("192.0.2.1:7946")) // an address that does not answer
-	start := time.Now()
+	machine, start := stalltest.Start(t), time.Now()
 	if err := c.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if d := time.Since(start); d >= joinTimeout {
+	if d := time.Since(start); d >= joinTimeout+machine.Since(start) {
 		t.Errorf("Start took %v", d)
 	}
 }

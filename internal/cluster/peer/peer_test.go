@@ -21,6 +21,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -266,17 +267,11 @@ func TestDepartedNodeIsRemovedWhenItsStreamEnds(t *testing.T) {
 	}
 	b.stop()
 	a.waitFor("down b")
-	deadline := time.Now().Add(time.Minute)
-	poll := time.NewTicker(time.Millisecond)
-	defer poll.Stop()
-	for linked := true; linked; <-poll.C {
+	redistest.Eventually(t, time.Minute, "the link is not opened again", func() bool {
 		a.peer.mu.Lock()
-		linked = a.peer.links["b"] != nil
-		a.peer.mu.Unlock()
-		if time.Now().After(deadline) {
-			t.Fatal("the link is opened again and again")
-		}
-	}
+		defer a.peer.mu.Unlock()
+		return a.peer.links["b"] == nil
+	})
 	// It may come back.
 	again := start(t, "b", b.addr, nil)
 	a.peer.SetView(sharding.NewView(3, "a", members(a, again, c)))
@@ -288,17 +283,12 @@ func TestDescribeAll(t *testing.T) {
 	// Who does not answer within two seconds counts as out of reach: not for ever.
 	described := func(as string, is func([]job.NodeInfo) bool) {
 		t.Helper()
-		again := time.NewTicker(10 * time.Millisecond)
-		defer again.Stop()
-		for deadline := time.Now().Add(time.Minute); ; <-again.C {
-			infos := a.peer.DescribeAll(t.Context())
-			if len(infos) == 2 && is(infos) {
-				return
+		redistest.Eventually(t, time.Minute, as, func() error {
+			if infos := a.peer.DescribeAll(t.Context()); len(infos) != 2 || !is(infos) {
+				return fmt.Errorf("described as %+v", infos)
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("described as %+v, want %s", infos, as)
-			}
-		}
+			return nil
+		})
 	}
 	want := fmt.Sprint(b.Describe())
 	described(want+" and c", func(infos []job.NodeInfo) bool {
