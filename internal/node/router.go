@@ -90,12 +90,16 @@ func (n *Node) CancelAttempt(record job.RecordID, token uint64) {
 
 // OnDemand stores a peer's free slots.
 func (n *Node) OnDemand(peer string, demand []job.QueueDemand) {
+	n.spread.setDemand(peer, demand, time.Now())
 	n.telemetry.PeerServes(peer, demand)
 	n.scheduler.SetPeerDemand(peer, demand)
 }
 
 // OnLinkDown removes a peer's free slots.
-func (n *Node) OnLinkDown(peer string) { n.OnDemand(peer, nil) }
+func (n *Node) OnLinkDown(peer string) {
+	n.OnDemand(peer, nil)
+	n.spread.removePeer(peer)
+}
 
 // OnProcessEnded moves the shards of a node whose process has ended.
 func (n *Node) OnProcessEnded(peer string) {
