@@ -138,7 +138,7 @@ func (n *Node) buildScheduler(context.Context) (err error) {
 
 func (n *Node) buildSlotShare(context.Context) error {
 	n.slotShare = slotshare.New(slotshare.Options{
-		Scheduler: n.scheduler, Peers: n.peers, Accept: n.acceptPermit, FreeSlots: n.offeredSlots, Cadence: n.alignment,
+		Scheduler: n.scheduler, Peers: n.peers, Accept: n.acceptPermits, FreeSlots: n.offeredSlots, Cadence: n.alignment,
 	})
 	return nil
 }

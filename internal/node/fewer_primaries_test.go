@@ -12,7 +12,6 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -28,7 +27,7 @@ func TestANodeThatReachesFewerPrimariesStandsAside(t *testing.T) {
 	holding := func(what string, fits func(a, b int) bool) {
 		t.Helper()
 		redistest.Eventually(t, time.Minute, what, func(context.Context) error {
-			if x, y := a.Describe().ShardsHeld, b.Describe().ShardsHeld; x+y != redisstore.DefaultClusterShards || !fits(x, y) {
+			if x, y := a.Describe().ShardsHeld, b.Describe().ShardsHeld; x+y != 64 || !fits(x, y) {
 				return fmt.Errorf("%d and %d", x, y)
 			}
 			return nil
@@ -62,7 +61,7 @@ func TestNodesThatMissDifferentPrimariesShareTheRest(t *testing.T) {
 	paths[1].cut(redis.Master((meta + 2) % 3).Addr())
 	redistest.Eventually(t, 2*time.Minute, "all shards held", func(context.Context) error {
 		x, y := a.Describe().ShardsHeld, b.Describe().ShardsHeld
-		if x+y != redisstore.DefaultClusterShards || x < 20 || y < 20 || x == y {
+		if x+y != 64 || x < 20 || y < 20 || x == y {
 			return fmt.Errorf("%d and %d", x, y)
 		}
 		return nil

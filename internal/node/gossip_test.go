@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/gossiptest"
 	"github.com/fermata-io/fermata/internal/test/keytest"
 	"github.com/fermata-io/fermata/internal/test/redistest"
@@ -55,7 +54,7 @@ func TestForgedDeparturesMoveNothing(t *testing.T) {
 		return nil
 	}})
 	redistest.Eventually(t, time.Minute, "shards on both", func(context.Context) error {
-		if x, y := a.Describe().ShardsHeld, b.Describe().ShardsHeld; x == 0 || y == 0 || x+y != redisstore.DefaultShards {
+		if x, y := a.Describe().ShardsHeld, b.Describe().ShardsHeld; x == 0 || y == 0 || x+y != 64 {
 			return fmt.Errorf("%d and %d", x, y)
 		}
 		return nil

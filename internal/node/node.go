@@ -108,6 +108,7 @@ type parts struct {
 	slotShare  *slotshare.Allocator
 	lookout    *queuestats.Sampler
 	served     servedQueues
+	spread     workerSpread
 	locks      *shardlock.Manager
 	peers      *peer.Peer
 	gossip     *membership.Cluster

@@ -44,7 +44,7 @@ func tryStart(t *testing.T, redis, name string, change func(*node.Config), join 
 	cfg := node.Config{
 		Name: name, GRPCAddr: "127.0.0.1:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
 		HTTPAddr: "127.0.0.1:0",
-		Join:     join, AllowUnsafeRedis: true,
+		Join:     join, AllowUnsafeRedis: true, Shards: 64,
 		// A machine that is busy for a while is not what is tested.
 		Redis: conn.ClientOptions{URL: redis, DialTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second,
 			PoolTimeout: 10 * time.Second},

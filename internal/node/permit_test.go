@@ -29,7 +29,8 @@ func TestPermitsOfANodeThatStopsAreAnswered(t *testing.T) {
 	}
 	counted("a link to b", `fermata_peer_links{direction="dialled"}`)
 	a.StopEngines()
-	a.OnPermit("b", job.Permit{ID: 1, N: 1, Lane: job.Lane{Namespace: "ns", Queue: "q"}, ValidFor: job.PermitValidity})
+	a.OnPermits("b", []job.Permit{{ID: 1, N: 1, Lane: job.Lane{Namespace: "ns", Queue: "q"},
+		ValidFor: job.PermitValidity}})
 	counted("an answer to b", `fermata_peer_messages_sent_total{kind="permit_result"}`)
 }
 
@@ -48,8 +49,8 @@ func TestPermitsThatAreTooManyAreAnswered(t *testing.T) {
 	})
 	const permits = 2000
 	for i := range permits {
-		a.OnPermit("b", job.Permit{ID: int64(i), N: 1, Lane: job.Lane{Namespace: "ns", Queue: "q"},
-			ValidFor: time.Minute})
+		a.OnPermits("b", []job.Permit{{ID: int64(i), N: 1, Lane: job.Lane{Namespace: "ns", Queue: "q"},
+			ValidFor: time.Minute}})
 	}
 	redistest.Eventually(t, time.Minute, "an answer to each", func(ctx context.Context) error {
 		text, err := metricsOf(ctx, a)

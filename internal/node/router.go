@@ -7,6 +7,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/slots"
 	"github.com/fermata-io/fermata/internal/engine/dispatch"
+	"github.com/fermata-io/fermata/internal/engine/slotshare"
 	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
 
@@ -89,12 +90,16 @@ func (n *Node) CancelAttempt(record job.RecordID, token uint64) {
 
 // OnDemand stores a peer's free slots.
 func (n *Node) OnDemand(peer string, demand []job.QueueDemand) {
+	n.spread.setDemand(peer, demand, time.Now())
 	n.telemetry.PeerServes(peer, demand)
 	n.scheduler.SetPeerDemand(peer, demand)
 }
 
 // OnLinkDown removes a peer's free slots.
-func (n *Node) OnLinkDown(peer string) { n.OnDemand(peer, nil) }
+func (n *Node) OnLinkDown(peer string) {
+	n.OnDemand(peer, nil)
+	n.spread.removePeer(peer)
+}
 
 // OnProcessEnded moves the shards of a node whose process has ended.
 func (n *Node) OnProcessEnded(peer string) {
@@ -116,20 +121,22 @@ func (n *Node) OnNudge(shard int, head job.LaneHead) {
 	n.scheduler.LanesDueEarlier(shard, []job.LaneHead{head})
 }
 
-// OnPermit queues a peer's permit.
-func (n *Node) OnPermit(peer string, p job.Permit) { n.slotShare.QueuePermit(peer, p) }
+// OnPermits queues permits that a peer sent in one message.
+func (n *Node) OnPermits(peer string, permits []job.Permit) { n.slotShare.QueuePermits(peer, permits) }
 
-// acceptPermit reserves slots for a peer's permit, and returns the function that leases under it.
-func (n *Node) acceptPermit(peer string, p job.Permit) func(context.Context) int {
-	if accepted := n.scheduler.Accept(peer, p); accepted != nil {
-		return accepted.Lease
+// acceptPermits reserves slots for a peer's permits, and returns what leases under them.
+func (n *Node) acceptPermits(peer string, permits []job.Permit) []slotshare.PermittedLease {
+	accepted := n.scheduler.Accept(peer, permits)
+	leases := make([]slotshare.PermittedLease, len(accepted))
+	for i, a := range accepted {
+		leases[i] = a
 	}
-	return nil
+	return leases
 }
 
-// OnPermitResult handles a peer's result of a permit.
-func (n *Node) OnPermitResult(peer string, r job.PermitResult) {
-	n.scheduler.HandlePermitResult(peer, r)
+// OnPermitResults handles a peer's results of permits.
+func (n *Node) OnPermitResults(peer string, results []job.PermitResult) {
+	n.scheduler.HandlePermitResults(peer, results)
 }
 
 // OnHandOver handles a peer's notice that it released shards.

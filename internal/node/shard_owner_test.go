@@ -10,7 +10,6 @@ import (
 
 	"github.com/fermata-io/fermata/internal/cluster/membership"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -47,8 +46,8 @@ func TestNodeOnAnotherDatabaseHoldsNothingUp(t *testing.T) {
 	before := holders(t, a)
 	elsewhere := startWith(t, redistest.Start(t).URL(), "elsewhere", logged, a.GossipAddr())
 	keepsHolders(t, a, before)
-	if n := elsewhere.Describe().ShardsHeld; n != redisstore.DefaultShards {
-		t.Errorf("it holds %d of its own %d shards", n, redisstore.DefaultShards)
+	if n := elsewhere.Describe().ShardsHeld; n != 64 {
+		t.Errorf("it holds %d of its own 64 shards", n)
 	}
 	if n := log.count("node uses another keyspace"); n != 4 {
 		t.Errorf("it is logged %d times, want once for each of four refusals", n)
@@ -137,7 +136,7 @@ func TestNodeThatHoldsNoneOfItsShardsIsNotReady(t *testing.T) {
 	})
 	isReady(t, a)
 	redistest.Eventually(t, time.Minute, "all shards on a", func(context.Context) error {
-		if n := a.Describe().ShardsHeld; n != redisstore.DefaultShards {
+		if n := a.Describe().ShardsHeld; n != 64 {
 			return fmt.Errorf("%d", n)
 		}
 		return nil
@@ -161,7 +160,7 @@ func TestNodeThatRedisRefusesStandsAside(t *testing.T) {
 	sharedByTwo(t, a, b)
 	way.FailNext(0, 1<<30, "NOPERM this user has no permissions", "evalsha", "eval")
 	redistest.Eventually(t, time.Minute, "all shards on a", func(context.Context) error {
-		if n := a.Describe().ShardsHeld; n != redisstore.DefaultShards {
+		if n := a.Describe().ShardsHeld; n != 64 {
 			return fmt.Errorf("%d", n)
 		}
 		return nil

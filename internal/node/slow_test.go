@@ -11,7 +11,6 @@ import (
 	"github.com/fermata-io/fermata/internal/cluster/reachability"
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/redis/conn"
-	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -69,7 +68,7 @@ func TestNodeWithSlowRedisGivesItsShardsAway(t *testing.T) {
 		isReady(t, n)
 	}
 	ways[1].Latency(250 * time.Millisecond)
-	holdShards(t, nodes, "all shards on the quick one", func(n int) bool { return n == redisstore.DefaultShards }, 0)
+	holdShards(t, nodes, "all shards on the quick one", func(n int) bool { return n == 64 }, 0)
 	awaitWorkerAt(t, nodes[0], "moves", "a")
 	ways[1].Pass()
 	ways[2].Pass()

@@ -50,6 +50,7 @@ func (n *Node) statsLoop(ctx context.Context) {
 			n.updateFailingJobs(ctx)
 			n.gauges.refresh(ctx, n)
 			n.checkSchema(ctx)
+			n.spreadWorkers(time.Now())
 			if n.hasRefusedRights() {
 				n.recheckRedis(ctx)
 			}

@@ -13,7 +13,7 @@ import (
 
 func requestKind(m *fermatav1.LinkRequest) string {
 	switch m.GetMessage().(type) {
-	case *fermatav1.LinkRequest_PermitResult:
+	case *fermatav1.LinkRequest_PermitResult, *fermatav1.LinkRequest_PermitResults:
 		return "permit_result"
 	case *fermatav1.LinkRequest_CancelAttempt:
 		return "cancel"
@@ -25,7 +25,7 @@ func demandToPB(demand []job.QueueDemand) *fermatav1.LinkRequest {
 	queues := make([]*fermatav1.QueueDemand, len(demand))
 	for i, d := range demand {
 		queues[i] = &fermatav1.QueueDemand{Namespace: d.Namespace, Queue: d.Queue, FreeSlots: int32(d.Free),
-			Prefetch: int32(d.Ahead)}
+			Prefetch: int32(d.Ahead), InAdvance: d.InAdvance}
 	}
 	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Demand{Demand: &fermatav1.Demand{Queues: queues}}}
 }
@@ -35,7 +35,7 @@ func demandFromPB(d *fermatav1.Demand) []job.QueueDemand {
 	for i, q := range d.GetQueues() {
 		demand[i] = job.QueueDemand{
 			Namespace: q.GetNamespace(), Queue: q.GetQueue(), Free: max(0, int(q.GetFreeSlots())),
-			Ahead: max(0, int(q.GetPrefetch())),
+			Ahead: max(0, int(q.GetPrefetch())), InAdvance: q.GetInAdvance(),
 		}
 	}
 	return demand
@@ -47,10 +47,31 @@ func nudgeToPB(n nudgeKey, due int64) *fermatav1.LinkRequest {
 	}}
 }
 
-func permitResultToPB(r job.PermitResult) *fermatav1.LinkRequest {
-	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_PermitResult{
-		PermitResult: &fermatav1.PermitResult{PermitId: r.ID, Leased: int32(r.Leased), NextDueMs: int64(r.DueMS)},
-	}}
+func permitResultToPB(r job.LanePermitResult) *fermatav1.PermitResult {
+	return &fermatav1.PermitResult{PermitId: r.ID, Leased: int32(r.Leased), NextDueMs: int64(r.DueMS)}
+}
+
+// permitResultsToPB returns one message. A single result has the form that all nodes understand; several ones answer
+// permits that came together.
+func permitResultsToPB(results []job.LanePermitResult) *fermatav1.LinkRequest {
+	if len(results) == 1 {
+		return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_PermitResult{
+			PermitResult: permitResultToPB(results[0])}}
+	}
+	list := make([]*fermatav1.PermitResult, len(results))
+	for i, r := range results {
+		list[i] = permitResultToPB(r)
+	}
+	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_PermitResults{
+		PermitResults: &fermatav1.PermitResults{Results: list}}}
+}
+
+func permitResultsFromPB(list []*fermatav1.PermitResult) []job.PermitResult {
+	results := make([]job.PermitResult, len(list))
+	for i, r := range list {
+		results[i] = permitResultFromPB(r)
+	}
+	return results
 }
 
 func permitResultFromPB(r *fermatav1.PermitResult) job.PermitResult {
@@ -63,11 +84,27 @@ func cancelToPB(record job.RecordID, token uint64) *fermatav1.LinkRequest {
 	}}
 }
 
-func permitToPB(p job.Permit) *fermatav1.LinkResponse {
-	return &fermatav1.LinkResponse{Message: &fermatav1.LinkResponse_Permit{Permit: &fermatav1.Permit{
+func permitToPB(p job.Permit) *fermatav1.Permit {
+	out := &fermatav1.Permit{
 		PermitId: p.ID, Shard: int32(p.Shard), Lane: p.Lane.String(), Count: int32(p.N),
 		LockValue: p.LockValue, ValidFor: durationpb.New(p.ValidFor),
-	}}}
+	}
+	if p.Advance > 0 {
+		out.Advance = durationpb.New(p.Advance)
+	}
+	return out
+}
+
+// permitsToPB returns one message. A single permit has the form that all nodes understand.
+func permitsToPB(permits []job.Permit) *fermatav1.LinkResponse {
+	if len(permits) == 1 {
+		return &fermatav1.LinkResponse{Message: &fermatav1.LinkResponse_Permit{Permit: permitToPB(permits[0])}}
+	}
+	list := make([]*fermatav1.Permit, len(permits))
+	for i, p := range permits {
+		list[i] = permitToPB(p)
+	}
+	return &fermatav1.LinkResponse{Message: &fermatav1.LinkResponse_Permits{Permits: &fermatav1.Permits{Permits: list}}}
 }
 
 func permitFromPB(p *fermatav1.Permit) (job.Permit, bool) {
@@ -77,6 +114,7 @@ func permitFromPB(p *fermatav1.Permit) (job.Permit, bool) {
 		LockValue: p.GetLockValue(),
 		// The holder has given the jobs to another node by then.
 		ValidFor: min(p.GetValidFor().AsDuration(), job.MaxPermitValidity),
+		Advance:  min(max(0, p.GetAdvance().AsDuration()), job.MaxAdvance),
 	}
 	return permit, ok && permit.Shard >= 0 && permit.N > 0 && permit.LockValue != "" && permit.ValidFor > 0
 }

@@ -4,6 +4,8 @@
 // On the link that a node dials, it sends the free slots of its workers, the
 // results of permits, the lanes that became due earlier, and the attempts to
 // cancel. The dialled node sends back its permits and the shards that it released.
+// Permits that are to be leased together are one message, unless the node that dialled
+// is of the previous build, and so are their results.
 //
 // Invariants:
 //
@@ -12,7 +14,8 @@
 //  2. Senders do not block. Queues are bounded; a message that does not fit is dropped
 //     and counted. Only the latest demand is kept, and only the earliest due time of
 //     each nudged lane.
-//  3. A peer is notified of free slots when it has used up those that it knows of. Peers
+//  3. A peer is notified of free slots when it has used up those that it knows of, or half
+//     of them where slots are plenty. Peers
 //     in that state are notified one after the other; if there are many, a few at once.
 //     See [Peer.OfferSlots].
 //  4. A link that reconnects starts with the latest demand. When a link goes down, the

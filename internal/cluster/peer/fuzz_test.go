@@ -30,11 +30,18 @@ func (c boundsChecker) OnNudge(shard int, h job.LaneHead) {
 	_, ok := job.ParseLane(h.Lane.String())
 	c.bad(shard >= 0 && ok, "nudge %d %+v", shard, h)
 }
-func (c boundsChecker) OnPermit(_ string, p job.Permit) {
-	c.bad(p.Shard >= 0 && p.N > 0 && p.LockValue != "" && p.ValidFor > 0 && p.ValidFor <= job.MaxPermitValidity, "permit %+v", p)
+func (c boundsChecker) OnPermits(_ string, permits []job.Permit) {
+	c.bad(len(permits) > 0 && len(permits) <= job.MaxPermitsPerMessage, "%d permits", len(permits))
+	for _, p := range permits {
+		c.bad(p.Shard >= 0 && p.N > 0 && p.LockValue != "" && p.ValidFor > 0 && p.ValidFor <= job.MaxPermitValidity &&
+			p.Advance >= 0 && p.Advance <= job.MaxAdvance, "permit %+v", p)
+	}
 }
-func (c boundsChecker) OnPermitResult(_ string, r job.PermitResult) {
-	c.bad(r.Leased >= 0, "result %+v", r)
+func (c boundsChecker) OnPermitResults(_ string, results []job.PermitResult) {
+	c.bad(len(results) > 0 && len(results) <= job.MaxPermitsPerMessage, "%d results", len(results))
+	for _, r := range results {
+		c.bad(r.Leased >= 0, "result %+v", r)
+	}
 }
 func (c boundsChecker) OnHandOver(shards []int) {
 	for _, s := range shards {
@@ -68,7 +75,7 @@ func (s *scriptedStream) Recv() (*fermatav1.LinkResponse, error) {
 func FuzzMessages(f *testing.F) {
 	for _, m := range []proto.Message{
 		&fermatav1.LinkRequest{}, demandToPB([]job.QueueDemand{{Namespace: "n", Queue: "q", Free: 3}}), nudgeToPB(nudgeKey{shard: 3, lane: job.Lane{Namespace: "n", Queue: "q"}}, 5),
-		permitResultToPB(job.PermitResult{ID: 1, Leased: 2, DueMS: 3}), cancelToPB("n/a#0", 1<<63),
+		permitResultsToPB([]job.LanePermitResult{{PermitResult: job.PermitResult{ID: 1, Leased: 2, DueMS: 3}}}), cancelToPB("n/a#0", 1<<63),
 		&fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Nudge{Nudge: &fermatav1.Nudge{Shard: -1, Lane: "a/b/c", DueMs: -1}}},
 		permitToPB(job.Permit{ID: 1, Shard: 2, Lane: job.Lane{Namespace: "n", Queue: "q"}, N: 3, LockValue: "v", ValidFor: time.Second}),
 		&fermatav1.LinkResponse{Message: &fermatav1.LinkResponse_Permit{Permit: &fermatav1.Permit{Lane: "n/q/5", Count: -1, ValidFor: &durationpb.Duration{Seconds: 1 << 62, Nanos: -1}}}},

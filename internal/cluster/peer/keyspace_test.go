@@ -71,7 +71,7 @@ func TestNodesOfTwoKeyspacesHaveNoLink(t *testing.T) {
 			t.Errorf("%s: %v", n.name, err)
 		}
 	}
-	if a.peer.SendPermit("b", job.Permit{ID: 1, Shard: 1, N: 1, LockValue: "v", ValidFor: time.Second}) {
+	if a.peer.SendPermits("b", []job.Permit{{ID: 1, Shard: 1, N: 1, LockValue: "v", ValidFor: time.Second}}) > 0 {
 		t.Error("a permit is sent to a node of another keyspace")
 	}
 	if x, y := logA.count(warning), logB.count(warning); x != 1 || y != 1 {
@@ -80,7 +80,7 @@ func TestNodesOfTwoKeyspacesHaveNoLink(t *testing.T) {
 	mu.Lock()
 	two = "one"
 	mu.Unlock()
-	b.waitFor("demand a [{ns q 1 0}]")
+	b.waitFor("demand a [{ns q 1 0 false}]")
 	if n := a.peer.countForeignMembers() + b.peer.countForeignMembers(); n != 0 {
 		t.Errorf("%v are counted still", n)
 	}

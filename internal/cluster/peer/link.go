@@ -209,17 +209,31 @@ func (l *link) receiveMessages(stream linkStream) error {
 		}
 		switch m := m.GetMessage().(type) {
 		case *fermatav1.LinkResponse_Permit:
-			permit, ok := permitFromPB(m.Permit)
-			if !ok {
-				l.p.metrics.refused.Inc()
-				continue
-			}
-			l.queue.deductPermit(permit)
-			l.p.o.Handler.OnPermit(l.member.Name, permit)
+			l.receivePermits([]*fermatav1.Permit{m.Permit})
+		case *fermatav1.LinkResponse_Permits:
+			l.receivePermits(m.Permits.GetPermits())
 		case *fermatav1.LinkResponse_HandOver:
 			l.p.o.Handler.OnHandOver(handOverFromPB(m.HandOver))
 		}
 	}
+}
+
+// receivePermits passes on the valid permits of a message.
+func (l *link) receivePermits(list []*fermatav1.Permit) {
+	permits := make([]job.Permit, 0, min(len(list), job.MaxPermitsPerMessage))
+	for _, m := range list {
+		permit, ok := permitFromPB(m)
+		if !ok || len(permits) == job.MaxPermitsPerMessage {
+			l.p.metrics.refused.Inc()
+			continue
+		}
+		permits = append(permits, permit)
+	}
+	if len(permits) == 0 {
+		return
+	}
+	l.queue.deductPermits(permits)
+	l.p.o.Handler.OnPermits(l.member.Name, permits)
 }
 
 // describePeer asks the peer about itself.

@@ -14,7 +14,9 @@ type demandState int
 const (
 	// satisfied: the peer has not used up the slots that it knows of, or there are none to offer.
 	satisfied demandState = iota
-	// exhausted: the peer has used up the slots that it knows of, for a queue that has free ones.
+	// exhausted: the peer has used up the slots that it knows of, for a queue that has free ones. Where slots are
+	// plenty, so that they take runs in advance, it has used up so many that it knows of less than half of them: it must
+	// not wait for a message before it sends the next permits.
 	exhausted
 	// staleQueues: the set of served queues has changed since the peer was notified.
 	staleQueues
@@ -141,13 +143,14 @@ func (q *sendQueue) setOffer(o offer, starved []int) (demandState, time.Time) {
 	}
 	h := satisfied
 	for i := range o.demand {
-		if q.remaining[i] > 0 {
+		d := o.demand[i]
+		if !knowsTooFew(q.remaining[i], d) {
 			continue
 		}
-		if starved != nil {
+		if starved != nil && q.remaining[i] <= 0 {
 			starved[i]++
 		}
-		if o.demand[i].Places() > 0 {
+		if d.Places() > 0 {
 			h = exhausted
 		}
 	}
@@ -171,21 +174,34 @@ func (q *sendQueue) markOfferSent(now time.Time) {
 	}
 }
 
-// deductPermit subtracts a permit of the peer from the slots that it knows of. The peer counts slots of an
+// knowsTooFew reports whether a peer that has so many slots left of those that it knows of should be notified when there
+// are more: if it has none, and where slots are plenty, if it has less than half.
+func knowsTooFew(left int, d job.QueueDemand) bool {
+	return left <= 0 || d.InAdvance && 2*left < d.Free
+}
+
+// deductPermits subtracts permits of the peer from the slots that it knows of. The peer counts slots of an
 // unused permit as free again, so it may be notified earlier than necessary.
-func (q *sendQueue) deductPermit(permit job.Permit) {
+func (q *sendQueue) deductPermits(permits []job.Permit) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if i, offered := q.sentOffer.findQueue(permit.Lane); offered {
-		q.remaining[i] -= permit.N
+	for _, p := range permits {
+		if i, offered := q.sentOffer.findQueue(p.Lane); offered {
+			q.remaining[i] -= p.N
+		}
 	}
 }
 
-// clearFreeSlots notes that the peer was sent a result without free slots in the lane's queue.
-func (q *sendQueue) clearFreeSlots(lane job.Lane) {
+// clearFreeSlots notes for which queues the peer is sent a result without free slots.
+func (q *sendQueue) clearFreeSlots(results []job.LanePermitResult) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if i, offered := q.sentOffer.findQueue(lane); offered {
-		q.remaining[i] = 0
+	for _, r := range results {
+		if !r.HasNoSlots() {
+			continue
+		}
+		if i, offered := q.sentOffer.findQueue(r.Lane); offered {
+			q.remaining[i] = 0
+		}
 	}
 }

@@ -51,7 +51,7 @@ func TestFreeSlotsAreOfferedInTurn(t *testing.T) {
 		t.Errorf("%s was told, want %s, which has used up its slots", now, first)
 	}
 	// A peer whose permit found no free slots waits to be notified of some.
-	a.peer.SendPermitResult(second, lane, job.PermitResult{ID: 1})
+	a.peer.SendPermitResults(second, []job.LanePermitResult{{PermitResult: job.PermitResult{ID: 1}, Lane: lane}})
 	peers[second].waitFor(fmt.Sprintf("result a %+v", job.PermitResult{ID: 1}))
 	a.peer.OfferSlots(demandOf(5))
 	if now := told(5); now != second {
@@ -84,12 +84,12 @@ func TestFreeSlotsAreCountedByQueue(t *testing.T) {
 	three := []job.QueueDemand{{Namespace: "ns", Queue: "p", Free: 1}, demandOf(2)[0], {Namespace: "other", Queue: "q", Free: 1}}
 	p.ResendDemand(three)
 	q.nextMessage(time.Now())
-	q.deductPermit(job.Permit{Lane: job.Lane{Namespace: "ns", Queue: "of old"}, N: 9})
-	q.deductPermit(job.Permit{Lane: lane, N: 1})
+	q.deductPermits([]job.Permit{{Lane: job.Lane{Namespace: "ns", Queue: "of old"}, N: 9}})
+	q.deductPermits([]job.Permit{{Lane: lane, N: 1}})
 	if p.OfferSlots(three); q.offerPending {
 		t.Error("told, though it knows of slots in every queue")
 	}
-	q.deductPermit(job.Permit{Lane: lane, N: 1})
+	q.deductPermits([]job.Permit{{Lane: lane, N: 1}})
 	if p.OfferSlots(three); !q.offerPending {
 		t.Error("not told, though it has used up those of a queue")
 	}
@@ -106,11 +106,11 @@ func TestPlacesAheadOfSlotsAreOffered(t *testing.T) {
 	q := links[0].queue
 	p.ResendDemand(ahead)
 	q.nextMessage(time.Now())
-	q.deductPermit(job.Permit{Lane: lane, N: 2})
+	q.deductPermits([]job.Permit{{Lane: lane, N: 2}})
 	if p.OfferSlots(ahead); q.offerPending || p.PeersWithoutSlots("ns", []string{"q"}) != 0 {
 		t.Error("told, though it knows of a place")
 	}
-	q.deductPermit(job.Permit{Lane: lane, N: 1})
+	q.deductPermits([]job.Permit{{Lane: lane, N: 1}})
 	if p.OfferSlots(demandOf(0)); q.offerPending {
 		t.Error("told that there is nothing")
 	}
@@ -128,7 +128,7 @@ func TestUnusedPermitAffectsOnlyItsQueue(t *testing.T) {
 	}
 	p.ResendDemand(demand(1))
 	q.nextMessage(time.Now())
-	p.SendPermitResult(links[0].member.Name, lane, job.PermitResult{ID: 1})
+	p.SendPermitResults(links[0].member.Name, []job.LanePermitResult{{PermitResult: job.PermitResult{ID: 1}, Lane: lane}})
 	if p.OfferSlots(demand(0)); q.offerPending {
 		t.Error("told, though nothing has come free")
 	}
@@ -160,14 +160,14 @@ func TestWantingCountsPeersWithoutKnownSlots(t *testing.T) {
 		{"one is free, and it hears of that", 0, 1, 1},
 		{"it knows of that one", 0, 1, 0},
 	} {
-		links[0].queue.deductPermit(job.Permit{Lane: lane, N: step.spent})
+		links[0].queue.deductPermits([]job.Permit{{Lane: lane, N: step.spent}})
 		p.OfferSlots(demandOf(step.free))
 		if got := p.PeersWithoutSlots("ns", []string{"q"}); got != step.want {
 			t.Errorf("%s: %d want slots, not %d", step.name, got, step.want)
 		}
 		hear()
 	}
-	links[0].queue.deductPermit(job.Permit{Lane: lane, N: 1})
+	links[0].queue.deductPermits([]job.Permit{{Lane: lane, N: 1}})
 	if p.OfferSlots(demandOf(0)); p.PeersWithoutSlots("ns", []string{"p", "q"}) != 1 {
 		t.Errorf("%d want slots before the peers are gone", p.PeersWithoutSlots("ns", []string{"q"}))
 	}
@@ -208,7 +208,7 @@ func TestEachPeerIsOfferedWithinEightOffers(t *testing.T) {
 				had[l] = true
 			}
 			if len(told) > 0 {
-				told[0].queue.deductPermit(job.Permit{Lane: lane, N: 1})
+				told[0].queue.deductPermits([]job.Permit{{Lane: lane, N: 1}})
 			}
 		}
 		if len(had) != peers {
@@ -297,7 +297,7 @@ func (n *node) linkTo(to string) *link {
 // permitAndWait has a peer use free slots, and waits until that is known.
 func (n *node) permitAndWait(by string, count int) {
 	n.t.Helper()
-	n.linkTo(by).queue.deductPermit(job.Permit{Lane: lane, N: count})
+	n.linkTo(by).queue.deductPermits([]job.Permit{{Lane: lane, N: count}})
 }
 
 // requireNotOffered offers free slots that no peer is to be notified of. Earlier messages have arrived by then.

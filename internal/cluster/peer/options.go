@@ -32,10 +32,10 @@ type Handler interface {
 	OnLinkUp(node string)
 	// OnNudge takes that a lane became due earlier.
 	OnNudge(shard int, head job.LaneHead)
-	// OnPermit takes a peer's permit to lease.
-	OnPermit(node string, p job.Permit)
-	// OnPermitResult receives the result of a permit.
-	OnPermitResult(node string, r job.PermitResult)
+	// OnPermits takes a peer's permits to lease, which are to be leased together.
+	OnPermits(node string, permits []job.Permit)
+	// OnPermitResults receives the results of permits.
+	OnPermitResults(node string, results []job.PermitResult)
 	// OnHandOver takes that a peer released these shards.
 	OnHandOver(shards []int)
 	// OnCancel asks to cancel an attempt, if it is here.

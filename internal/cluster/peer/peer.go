@@ -150,24 +150,34 @@ func (p *Peer) Stop() {
 	p.goroutines.Wait()
 }
 
-// SendPermit lets a peer lease; false if it is not linked, so that the permit is
-// free at once.
-func (p *Peer) SendPermit(node string, permit job.Permit) bool {
+// SendPermits lets a peer lease. It returns how many of the permits, from the first on, are on their way; the others are
+// free at once. A peer of an earlier build gets a message for each.
+func (p *Peer) SendPermits(node string, permits []job.Permit) (sent int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.servedLinks[node]
-	return p.countDropped("permit", s != nil && s.enqueue(permitToPB(permit)))
+	each := 1
+	if s != nil && s.permitLists {
+		each = job.MaxPermitsPerMessage
+	}
+	for list := range slices.Chunk(permits, each) {
+		if !p.countDropped("permit", s != nil && s.enqueue(permitsToPB(list))) {
+			break
+		}
+		sent += len(list)
+	}
+	return sent
 }
 
-// SendPermitResult sends a peer the result of its permit for a lane.
-func (p *Peer) SendPermitResult(node string, lane job.Lane, r job.PermitResult) {
+// SendPermitResults sends a peer the results of permits that it sent in one message. There must be at least one.
+func (p *Peer) SendPermitResults(node string, results []job.LanePermitResult) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.links[node]
-	if l != nil && r.Leased == 0 && r.DueMS <= 0 {
-		l.queue.clearFreeSlots(lane)
+	if l != nil {
+		l.queue.clearFreeSlots(results)
 	}
-	p.countDropped("permit_result", l != nil && l.isUp() && l.queue.addMessage(permitResultToPB(r)))
+	p.countDropped("permit_result", l != nil && l.isUp() && l.queue.addMessage(permitResultsToPB(results)))
 }
 
 // SendNudge notifies the holder of a shard that a lane became due earlier.

@@ -51,16 +51,27 @@ func (n *node) record(format string, args ...any) {
 	}
 }
 
-func (n *node) OnDemand(from string, d []job.QueueDemand)      { n.record("demand %s %v", from, d) }
-func (n *node) OnLinkDown(from string)                         { n.record("down %s", from) }
-func (n *node) OnProcessEnded(peer string)                     { n.record("gone %s", peer) }
-func (n *node) OnLinkUp(peer string)                           { n.record("back %s", peer) }
-func (n *node) OnAddress(peer string)                          { n.record("address %s", peer) }
-func (n *node) OnNudge(shard int, h job.LaneHead)              { n.record("nudge %d %s %d", shard, h.Lane, h.DueMS) }
-func (n *node) OnPermit(from string, p job.Permit)             { n.record("permit %s %+v", from, p) }
-func (n *node) OnPermitResult(from string, r job.PermitResult) { n.record("result %s %+v", from, r) }
-func (n *node) OnHandOver(shards []int)                        { n.record("handover %v", shards) }
-func (n *node) OnCancel(record job.RecordID, token uint64)     { n.record("cancel %s %d", record, token) }
+func (n *node) OnDemand(from string, d []job.QueueDemand) { n.record("demand %s %v", from, d) }
+func (n *node) OnLinkDown(from string)                    { n.record("down %s", from) }
+func (n *node) OnProcessEnded(peer string)                { n.record("gone %s", peer) }
+func (n *node) OnLinkUp(peer string)                      { n.record("back %s", peer) }
+func (n *node) OnAddress(peer string)                     { n.record("address %s", peer) }
+func (n *node) OnNudge(shard int, h job.LaneHead)         { n.record("nudge %d %s %d", shard, h.Lane, h.DueMS) }
+func (n *node) OnPermits(from string, permits []job.Permit) {
+	n.record("permits %s %d", from, len(permits))
+	for _, p := range permits {
+		n.record("permit %s %+v", from, p)
+	}
+}
+
+func (n *node) OnPermitResults(from string, results []job.PermitResult) {
+	n.record("results %s %d", from, len(results))
+	for _, r := range results {
+		n.record("result %s %+v", from, r)
+	}
+}
+func (n *node) OnHandOver(shards []int)                    { n.record("handover %v", shards) }
+func (n *node) OnCancel(record job.RecordID, token uint64) { n.record("cancel %s %d", record, token) }
 
 var started = time.Unix(1_700_000_000, 0).UTC()
 
@@ -168,13 +179,14 @@ var lane = job.Lane{Namespace: "ns", Queue: "q", Priority: 5}
 
 func TestAllMessagesAreDelivered(t *testing.T) {
 	a, b, c := cluster(t)
-	permit := job.Permit{ID: 9, Shard: 3, Lane: lane, N: 20, LockValue: "v", ValidFor: job.PermitValidity}
-	if !a.peer.SendPermit("b", permit) {
+	permit := job.Permit{ID: 9, Shard: 3, Lane: lane, N: 20, LockValue: "v", ValidFor: job.PermitValidity,
+		Advance: 20 * time.Millisecond}
+	if a.peer.SendPermits("b", []job.Permit{permit}) != 1 {
 		t.Error("no link to b")
 	}
 	b.waitFor(fmt.Sprintf("permit a %+v", permit))
 	result := job.PermitResult{ID: 9, Leased: 4, DueMS: 77}
-	b.peer.SendPermitResult("a", lane, result)
+	b.peer.SendPermitResults("a", []job.LanePermitResult{{PermitResult: result, Lane: lane}})
 	a.waitFor(fmt.Sprintf("result b %+v", result))
 
 	a.peer.SendNudge("c", 5, job.LaneHead{Lane: lane, DueMS: 123})
@@ -189,11 +201,11 @@ func TestAllMessagesAreDelivered(t *testing.T) {
 	b.peer.OfferSlots(nil)
 	a.waitFor("demand b []")
 
-	if a.peer.SendPermit("nobody", permit) {
+	if a.peer.SendPermits("nobody", []job.Permit{permit}) != 0 {
 		t.Error("sent a permit to nobody")
 	}
 	a.peer.SendNudge("nobody", 1, job.LaneHead{})
-	a.peer.SendPermitResult("nobody", lane, result)
+	a.peer.SendPermitResults("nobody", []job.LanePermitResult{{PermitResult: result, Lane: lane}})
 }
 
 // Messages that were queued before a node stops are delivered.
@@ -218,7 +230,7 @@ func TestReconnectToRestartedNode(t *testing.T) {
 	b.stop()
 	a.waitFor("down b")
 	c.waitFor("down b")
-	if a.peer.SendPermit("b", job.Permit{ID: 1}) {
+	if a.peer.SendPermits("b", []job.Permit{{ID: 1}}) > 0 {
 		t.Error("sent a permit over a dead link")
 	}
 	a.peer.OfferSlots(demandOf(11))
@@ -227,7 +239,7 @@ func TestReconnectToRestartedNode(t *testing.T) {
 	again := start(t, "b", b.addr, nil)
 	again.waitFor(fmt.Sprintf("demand a %v", demandOf(11)))
 	again.waitFor(fmt.Sprintf("demand c %v", demandOf(2)))
-	if !again.peer.SendPermit("a", job.Permit{ID: 1, Lane: lane, N: 1, LockValue: "v", ValidFor: time.Hour}) {
+	if again.peer.SendPermits("a", []job.Permit{{ID: 1, Lane: lane, N: 1, LockValue: "v", ValidFor: time.Hour}}) != 1 {
 		t.Error("no link to a")
 	}
 	a.waitFor(fmt.Sprintf("permit b %+v", job.Permit{ID: 1, Lane: lane, N: 1, LockValue: "v", ValidFor: job.MaxPermitValidity}))
@@ -352,10 +364,10 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 	}
 	for name, p := range map[string]*fermatav1.Permit{
 		"empty":    {},
-		"no lane":  {Count: 1, LockValue: "v", ValidFor: permitToPB(job.Permit{ValidFor: 1}).GetPermit().GetValidFor()},
-		"no lock":  permitToPB(job.Permit{Lane: lane, N: 1, ValidFor: 1}).GetPermit(),
-		"no count": permitToPB(job.Permit{Lane: lane, LockValue: "v", ValidFor: 1}).GetPermit(),
-		"no time":  permitToPB(job.Permit{Lane: lane, LockValue: "v", N: 1}).GetPermit(),
+		"no lane":  {Count: 1, LockValue: "v", ValidFor: permitToPB(job.Permit{ValidFor: 1}).GetValidFor()},
+		"no lock":  permitToPB(job.Permit{Lane: lane, N: 1, ValidFor: 1}),
+		"no count": permitToPB(job.Permit{Lane: lane, LockValue: "v", ValidFor: 1}),
+		"no time":  permitToPB(job.Permit{Lane: lane, LockValue: "v", N: 1}),
 	} {
 		if _, ok := permitFromPB(p); ok {
 			t.Errorf("permit with %s was taken", name)
@@ -433,8 +445,8 @@ func TestDropsAreCounted(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	n := start(t, "n", "127.0.0.1:0", r)
 	n.peer.SendNudge("gone", 1, job.LaneHead{})
-	n.peer.SendPermit("gone", job.Permit{})
-	n.peer.SendPermitResult("gone", lane, job.PermitResult{})
+	n.peer.SendPermits("gone", []job.Permit{{}})
+	n.peer.SendPermitResults("gone", []job.LanePermitResult{{Lane: lane}})
 	for _, kind := range []string{"nudge", "permit", "permit_result"} {
 		if got := testutil.ToFloat64(n.peer.metrics.dropped.WithLabelValues(kind)); got != 1 {
 			t.Errorf("%s: %v dropped, want 1", kind, got)

@@ -27,8 +27,10 @@ type servedStream = grpc.BidiStreamingServer[fermatav1.LinkRequest, fermatav1.Li
 
 // servedLink is a link that a peer dialled.
 type servedLink struct {
-	node     string
-	outgoing chan *fermatav1.LinkResponse
+	node string
+	// permitLists: the node understands several permits in one message.
+	permitLists bool
+	outgoing    chan *fermatav1.LinkResponse
 }
 
 // enqueue queues a message; false if it has to be dropped.
@@ -45,15 +47,15 @@ func (s *servedLink) enqueue(m *fermatav1.LinkResponse) bool {
 // blocked.
 func (s *peerService) Link(stream servedStream) error {
 	p := s.p
-	hello, entered, ended := make(chan string, 1), make(chan *servedLink, 1), make(chan error, 2)
+	hello, entered, ended := make(chan *fermatav1.LinkHello, 1), make(chan *servedLink, 1), make(chan error, 2)
 	if !p.startGoroutine(func() { ended <- p.receiveServed(stream, hello, entered) }) {
 		return errStopping
 	}
 	late := time.NewTimer(helloTimeout)
 	defer late.Stop()
-	var node string
+	var opened *fermatav1.LinkHello
 	select {
-	case node = <-hello:
+	case opened = <-hello:
 	case err := <-ended:
 		_ = stream.SetHeader(p.localHandshake().responseHeader()) // it may be refused for what this node is
 		return err
@@ -62,7 +64,8 @@ func (s *peerService) Link(stream servedStream) error {
 	case <-p.ctx.Done():
 		return errStopping
 	}
-	l := &servedLink{node: node, outgoing: make(chan *fermatav1.LinkResponse, queueLimit)}
+	l := &servedLink{node: opened.GetNode(), permitLists: opened.GetPermitLists(),
+		outgoing: make(chan *fermatav1.LinkResponse, queueLimit)}
 	p.addServedLink(l)
 	defer p.removeServedLink(l)
 	entered <- l
@@ -132,7 +135,8 @@ func (p *Peer) isCurrent(l *servedLink) bool {
 }
 
 // receiveServed reads a peer's messages: first its hello, then, after the link was entered, all others.
-func (p *Peer) receiveServed(stream servedStream, hello chan<- string, entered <-chan *servedLink) error {
+func (p *Peer) receiveServed(stream servedStream, hello chan<- *fermatav1.LinkHello,
+	entered <-chan *servedLink) error {
 	first, err := stream.Recv()
 	if err != nil {
 		return err
@@ -145,7 +149,7 @@ func (p *Peer) receiveServed(stream servedStream, hello chan<- string, entered <
 	if err := p.checkPeer(node, other); err != nil {
 		return err
 	}
-	hello <- node
+	hello <- first.GetHello()
 	var l *servedLink
 	select {
 	case l = <-entered:
@@ -176,7 +180,13 @@ func (p *Peer) handleRequest(node string, m *fermatav1.LinkRequest) {
 		}
 		h.OnNudge(int(m.Nudge.GetShard()), job.LaneHead{Lane: lane, DueMS: unixtime.Milli(m.Nudge.GetDueMs())})
 	case *fermatav1.LinkRequest_PermitResult:
-		h.OnPermitResult(node, permitResultFromPB(m.PermitResult))
+		h.OnPermitResults(node, []job.PermitResult{permitResultFromPB(m.PermitResult)})
+	case *fermatav1.LinkRequest_PermitResults:
+		if results := m.PermitResults.GetResults(); len(results) > job.MaxPermitsPerMessage {
+			p.metrics.refused.Inc()
+		} else if len(results) > 0 {
+			h.OnPermitResults(node, permitResultsFromPB(results))
+		}
 	case *fermatav1.LinkRequest_CancelAttempt:
 		h.OnCancel(job.RecordID(m.CancelAttempt.GetRecord()), uint64(m.CancelAttempt.GetToken()))
 	}
@@ -201,7 +211,7 @@ func (p *Peer) sendServed(stream servedStream, l *servedLink) error {
 }
 
 func responseKind(m *fermatav1.LinkResponse) string {
-	if m.GetPermit() != nil {
+	if m.GetPermit() != nil || m.GetPermits() != nil {
 		return "permit"
 	}
 	return "hand_over"

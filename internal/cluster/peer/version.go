@@ -46,7 +46,7 @@ const (
 func (a handshake) helloRequest() *fermatav1.LinkRequest {
 	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Hello{Hello: &fermatav1.LinkHello{
 		Node: a.node, Version: a.version, Protocol: int32(a.protocol), MinProtocol: int32(a.minProtocol),
-		Keyspace: a.keyspace,
+		Keyspace: a.keyspace, PermitLists: true,
 	}}}
 }
 

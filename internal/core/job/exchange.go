@@ -363,6 +363,8 @@ type QueueDemand struct {
 	Namespace, Queue string
 	Free             int // slots
 	Ahead            int // attempts beyond those that would wait for a slot
+	// InAdvance: free slots take runs that are not due yet. It is false for nodes that do not send it.
+	InAdvance bool
 }
 
 // Places returns how many attempts could be taken in all.
@@ -376,7 +378,12 @@ type Permit struct {
 	N         int
 	LockValue string
 	ValidFor  time.Duration
+	// Advance is how long before it is due a run may be leased; 0: when it is due. It is at most MaxAdvance.
+	Advance time.Duration
 }
+
+// MaxPermitsPerMessage bounds the permits that are sent, and leased, together.
+const MaxPermitsPerMessage = 64
 
 // PermitValidity is how long a permit is valid from its arrival, and MaxPermitValidity the same for a node with
 // slow replies of Redis.
@@ -390,6 +397,15 @@ type PermitResult struct {
 	ID     int64
 	Leased int
 	DueMS  unixtime.Milli
+}
+
+// HasNoSlots reports whether the node had no slots for the permit.
+func (r PermitResult) HasNoSlots() bool { return r.Leased <= 0 && r.DueMS <= 0 }
+
+// LanePermitResult is a PermitResult with the lane of its permit.
+type LanePermitResult struct {
+	PermitResult
+	Lane Lane
 }
 
 // OverdueAfter is the wait after which a due run is late if no objective sets another.

@@ -20,7 +20,7 @@ func (d *Dispatcher) Demand() []job.QueueDemand {
 	demand := make([]job.QueueDemand, 0, len(d.mu.queues))
 	for _, c := range d.sessionsByQueue() {
 		demand = append(demand, job.QueueDemand{Namespace: c.queue.namespace, Queue: c.queue.queue, Free: c.freeSlots,
-			Ahead: c.waitPlaces})
+			Ahead: c.waitPlaces, InAdvance: len(c.bySlots) > 0 && c.bySlots.Top().s.hasRoomAhead()})
 	}
 	return demand
 }

@@ -45,23 +45,25 @@ func TestLeasesInAdvance(t *testing.T) {
 	})
 }
 
-// At a high rate and with many free slots what falls due within 20 ms is leased together; with fewer slots, or at a
-// lower rate, what falls due within 8 ms. Nothing starts early or late.
+// At a high rate and with many free slots what falls due within 20 ms is leased together; with fewer slots, at a
+// lower rate, or where that makes calls for many shards, what falls due within 8 ms. Nothing starts early or late.
 func TestLeadGrowsWithTheFreeSlots(t *testing.T) {
 	for name, row := range map[string]struct {
-		slots        int
-		interval     time.Duration
-		fewest, most int // pipelines
+		shards, slots int
+		interval      time.Duration
+		fewest, most  int // pipelines
 	}{
-		"many slots":    {400, 2 * time.Millisecond, 20, 36},
-		"a higher rate": {4000, 500 * time.Microsecond, 42, 120},
-		"few slots":     {40, 2 * time.Millisecond, 42, 120},
-		"a lower rate":  {400, 10 * time.Millisecond, 42, 110},
+		"many slots":          {16, 400, 2 * time.Millisecond, 20, 36},
+		"a higher rate":       {16, 4000, 500 * time.Microsecond, 20, 36},
+		"calls for 32 shards": {32, 4000, 500 * time.Microsecond, 42, 120},
+		"few slots":           {16, 40, 2 * time.Millisecond, 42, 120},
+		"a lower rate":        {16, 400, 10 * time.Millisecond, 42, 110},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(b *bed) {
-				shards := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
-				b.acquire(shards[1:]...)
+				for shard := 1; shard < row.shards; shard++ {
+					b.acquire(shard)
+				}
 				b.trips(time.Millisecond)
 				b.slots.set(func() { b.slots.advance = true })
 				b.handlers(time.Millisecond)
@@ -69,7 +71,7 @@ func TestLeadGrowsWithTheFreeSlots(t *testing.T) {
 				put := func(from, till time.Duration) {
 					i := 0
 					for at := from; at < till; at += row.interval {
-						b.create(shards[i%len(shards)], laneOf(1), at, 1)
+						b.create(i%row.shards, laneOf(1), at, 1)
 						i++
 					}
 				}

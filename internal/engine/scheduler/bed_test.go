@@ -207,9 +207,9 @@ func (b *bed) demandChanged() {
 	}
 }
 
-// permitted uses a permit, if that may be used.
-func (b *bed) permitted(ctx context.Context, node string, p job.Permit) {
-	if a := b.s.Accept(node, p); a != nil {
+// permitted uses permits, if they may be used.
+func (b *bed) permitted(ctx context.Context, node string, permits ...job.Permit) {
+	for _, a := range b.s.Accept(node, permits) {
 		a.Lease(ctx)
 	}
 }

@@ -71,8 +71,9 @@ func TestSlowShardClockIsNoBusyLoopOfPermits(t *testing.T) {
 	run(t, func(b *bed) {
 		due := unixtime.MilliOf(time.Now().Add(2 * time.Second))
 		b.s.SetPeerDemand("b", demand(9))
-		b.peers.onPermit = func(node string, p job.Permit) {
-			time.AfterFunc(200*time.Microsecond, func() { b.s.HandlePermitResult(node, job.PermitResult{ID: p.ID, DueMS: due}) })
+		b.peers.onPermits = func(node string, permits []job.Permit) {
+			results := []job.PermitResult{{ID: permits[0].ID, DueMS: due}}
+			time.AfterFunc(200*time.Microsecond, func() { b.s.HandlePermitResults(node, results) })
 		}
 		b.store.put(0, laneOf(1), due)
 		after(4 * time.Second)

@@ -7,6 +7,8 @@
 // slots come from the node's own workers first (Slots). If they have none, a peer that
 // stated demand gets a permit: lane, count and lock value, valid for 250 ms, or up to a
 // second where Redis answers late. The peer then leases for its own workers, by itself.
+// Permits of one round for one peer are one message. The peer leases under them in one
+// pipeline, and answers in one message.
 //
 //	lane due ----> slots free here? --yes--> lease, deliver
 //	                    | no

@@ -587,13 +587,14 @@ func (f *fakeSlots) check(t *testing.T) {
 
 // fakePeers notes what is sent.
 type fakePeers struct {
-	mu      sync.Mutex
-	down    map[string]bool
-	permits []sentPermit
-	results []sentResult
-	// onPermit and onResult carry them on, when set.
-	onPermit func(node string, p job.Permit)
-	onResult func(node string, r job.PermitResult)
+	mu       sync.Mutex
+	down     map[string]bool
+	permits  []sentPermit
+	results  []sentResult
+	messages int
+	// onPermits and onResults carry them on, when set.
+	onPermits func(node string, permits []job.Permit)
+	onResults func(node string, results []job.PermitResult)
 }
 
 type sentPermit struct {
@@ -608,25 +609,33 @@ type sentResult struct {
 	job.PermitResult
 }
 
-func (p *fakePeers) SendPermit(node string, permit job.Permit) bool {
+func (p *fakePeers) SendPermits(node string, permits []job.Permit) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.down[node] {
-		return false
+		return 0
 	}
-	p.permits = append(p.permits, sentPermit{time.Now(), node, permit})
-	if p.onPermit != nil {
-		p.onPermit(node, permit)
+	p.messages++
+	for _, permit := range permits {
+		p.permits = append(p.permits, sentPermit{time.Now(), node, permit})
 	}
-	return true
+	if p.onPermits != nil {
+		p.onPermits(node, permits)
+	}
+	return len(permits)
 }
 
-func (p *fakePeers) SendPermitResult(node string, l job.Lane, r job.PermitResult) {
+func (p *fakePeers) SendPermitResults(node string, results []job.LanePermitResult) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.results = append(p.results, sentResult{node, l, r})
-	if p.onResult != nil {
-		p.onResult(node, r)
+	p.messages++
+	plain := make([]job.PermitResult, len(results))
+	for i, r := range results {
+		plain[i] = r.PermitResult
+		p.results = append(p.results, sentResult{node, r.Lane, r.PermitResult})
+	}
+	if p.onResults != nil {
+		p.onResults(node, plain)
 	}
 }
 

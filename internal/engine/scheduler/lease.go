@@ -58,7 +58,7 @@ func (s *Scheduler) leaseAll(run context.Context, calls []*call) {
 	got := make([][]int, len(calls))
 	s.o.Slots.HoldAssignments()
 	for i, c := range calls {
-		c.setStartTimes(replies[i], sent, arrived)
+		setStartTimes(replies[i], c.horizon(), c.clock, sent, arrived)
 		got[i] = s.deliverLeases(c.quotas, c.slots, replies[i].Leased)
 		s.metrics.countLeases(len(replies[i].Leased), replies[i].Err)
 	}

@@ -173,28 +173,29 @@ func (s *Scheduler) returnStarts(l job.Lane, n int) {
 	}
 }
 
-// permitLimit returns how many of the n leases of a permit the queue's limits allow; ok is false if there is
-// nothing to lease. The holder is then sent the time at which to ask again as the lane's first due time.
-func (s *Scheduler) permitLimit(ctx context.Context, node string, p job.Permit, until time.Time, n int) (granted int,
-	ok bool) {
+// permitLimit returns how many leases under a permit the limits of its queue allow. If nothing may start now, the
+// holder is sent the time at which to ask again as the lane's first due time; without a result the permit expires.
+func (s *Scheduler) permitLimit(ctx context.Context, p acceptedPermit) (granted int, result *job.LanePermitResult) {
+	n := p.slots.Count()
 	if !s.hasLimits(p.Lane) {
-		return n, true
+		return n, nil
 	}
-	valid, cancel := context.WithDeadline(ctx, until)
+	valid, cancel := context.WithDeadline(ctx, p.until)
 	defer cancel()
 	grant := s.o.Limits.TakeStarts(valid, []job.QueueRequest{{
 		Queue: job.QueueKey{Namespace: p.Lane.Namespace, Queue: p.Lane.Queue}, N: n,
 	}})[0]
 	if grant.N == 0 {
-		if now, err := s.o.Store.Now(ctx, p.Shard); err == nil {
-			due := now.Add(max(grant.Again, minLimitPause))
-			s.o.Peers.SendPermitResult(node, p.Lane, job.PermitResult{ID: p.ID, DueMS: due})
+		now, err := s.o.Store.Now(ctx, p.Shard)
+		if err != nil {
+			return 0, nil
 		}
-		return 0, false
+		due := now.Add(max(grant.Again, minLimitPause))
+		return 0, &job.LanePermitResult{PermitResult: job.PermitResult{ID: p.ID, DueMS: due}, Lane: p.Lane}
 	}
 	if valid.Err() != nil {
 		s.returnStarts(p.Lane, grant.N)
-		return 0, false
+		return 0, nil
 	}
-	return grant.N, true
+	return grant.N, nil
 }

@@ -258,7 +258,7 @@ func TestLimitsAreNotWaitedForLongerThanThePermitIsValid(t *testing.T) {
 		b.slots.done("q", 9)
 		b.lose(0)
 		b.store.put(0, laneOf(1), unixtime.MilliOf(time.Now()))
-		a := b.s.Accept("h", job.Permit{ID: 1, Shard: 0, Lane: laneOf(1), N: 1, LockValue: b.store.locks[0], ValidFor: job.PermitValidity})
+		a := b.s.Accept("h", []job.Permit{{ID: 1, Shard: 0, Lane: laneOf(1), N: 1, LockValue: b.store.locks[0], ValidFor: job.PermitValidity}})[0]
 		accepted := time.Now()
 		after(job.PermitValidity * 9 / 10) // it waits for one of the leasers
 		f.trip = job.PermitValidity * 9 / 10

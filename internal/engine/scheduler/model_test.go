@@ -35,13 +35,13 @@ func newCluster(t *testing.T, rnd *rand.Rand, shards int, names ...string) *clus
 	for _, name := range names {
 		b := newBed(t, name, c.store)
 		b.slots.advance = advance
-		b.peers.onPermit = func(node string, p job.Permit) {
+		b.peers.onPermits = func(node string, permits []job.Permit) {
 			c.carry(name, node, func() {
-				c.wg.Go(func() { c.nodes[node].permitted(context.Background(), name, p) })
+				c.wg.Go(func() { c.nodes[node].permitted(context.Background(), name, permits...) })
 			})
 		}
-		b.peers.onResult = func(node string, r job.PermitResult) {
-			c.carry(name, node, func() { c.nodes[node].s.HandlePermitResult(name, r) })
+		b.peers.onResults = func(node string, results []job.PermitResult) {
+			c.carry(name, node, func() { c.nodes[node].s.HandlePermitResults(name, results) })
 		}
 		b.slots.onDemand = func() {
 			b.demandChanged()
@@ -106,7 +106,7 @@ func (c *cluster) tellDemand(from *bed) {
 	from.slots.mu.Lock()
 	var d []job.QueueDemand
 	for q, n := range from.slots.free {
-		d = append(d, job.QueueDemand{Namespace: "ns", Queue: q, Free: n})
+		d = append(d, job.QueueDemand{Namespace: "ns", Queue: q, Free: n, InAdvance: from.slots.advance})
 	}
 	from.slots.mu.Unlock()
 	for _, to := range c.nodes {

@@ -65,10 +65,13 @@ type Slots interface {
 }
 
 // Peers carries permits to other nodes and results back. Neither blocks, nor calls
-// the scheduler back. SendPermit is false when there is no link to the node.
+// the scheduler back.
 type Peers interface {
-	SendPermit(node string, p job.Permit) bool
-	SendPermitResult(node string, l job.Lane, r job.PermitResult)
+	// SendPermits sends permits that are to be leased together, at most job.MaxPermitsPerMessage. It returns how many
+	// of them, from the first on, are on their way: none without a link to the node.
+	SendPermits(node string, permits []job.Permit) (sent int)
+	// SendPermitResults sends results of permits that came together.
+	SendPermitResults(node string, results []job.LanePermitResult)
 }
 
 // Limits bound how many runs of whole queues start. None of its methods calls the

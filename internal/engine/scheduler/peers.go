@@ -12,6 +12,9 @@ type peerSlots struct {
 	// or had not answered by then. Too many cost a permit that comes back unused; too few would leave work
 	// undone, so estimates err high.
 	free, ahead map[queueKey]int
+	// inAdvance has the queues in which free slots take runs that are not due yet, with the number of those slots that
+	// the peer stated.
+	inAdvance map[queueKey]int
 	// unanswered: the peer did not answer its last permit. Others are asked first.
 	unanswered bool
 	// unreachable: the last permit could not be sent to the peer. It is not asked before its next demand, or the
@@ -31,7 +34,8 @@ func (p *peerSlots) freePlaces(ahead bool) map[queueKey]int {
 func (s *Scheduler) SetPeerDemand(node string, demands []job.QueueDemand) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := &peerSlots{free: make(map[queueKey]int, len(demands)), ahead: make(map[queueKey]int)}
+	p := &peerSlots{free: make(map[queueKey]int, len(demands)), ahead: make(map[queueKey]int),
+		inAdvance: make(map[queueKey]int)}
 	s.peerQueues[node] = demands
 	if len(demands) == 0 {
 		delete(s.peerQueues, node)
@@ -39,6 +43,9 @@ func (s *Scheduler) SetPeerDemand(node string, demands []job.QueueDemand) {
 	for _, d := range demands {
 		if d.Free > 0 {
 			p.free[queueKey{d.Namespace, d.Queue}] = d.Free
+			if d.InAdvance {
+				p.inAdvance[queueKey{d.Namespace, d.Queue}] = d.Free
+			}
 		}
 		if d.Ahead > 0 {
 			p.ahead[queueKey{d.Namespace, d.Queue}] = d.Ahead
@@ -72,12 +79,41 @@ func (s *Scheduler) SetPeerDemand(node string, demands []job.QueueDemand) {
 
 func queueKeyOf(l job.Lane) queueKey { return queueKey{l.Namespace, l.Queue} }
 
+// permitKind is what a permit is for.
+type permitKind struct {
+	toWait bool // leases that wait for a slot
+	soon   bool // leases that are not due yet
+}
+
+// placesFor returns the peer's places for a queue and such a permit.
+func (p *peerSlots) placesFor(q queueKey, kind permitKind) int {
+	if p.unreachable || kind.soon && !p.mayAdvance(q) {
+		return 0
+	}
+	return p.freePlaces(kind.toWait)[q]
+}
+
+// mayAdvance reports whether the peer's free slots take runs of a queue that are not due yet.
+func (p *peerSlots) mayAdvance(q queueKey) bool {
+	return p.inAdvance[q] > 0
+}
+
+// peersMayAdvance reports whether a peer has free slots for runs of a queue that are not due yet.
+func (s *Scheduler) peersMayAdvance(q queueKey) bool {
+	for _, p := range s.peers {
+		if p.placesFor(q, permitKind{soon: true}) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // peerWithMostPlaces returns the peer with the most places for a queue, and their number; 0 if there is none.
-func (s *Scheduler) peerWithMostPlaces(q queueKey, ahead bool) (node string, most int) {
+func (s *Scheduler) peerWithMostPlaces(q queueKey, kind permitKind) (node string, most int) {
 	var best *peerSlots
 	for name, p := range s.peers {
-		n := p.freePlaces(ahead)[q]
-		if n <= 0 || p.unreachable {
+		n := p.placesFor(q, kind)
+		if n <= 0 {
 			continue
 		}
 		if best == nil || cmp.Or(compareBool(p.unanswered, best.unanswered), most-n, cmp.Compare(name, node)) < 0 {

@@ -72,33 +72,87 @@ func (p *permitTable) nextExpiry() time.Time {
 	return time.Time{}
 }
 
-// sendPermit asks the peer with the most free slots, or with the most places to wait for one, to lease from a
-// due lane. It returns the number of leases that the permit allows; 0 if no peer has any. The caller holds mu.
-func (s *Scheduler) sendPermit(l *lane, lockValue string, now time.Time, ahead bool) int {
+// addPermit adds a permit to the round: it asks the peer with the most free slots, or with the most places to wait for
+// one, to lease from a lane. It returns the number of leases that the permit allows; 0 if no peer has any. The caller
+// holds mu.
+func (s *Scheduler) addPermit(l *lane, lockValue string, r *pickRound, kind permitKind) int {
 	q := queueKeyOf(l.key)
-	for {
-		node, most := s.peerWithMostPlaces(q, ahead)
-		if most == 0 {
-			return 0
+	node, most := s.peerWithMostPlaces(q, kind)
+	if most == 0 {
+		return 0
+	}
+	s.permits.last++
+	validity := s.permitValidity()
+	p := s.peers[node]
+	l.mayAdvance = !kind.toWait && p.mayAdvance(q) && !s.hasLimits(l.key)
+	out := &openPermit{
+		Permit: job.Permit{
+			ID: s.permits.last, Shard: l.shard.id, Lane: l.key, N: min(l.wantedLeases, most),
+			LockValue: lockValue, ValidFor: validity,
+		},
+		node: node, lane: l, expires: r.now.Add(permitLife(validity)), toWait: kind.toWait,
+	}
+	if l.mayAdvance {
+		out.Advance = s.outlook.horizon()
+	}
+	p.freePlaces(kind.toWait)[q] -= out.N
+	s.permits.addPermit(out)
+	l.permit = out
+	if r.permits == nil {
+		r.permits = make(map[string][]*openPermit)
+	}
+	r.permits[node] = append(r.permits[node], out)
+	return out.N
+}
+
+// sendPermits sends the permits of a round: those for a peer in as few messages as the bounds of one pipeline allow. It
+// returns false if some could not be sent; their lanes are to be picked again. The caller holds mu.
+func (s *Scheduler) sendPermits(r *pickRound) (allSent bool) {
+	allSent = true
+	for node, list := range r.permits {
+		for len(list) > 0 {
+			n := messageLength(list)
+			permits := make([]job.Permit, n)
+			for i, out := range list[:n] {
+				permits[i] = out.Permit
+			}
+			sent := s.o.Peers.SendPermits(node, permits)
+			s.metrics.permitsSent.Add(float64(sent))
+			list = list[sent:]
+			if sent < n {
+				allSent = false
+				s.withdrawPermits(node, list)
+				break
+			}
 		}
-		s.permits.last++
-		validity := s.permitValidity()
-		out := &openPermit{
-			Permit: job.Permit{
-				ID: s.permits.last, Shard: l.shard.id, Lane: l.key, N: min(l.wantedLeases, most),
-				LockValue: lockValue, ValidFor: validity,
-			},
-			node: node, lane: l, expires: now.Add(permitLife(validity)), toWait: ahead,
+	}
+	return allSent
+}
+
+// messageLength returns how many of the permits, of which there is one at least, are sent and leased together.
+func messageLength(list []*openPermit) int {
+	leases := 0
+	for i, out := range list {
+		leases += out.N
+		if i == job.MaxPermitsPerMessage || i > 0 && leases > maxRoundSlots {
+			return i
 		}
-		if !s.o.Peers.SendPermit(node, out.Permit) {
-			s.peers[node].unreachable = true
-			continue
-		}
-		s.peers[node].freePlaces(ahead)[q] -= out.N
-		s.permits.addPermit(out)
-		l.permit = out
-		s.metrics.permitsSent.Inc()
-		return out.N
+	}
+	return len(list)
+}
+
+// withdrawPermits ends permits that could not be sent, as if they had not been made. The peer is not asked again before
+// its next demand, or the next rescan.
+func (s *Scheduler) withdrawPermits(node string, list []*openPermit) {
+	if p, known := s.peers[node]; known {
+		p.unreachable = true
+	}
+	for _, out := range list {
+		s.permits.removePermit(out.ID, node)
+		s.backlog.chargeFlow(out.Lane, -out.N)
+		s.correctPlaces(out, 0)
+		out.lane.permit = nil
+		s.settlePermit(out, out.lane.due)
 	}
 }
 
@@ -117,11 +171,19 @@ func (s *Scheduler) dropExpired(now time.Time) {
 	}
 }
 
-// HandlePermitResult applies a peer's answer to a permit. An answer without leases and without a due time means that
+// HandlePermitResults applies a peer's answers to permits. An answer without leases and without a due time means that
 // the peer had no slots.
-func (s *Scheduler) HandlePermitResult(node string, r job.PermitResult) {
+func (s *Scheduler) HandlePermitResults(node string, results []job.PermitResult) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
+	for _, r := range results {
+		s.handlePermitResult(node, r, now)
+	}
+	s.wake.Signal()
+}
+
+func (s *Scheduler) handlePermitResult(node string, r job.PermitResult, now time.Time) {
 	out := s.permits.removePermit(r.ID, node)
 	if out == nil {
 		return
@@ -133,10 +195,14 @@ func (s *Scheduler) HandlePermitResult(node string, r job.PermitResult) {
 	if p, known := s.peers[node]; known {
 		p.unanswered = false
 	}
+	s.permitRate.Count(used, now)
 	s.backlog.chargeFlow(out.Lane, used-out.N)
 	l := out.lane
 	l.permit = nil
 	due := l.due
+	if used == 0 {
+		l.mayAdvance = false // it came too soon: the next time it waits until something is due
+	}
 	if used == 0 && r.DueMS <= 0 {
 		s.clearPlaces(out)
 	} else {
@@ -144,11 +210,10 @@ func (s *Scheduler) HandlePermitResult(node string, r job.PermitResult) {
 		if r.DueMS > 0 {
 			due = r.DueMS
 		}
-		l.adaptWanted(out.N, used, due, l.shard.clock.estimateUS(time.Now()).Milli())
+		l.adaptWanted(out.N, used, due, l.shard.clock.estimateUS(now).Milli())
 	}
 	s.settlePermit(out, due)
 	s.backOffLane(l, used == 0 && r.DueMS > 0)
-	s.wake.Signal()
 }
 
 // backOffLane delays a lane in which a peer found nothing due although this node takes it for due. Then the

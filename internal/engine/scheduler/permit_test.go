@@ -15,7 +15,7 @@ func demand(free int) []job.QueueDemand {
 }
 
 func (b *bed) answer(p sentPermit, leased int, due unixtime.Milli) {
-	b.s.HandlePermitResult(p.node, job.PermitResult{ID: p.ID, Leased: leased, DueMS: due})
+	b.s.HandlePermitResults(p.node, []job.PermitResult{{ID: p.ID, Leased: leased, DueMS: due}})
 	synctest.Wait()
 }
 

@@ -33,12 +33,13 @@ const (
 
 // pickRound has the calls of one pickCalls.
 type pickRound struct {
-	now   time.Time
-	calls []*call
-	slots int
+	now     time.Time
+	calls   []*call
+	slots   int
+	permits map[string][]*openPermit // to be sent, by peer
 }
 
-// pickCalls reserves slots for due lanes and returns the calls to make; it sends permits to peers directly. It
+// pickCalls reserves slots for due lanes and returns the calls to make; it sends permits to peers itself. It
 // also returns when to pick again if nothing happens before: now if there is more than fits, zero for never. The
 // caller holds mu.
 func (s *Scheduler) pickCalls(now time.Time) ([]*call, time.Time) {
@@ -63,9 +64,9 @@ func (s *Scheduler) pickCalls(now time.Time) ([]*call, time.Time) {
 	}
 	if len(r.calls) > 0 {
 		s.pacer.noteCall(now, r.slots)
-		s.outlook = s.leadTimesAfter(r.calls)
 	}
-	if l != nil {
+	s.outlook = s.leadTimesAfterRound(&r)
+	if allSent := s.sendPermits(&r); l != nil || !allSent {
 		return r.calls, now
 	}
 	return r.calls, s.nextDue()
@@ -148,13 +149,13 @@ func (s *Scheduler) serveLane(l *lane, r *pickRound) {
 		s.markServed(l, slots.Count(), r.now)
 		return
 	}
+	if n := s.addPermit(l, lockValue, r, permitKind{soon: soon}); n > 0 {
+		s.markServed(l, n, r.now)
+		return
+	}
 	l.mayAdvance = false
 	if soon {
 		s.parkLane(l)
-		return
-	}
-	if n := s.sendPermit(l, lockValue, r.now, false); n > 0 {
-		s.markServed(l, n, r.now)
 		return
 	}
 	if slots := s.o.Slots.Prefetch(l.key.Namespace, l.key.Queue, n); slots != nil && slots.Count() > 0 {
@@ -163,7 +164,7 @@ func (s *Scheduler) serveLane(l *lane, r *pickRound) {
 		s.markServed(l, slots.Count(), r.now)
 		return
 	}
-	if n := s.sendPermit(l, lockValue, r.now, true); n > 0 {
+	if n := s.addPermit(l, lockValue, r, permitKind{toWait: true}); n > 0 {
 		s.markServed(l, n, r.now)
 		return
 	}

@@ -38,7 +38,9 @@ func (s *Scheduler) repeatOwnCall(ctx context.Context, c *call, request job.Leas
 // repeatPermittedCall repeats a call under a permit whose answer the holder no longer waits for.
 func (s *Scheduler) repeatPermittedCall(ctx context.Context, request job.LeaseRequest, r job.LeaseReply) {
 	_, got := s.repeatCall(ctx, request, r)
-	s.returnStarts(request.Quotas[0].Lane, request.Quotas[0].N-got[0])
+	for i, q := range request.Quotas {
+		s.returnStarts(q.Lane, q.N-got[i])
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unansweredCalls[request.Shard]--

@@ -41,7 +41,8 @@ type state struct {
 	limitChanges    uint64 // how often LimitsChanged was called
 	pacer           pacer
 	outlook         leadTimes
-	leaseRate       eventrate.Meter
+	leaseRate       eventrate.Meter // of this node's own calls
+	permitRate      eventrate.Meter // of leases by this node's permits
 	peers           map[string]*peerSlots
 	peerQueues      map[string][]job.QueueDemand // the queues that each peer serves, also without free slots
 	permits         permitTable

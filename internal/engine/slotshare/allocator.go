@@ -35,17 +35,23 @@ type Peers interface {
 	OfferSlots(free []job.QueueDemand) (more bool)
 	// ResendDemand notifies all peers of the free slots.
 	ResendDemand(free []job.QueueDemand)
-	// SendPermitResult sends a peer the result of its permit for a lane.
-	SendPermitResult(peer string, lane job.Lane, result job.PermitResult)
+	// SendPermitResults sends a peer the results of permits that it sent in one message.
+	SendPermitResults(peer string, results []job.LanePermitResult)
+}
+
+// PermittedLease leases under permits for which slots are reserved. Lease returns the number of leases in each lane.
+type PermittedLease interface {
+	Lease(context.Context) map[job.Lane]int
 }
 
 // Options configure an allocator. All are required except Cadence.
 type Options struct {
 	Scheduler Scheduler
 	Peers     Peers
-	// Accept reserves slots for a peer's permit, and returns the function that leases under it. It returns nil if
-	// there is no slot, or if the permit is not to be used; it then sends the result.
-	Accept func(peer string, p job.Permit) (lease func(context.Context) int)
+	// Accept reserves slots for permits that a peer sent in one message. It returns what leases under them: one call
+	// for all, and others for those that may have to wait. It returns fewer, or none, if there are no slots, or if
+	// permits are not to be used; it then sends their results.
+	Accept func(peer string, permits []job.Permit) []PermittedLease
 	// FreeSlots are the slots that peers may send permits for.
 	FreeSlots func() []job.QueueDemand
 	Cadence   ticks.Alignment
@@ -56,13 +62,14 @@ type Allocator struct {
 	options Options
 	turns   turnTable
 	changed chan struct{} // signals the offer loop that free slots, or the peers, have changed
-	permits chan queuedPermit
+	permits chan queuedPermits
+	queued  atomic.Int64 // permits in it
 	stopped atomic.Bool
 }
 
 // New returns an allocator. Its loops start with Run.
 func New(o Options) *Allocator {
-	return &Allocator{options: o, changed: make(chan struct{}, 1), permits: make(chan queuedPermit, maxQueuedPermits)}
+	return &Allocator{options: o, changed: make(chan struct{}, 1), permits: make(chan queuedPermits, maxQueuedPermits)}
 }
 
 // Run offers slots to peers and leases under their permits, until the context ends.

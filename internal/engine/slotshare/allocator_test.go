@@ -47,11 +47,18 @@ func (n *fakeNode) OfferSlots([]job.QueueDemand) bool {
 	return false
 }
 
-func (n *fakeNode) SendPermitResult(_ string, _ job.Lane, r job.PermitResult) {
+func (n *fakeNode) SendPermitResults(_ string, results []job.LanePermitResult) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.results = append(n.results, r.ID)
+	for _, r := range results {
+		n.results = append(n.results, r.ID)
+	}
 }
+
+// leaseFunc is a call under permits.
+type leaseFunc func() map[job.Lane]int
+
+func (f leaseFunc) Lease(context.Context) map[job.Lane]int { return f() }
 
 func (n *fakeNode) counts() (own, offers, restated, results int) {
 	n.mu.Lock()
@@ -59,7 +66,7 @@ func (n *fakeNode) counts() (own, offers, restated, results int) {
 	return n.own, n.offers, n.restated, len(n.results)
 }
 
-func newAllocator(n *fakeNode, accept func(string, job.Permit) func(context.Context) int) *Allocator {
+func newAllocator(n *fakeNode, accept func(string, []job.Permit) []PermittedLease) *Allocator {
 	return New(Options{Scheduler: n, Peers: n, Accept: accept, FreeSlots: func() []job.QueueDemand { return nil }})
 }
 
@@ -131,18 +138,22 @@ func TestPermitsAreAcceptedInOrder(t *testing.T) {
 		n := &fakeNode{}
 		var accepted []int64
 		leased := make(chan int64, 10)
-		a := newAllocator(n, func(_ string, p job.Permit) func(context.Context) int {
-			accepted = append(accepted, p.ID)
-			if p.ValidFor != time.Second {
-				t.Errorf("permit %d is valid for %v after a wait of 1 s, want 1 s", p.ID, p.ValidFor)
+		a := newAllocator(n, func(_ string, permits []job.Permit) (calls []PermittedLease) {
+			for _, p := range permits {
+				accepted = append(accepted, p.ID)
+				if p.ValidFor != time.Second {
+					t.Errorf("permit %d is valid for %v after a wait of 1 s, want 1 s", p.ID, p.ValidFor)
+				}
+				if p.ID%2 == 0 {
+					calls = append(calls, leaseFunc(func() map[job.Lane]int { leased <- p.ID; return nil }))
+				}
 			}
-			if p.ID%2 == 1 {
-				return nil
-			}
-			return func(context.Context) int { leased <- p.ID; return 1 }
+			return calls
 		})
-		for id := range int64(6) {
-			a.QueuePermit("peer", job.Permit{ID: id, N: 1, ValidFor: 2 * time.Second})
+		permit := func(id int64) job.Permit { return job.Permit{ID: id, N: 1, ValidFor: 2 * time.Second} }
+		a.QueuePermits("peer", []job.Permit{permit(0), permit(1), permit(2)})
+		for id := int64(3); id < 6; id++ {
+			a.QueuePermits("peer", []job.Permit{permit(id)})
 		}
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -162,10 +173,12 @@ func TestPermitsAreAcceptedInOrder(t *testing.T) {
 func TestPermitsWithoutRoomAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &fakeNode{}
-		a := newAllocator(n, func(string, job.Permit) func(context.Context) int { return nil })
-		for id := range int64(maxQueuedPermits + 3) {
-			a.QueuePermit("peer", job.Permit{ID: id})
+		a := newAllocator(n, func(string, []job.Permit) []PermittedLease { return nil })
+		for id := range int64(maxQueuedPermits) {
+			a.QueuePermits("peer", []job.Permit{{ID: id}})
 		}
+		a.QueuePermits("peer", []job.Permit{{ID: maxQueuedPermits}, {ID: maxQueuedPermits + 1}})
+		a.QueuePermits("peer", []job.Permit{{ID: maxQueuedPermits + 2}})
 		if !slices.Equal(n.results, []int64{maxQueuedPermits, maxQueuedPermits + 1, maxQueuedPermits + 2}) {
 			t.Errorf("results of permits %v, want the last three", n.results)
 		}
@@ -176,7 +189,7 @@ func TestPermitsWithoutRoomAreAnswered(t *testing.T) {
 		cancel()
 		<-done
 		_, _, _, before := n.counts()
-		a.QueuePermit("peer", job.Permit{ID: 1})
+		a.QueuePermits("peer", []job.Permit{{ID: 1}})
 		if _, _, _, after := n.counts(); after != before+1 {
 			t.Errorf("%d results for a permit to a stopped node, want 1", after-before)
 		}

@@ -11,7 +11,8 @@
 //
 // The [Allocator] runs two loops. One offers free slots to the peers: at most every 2 ms
 // after a change, and in full each second. The other takes the permits of peers in the order of
-// their arrival, reserves slots for them, and leases up to eight at once.
+// their arrival, reserves slots for them, and makes up to eight calls at once; those of one message
+// share a call.
 //
 // Invariants:
 //

@@ -16,36 +16,42 @@ const (
 	maxQueuedPermits = 4096
 )
 
-// queuedPermit is a peer's permit on its way to the scheduler.
-type queuedPermit struct {
+// queuedPermits are permits that a peer sent in one message, on their way to the scheduler.
+type queuedPermits struct {
 	peer    string
-	permit  job.Permit
+	permits []job.Permit
 	arrived time.Time
 }
 
-// acceptedPermit is a permit that has slots, with the turns that it may belong to.
-type acceptedPermit struct {
-	lease func(context.Context) int
-	turns []*groupTurns
+// acceptedLease is a call under permits that have slots, with the turns that their lanes may belong to.
+type acceptedLease struct {
+	lease PermittedLease
+	turns map[job.Lane][]*groupTurns
 }
 
-// QueuePermit queues a peer's permit. A node that stops, or has too many queued permits, replies at once that it
-// has no slots, so that the jobs need not wait until the permit expires.
-func (a *Allocator) QueuePermit(peer string, p job.Permit) {
+// QueuePermits queues permits that a peer sent in one message. A node that stops, or has too many queued permits,
+// replies at once that it has no slots, so that the jobs need not wait until the permits expire.
+func (a *Allocator) QueuePermits(peer string, permits []job.Permit) {
+	n := int64(len(permits))
 	if !a.stopped.Load() {
-		select {
-		case a.permits <- queuedPermit{peer, p, time.Now()}:
+		if a.queued.Add(n) <= maxQueuedPermits {
+			// There is room: each message has a permit at least.
+			a.permits <- queuedPermits{peer, permits, time.Now()}
 			return
-		default:
-			a.NotifyPeers() // notify the peer of free slots again
 		}
+		a.queued.Add(-n)
+		a.NotifyPeers() // notify the peer of free slots again
 	}
-	a.options.Peers.SendPermitResult(peer, p.Lane, job.PermitResult{ID: p.ID})
+	results := make([]job.LanePermitResult, len(permits))
+	for i, p := range permits {
+		results[i] = job.LanePermitResult{PermitResult: job.PermitResult{ID: p.ID}, Lane: p.Lane}
+	}
+	a.options.Peers.SendPermitResults(peer, results)
 }
 
-// permitLoop reserves slots for peers' permits, one after the other, and leases under them.
+// permitLoop reserves slots for peers' permits, one message after the other, and leases under them.
 func (a *Allocator) permitLoop(ctx context.Context) {
-	accepted := make(chan acceptedPermit)
+	accepted := make(chan acceptedLease)
 	var leasers sync.WaitGroup
 	for range maxPermitCalls {
 		leasers.Go(func() { a.leaseAccepted(ctx, accepted) })
@@ -56,28 +62,45 @@ func (a *Allocator) permitLoop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case p := <-a.permits:
-			turns := a.scarceTurns(p.permit.Lane)
-			now := time.Now()
-			for _, s := range turns {
-				s.recordPeerRequest(now)
+		case q := <-a.permits:
+			a.queued.Add(-int64(len(q.permits)))
+			turns := a.recordRequests(q)
+			leases := a.options.Accept(q.peer, q.permits)
+			for _, lease := range leases {
+				accepted <- acceptedLease{lease, turns}
 			}
-			p.permit.ValidFor -= now.Sub(p.arrived)
-			if lease := a.options.Accept(p.peer, p.permit); lease != nil {
-				accepted <- acceptedPermit{lease, turns}
-			} else {
+			if len(leases) == 0 {
 				a.NotifyPeers()
 			}
 		}
 	}
 }
 
+// recordRequests notes that a peer has come for slots, and returns the turns of each lane. It deducts from each permit
+// the time that it has waited.
+func (a *Allocator) recordRequests(q queuedPermits) map[job.Lane][]*groupTurns {
+	turns, now := make(map[job.Lane][]*groupTurns, 1), time.Now()
+	for i := range q.permits {
+		p := &q.permits[i]
+		p.ValidFor -= now.Sub(q.arrived)
+		if _, known := turns[p.Lane]; known {
+			continue
+		}
+		turns[p.Lane] = a.scarceTurns(p.Lane)
+		for _, s := range turns[p.Lane] {
+			s.recordPeerRequest(now)
+		}
+	}
+	return turns
+}
+
 // leaseAccepted leases under permits that have slots, until the channel is closed.
-func (a *Allocator) leaseAccepted(ctx context.Context, accepted <-chan acceptedPermit) {
-	for p := range accepted {
-		leased := p.lease(ctx)
-		for _, s := range p.turns {
-			s.recordTaken(leased)
+func (a *Allocator) leaseAccepted(ctx context.Context, accepted <-chan acceptedLease) {
+	for l := range accepted {
+		for lane, leased := range l.lease.Lease(ctx) {
+			for _, s := range l.turns[lane] {
+				s.recordTaken(leased)
+			}
 		}
 		a.NotifyPeers() // the peer may have used up the slots that it knows of
 	}

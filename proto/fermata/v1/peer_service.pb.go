@@ -32,6 +32,7 @@ type LinkRequest struct {
 	//	*LinkRequest_Nudge
 	//	*LinkRequest_PermitResult
 	//	*LinkRequest_CancelAttempt
+	//	*LinkRequest_PermitResults
 	Message       isLinkRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -119,6 +120,15 @@ func (x *LinkRequest) GetCancelAttempt() *CancelAttempt {
 	return nil
 }
 
+func (x *LinkRequest) GetPermitResults() *PermitResults {
+	if x != nil {
+		if x, ok := x.Message.(*LinkRequest_PermitResults); ok {
+			return x.PermitResults
+		}
+	}
+	return nil
+}
+
 type isLinkRequest_Message interface {
 	isLinkRequest_Message()
 }
@@ -143,6 +153,10 @@ type LinkRequest_CancelAttempt struct {
 	CancelAttempt *CancelAttempt `protobuf:"bytes,5,opt,name=cancel_attempt,json=cancelAttempt,proto3,oneof"`
 }
 
+type LinkRequest_PermitResults struct {
+	PermitResults *PermitResults `protobuf:"bytes,6,opt,name=permit_results,json=permitResults,proto3,oneof"`
+}
+
 func (*LinkRequest_Hello) isLinkRequest_Message() {}
 
 func (*LinkRequest_Demand) isLinkRequest_Message() {}
@@ -153,6 +167,8 @@ func (*LinkRequest_PermitResult) isLinkRequest_Message() {}
 
 func (*LinkRequest_CancelAttempt) isLinkRequest_Message() {}
 
+func (*LinkRequest_PermitResults) isLinkRequest_Message() {}
+
 // LinkResponse is a message of the node that was dialled.
 type LinkResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -160,6 +176,7 @@ type LinkResponse struct {
 	//
 	//	*LinkResponse_Permit
 	//	*LinkResponse_HandOver
+	//	*LinkResponse_Permits
 	Message       isLinkResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -220,6 +237,15 @@ func (x *LinkResponse) GetHandOver() *HandOver {
 	return nil
 }
 
+func (x *LinkResponse) GetPermits() *Permits {
+	if x != nil {
+		if x, ok := x.Message.(*LinkResponse_Permits); ok {
+			return x.Permits
+		}
+	}
+	return nil
+}
+
 type isLinkResponse_Message interface {
 	isLinkResponse_Message()
 }
@@ -232,9 +258,16 @@ type LinkResponse_HandOver struct {
 	HandOver *HandOver `protobuf:"bytes,2,opt,name=hand_over,json=handOver,proto3,oneof"`
 }
 
+type LinkResponse_Permits struct {
+	// Only to nodes that have set LinkHello.permit_lists.
+	Permits *Permits `protobuf:"bytes,3,opt,name=permits,proto3,oneof"`
+}
+
 func (*LinkResponse_Permit) isLinkResponse_Message() {}
 
 func (*LinkResponse_HandOver) isLinkResponse_Message() {}
+
+func (*LinkResponse_Permits) isLinkResponse_Message() {}
 
 // LinkHello identifies the node that dialled. The other node sends the same in the header of its
 // response: fermata-version, fermata-protocol, fermata-min-protocol, fermata-keyspace.
@@ -251,7 +284,9 @@ type LinkHello struct {
 	MinProtocol int32 `protobuf:"varint,4,opt,name=min_protocol,json=minProtocol,proto3" json:"min_protocol,omitempty"`
 	// Random id of the keyspace that the node uses. Empty for nodes of earlier versions. A link
 	// between nodes of different keyspaces is refused with FAILED_PRECONDITION.
-	Keyspace      string `protobuf:"bytes,5,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	Keyspace string `protobuf:"bytes,5,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	// The node understands Permits.
+	PermitLists   bool `protobuf:"varint,6,opt,name=permit_lists,json=permitLists,proto3" json:"permit_lists,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -321,6 +356,13 @@ func (x *LinkHello) GetKeyspace() string {
 	return ""
 }
 
+func (x *LinkHello) GetPermitLists() bool {
+	if x != nil {
+		return x.PermitLists
+	}
+	return false
+}
+
 // Demand is what the workers of the sender could take. It replaces the previous Demand.
 type Demand struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -377,7 +419,9 @@ type QueueDemand struct {
 	// Free slots of the workers.
 	FreeSlots int32 `protobuf:"varint,3,opt,name=free_slots,json=freeSlots,proto3" json:"free_slots,omitempty"`
 	// Leases that may wait for a slot, in addition to free_slots; see Hello.prefetch.
-	Prefetch      int32 `protobuf:"varint,4,opt,name=prefetch,proto3" json:"prefetch,omitempty"`
+	Prefetch int32 `protobuf:"varint,4,opt,name=prefetch,proto3" json:"prefetch,omitempty"`
+	// Workers have slots to spare for runs that are not due yet, and start them on time.
+	InAdvance     bool `protobuf:"varint,5,opt,name=in_advance,json=inAdvance,proto3" json:"in_advance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -438,6 +482,13 @@ func (x *QueueDemand) GetPrefetch() int32 {
 		return x.Prefetch
 	}
 	return 0
+}
+
+func (x *QueueDemand) GetInAdvance() bool {
+	if x != nil {
+		return x.InAdvance
+	}
+	return false
 }
 
 // Nudge reports that a record of the lane became due earlier than the first one before.
@@ -518,7 +569,10 @@ type Permit struct {
 	// Value of the shard lock. The lease script compares it.
 	LockValue string `protobuf:"bytes,5,opt,name=lock_value,json=lockValue,proto3" json:"lock_value,omitempty"`
 	// Validity, from the arrival of the permit.
-	ValidFor      *durationpb.Duration `protobuf:"bytes,6,opt,name=valid_for,json=validFor,proto3" json:"valid_for,omitempty"`
+	ValidFor *durationpb.Duration `protobuf:"bytes,6,opt,name=valid_for,json=validFor,proto3" json:"valid_for,omitempty"`
+	// How long before they are due runs may be leased. Unset: when they are due. Only for queues whose
+	// QueueDemand has set in_advance.
+	Advance       *durationpb.Duration `protobuf:"bytes,7,opt,name=advance,proto3" json:"advance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -595,6 +649,59 @@ func (x *Permit) GetValidFor() *durationpb.Duration {
 	return nil
 }
 
+func (x *Permit) GetAdvance() *durationpb.Duration {
+	if x != nil {
+		return x.Advance
+	}
+	return nil
+}
+
+// Permits are permits that are to be leased together.
+type Permits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 64.
+	Permits       []*Permit `protobuf:"bytes,1,rep,name=permits,proto3" json:"permits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Permits) Reset() {
+	*x = Permits{}
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Permits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Permits) ProtoMessage() {}
+
+func (x *Permits) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Permits.ProtoReflect.Descriptor instead.
+func (*Permits) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Permits) GetPermits() []*Permit {
+	if x != nil {
+		return x.Permits
+	}
+	return nil
+}
+
 // PermitResult reports the use of a permit.
 type PermitResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -610,7 +717,7 @@ type PermitResult struct {
 
 func (x *PermitResult) Reset() {
 	*x = PermitResult{}
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[7]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -622,7 +729,7 @@ func (x *PermitResult) String() string {
 func (*PermitResult) ProtoMessage() {}
 
 func (x *PermitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[7]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -635,7 +742,7 @@ func (x *PermitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitResult.ProtoReflect.Descriptor instead.
 func (*PermitResult) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{7}
+	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PermitResult) GetPermitId() int64 {
@@ -659,6 +766,52 @@ func (x *PermitResult) GetNextDueMs() int64 {
 	return 0
 }
 
+// PermitResults has the results of permits that were sent together.
+type PermitResults struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 64.
+	Results       []*PermitResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PermitResults) Reset() {
+	*x = PermitResults{}
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PermitResults) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PermitResults) ProtoMessage() {}
+
+func (x *PermitResults) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PermitResults.ProtoReflect.Descriptor instead.
+func (*PermitResults) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PermitResults) GetResults() []*PermitResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
 // HandOver announces that the sender has just released these shards.
 type HandOver struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -670,7 +823,7 @@ type HandOver struct {
 
 func (x *HandOver) Reset() {
 	*x = HandOver{}
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[8]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +835,7 @@ func (x *HandOver) String() string {
 func (*HandOver) ProtoMessage() {}
 
 func (x *HandOver) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[8]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +848,7 @@ func (x *HandOver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOver.ProtoReflect.Descriptor instead.
 func (*HandOver) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{8}
+	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HandOver) GetShards() []int32 {
@@ -718,7 +871,7 @@ type CancelAttempt struct {
 
 func (x *CancelAttempt) Reset() {
 	*x = CancelAttempt{}
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[9]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -730,7 +883,7 @@ func (x *CancelAttempt) String() string {
 func (*CancelAttempt) ProtoMessage() {}
 
 func (x *CancelAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[9]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -743,7 +896,7 @@ func (x *CancelAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelAttempt.ProtoReflect.Descriptor instead.
 func (*CancelAttempt) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{9}
+	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CancelAttempt) GetRecord() string {
@@ -768,7 +921,7 @@ type DescribeNodeRequest struct {
 
 func (x *DescribeNodeRequest) Reset() {
 	*x = DescribeNodeRequest{}
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[10]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -780,7 +933,7 @@ func (x *DescribeNodeRequest) String() string {
 func (*DescribeNodeRequest) ProtoMessage() {}
 
 func (x *DescribeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[10]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -793,7 +946,7 @@ func (x *DescribeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeNodeRequest.ProtoReflect.Descriptor instead.
 func (*DescribeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{10}
+	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{12}
 }
 
 type DescribeNodeResponse struct {
@@ -810,7 +963,7 @@ type DescribeNodeResponse struct {
 
 func (x *DescribeNodeResponse) Reset() {
 	*x = DescribeNodeResponse{}
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[11]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -822,7 +975,7 @@ func (x *DescribeNodeResponse) String() string {
 func (*DescribeNodeResponse) ProtoMessage() {}
 
 func (x *DescribeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[11]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -835,7 +988,7 @@ func (x *DescribeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeNodeResponse.ProtoReflect.Descriptor instead.
 func (*DescribeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{11}
+	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DescribeNodeResponse) GetNode() *Node {
@@ -879,7 +1032,7 @@ type ForecastShardsRequest struct {
 
 func (x *ForecastShardsRequest) Reset() {
 	*x = ForecastShardsRequest{}
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[12]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +1044,7 @@ func (x *ForecastShardsRequest) String() string {
 func (*ForecastShardsRequest) ProtoMessage() {}
 
 func (x *ForecastShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[12]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +1057,7 @@ func (x *ForecastShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastShardsRequest.ProtoReflect.Descriptor instead.
 func (*ForecastShardsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{12}
+	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ForecastShardsRequest) GetStartMs() int64 {
@@ -965,7 +1118,7 @@ type ForecastShardsResponse struct {
 
 func (x *ForecastShardsResponse) Reset() {
 	*x = ForecastShardsResponse{}
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[13]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1130,7 @@ func (x *ForecastShardsResponse) String() string {
 func (*ForecastShardsResponse) ProtoMessage() {}
 
 func (x *ForecastShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[13]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1143,7 @@ func (x *ForecastShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastShardsResponse.ProtoReflect.Descriptor instead.
 func (*ForecastShardsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{13}
+	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ForecastShardsResponse) GetShards() []*ForecastShard {
@@ -1036,7 +1189,7 @@ type ForecastShard struct {
 
 func (x *ForecastShard) Reset() {
 	*x = ForecastShard{}
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +1201,7 @@ func (x *ForecastShard) String() string {
 func (*ForecastShard) ProtoMessage() {}
 
 func (x *ForecastShard) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +1214,7 @@ func (x *ForecastShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastShard.ProtoReflect.Descriptor instead.
 func (*ForecastShard) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{14}
+	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ForecastShard) GetShard() int32 {
@@ -1090,36 +1243,41 @@ var File_fermata_v1_peer_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_peer_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1dfermata/v1/peer_service.proto\x12\n" +
-	"fermata.v1\x1a fermata/v1/cluster_service.proto\x1a\x19fermata/v1/forecast.proto\x1a\x1egoogle/protobuf/duration.proto\"\xa5\x02\n" +
+	"fermata.v1\x1a fermata/v1/cluster_service.proto\x1a\x19fermata/v1/forecast.proto\x1a\x1egoogle/protobuf/duration.proto\"\xe9\x02\n" +
 	"\vLinkRequest\x12-\n" +
 	"\x05hello\x18\x01 \x01(\v2\x15.fermata.v1.LinkHelloH\x00R\x05hello\x12,\n" +
 	"\x06demand\x18\x02 \x01(\v2\x12.fermata.v1.DemandH\x00R\x06demand\x12)\n" +
 	"\x05nudge\x18\x03 \x01(\v2\x11.fermata.v1.NudgeH\x00R\x05nudge\x12?\n" +
 	"\rpermit_result\x18\x04 \x01(\v2\x18.fermata.v1.PermitResultH\x00R\fpermitResult\x12B\n" +
-	"\x0ecancel_attempt\x18\x05 \x01(\v2\x19.fermata.v1.CancelAttemptH\x00R\rcancelAttemptB\t\n" +
-	"\amessage\"|\n" +
+	"\x0ecancel_attempt\x18\x05 \x01(\v2\x19.fermata.v1.CancelAttemptH\x00R\rcancelAttempt\x12B\n" +
+	"\x0epermit_results\x18\x06 \x01(\v2\x19.fermata.v1.PermitResultsH\x00R\rpermitResultsB\t\n" +
+	"\amessage\"\xad\x01\n" +
 	"\fLinkResponse\x12,\n" +
 	"\x06permit\x18\x01 \x01(\v2\x12.fermata.v1.PermitH\x00R\x06permit\x123\n" +
-	"\thand_over\x18\x02 \x01(\v2\x14.fermata.v1.HandOverH\x00R\bhandOverB\t\n" +
-	"\amessage\"\x94\x01\n" +
+	"\thand_over\x18\x02 \x01(\v2\x14.fermata.v1.HandOverH\x00R\bhandOver\x12/\n" +
+	"\apermits\x18\x03 \x01(\v2\x13.fermata.v1.PermitsH\x00R\apermitsB\t\n" +
+	"\amessage\"\xb7\x01\n" +
 	"\tLinkHello\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
 	"\bprotocol\x18\x03 \x01(\x05R\bprotocol\x12!\n" +
 	"\fmin_protocol\x18\x04 \x01(\x05R\vminProtocol\x12\x1a\n" +
-	"\bkeyspace\x18\x05 \x01(\tR\bkeyspace\"9\n" +
+	"\bkeyspace\x18\x05 \x01(\tR\bkeyspace\x12!\n" +
+	"\fpermit_lists\x18\x06 \x01(\bR\vpermitLists\"9\n" +
 	"\x06Demand\x12/\n" +
-	"\x06queues\x18\x01 \x03(\v2\x17.fermata.v1.QueueDemandR\x06queues\"|\n" +
+	"\x06queues\x18\x01 \x03(\v2\x17.fermata.v1.QueueDemandR\x06queues\"\x9b\x01\n" +
 	"\vQueueDemand\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1d\n" +
 	"\n" +
 	"free_slots\x18\x03 \x01(\x05R\tfreeSlots\x12\x1a\n" +
-	"\bprefetch\x18\x04 \x01(\x05R\bprefetch\"H\n" +
+	"\bprefetch\x18\x04 \x01(\x05R\bprefetch\x12\x1d\n" +
+	"\n" +
+	"in_advance\x18\x05 \x01(\bR\tinAdvance\"H\n" +
 	"\x05Nudge\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\x05R\x05shard\x12\x12\n" +
 	"\x04lane\x18\x02 \x01(\tR\x04lane\x12\x15\n" +
-	"\x06due_ms\x18\x03 \x01(\x03R\x05dueMs\"\xbc\x01\n" +
+	"\x06due_ms\x18\x03 \x01(\x03R\x05dueMs\"\xf1\x01\n" +
 	"\x06Permit\x12\x1b\n" +
 	"\tpermit_id\x18\x01 \x01(\x03R\bpermitId\x12\x14\n" +
 	"\x05shard\x18\x02 \x01(\x05R\x05shard\x12\x12\n" +
@@ -1127,11 +1285,16 @@ const file_fermata_v1_peer_service_proto_rawDesc = "" +
 	"\x05count\x18\x04 \x01(\x05R\x05count\x12\x1d\n" +
 	"\n" +
 	"lock_value\x18\x05 \x01(\tR\tlockValue\x126\n" +
-	"\tvalid_for\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bvalidFor\"c\n" +
+	"\tvalid_for\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bvalidFor\x123\n" +
+	"\aadvance\x18\a \x01(\v2\x19.google.protobuf.DurationR\aadvance\"7\n" +
+	"\aPermits\x12,\n" +
+	"\apermits\x18\x01 \x03(\v2\x12.fermata.v1.PermitR\apermits\"c\n" +
 	"\fPermitResult\x12\x1b\n" +
 	"\tpermit_id\x18\x01 \x01(\x03R\bpermitId\x12\x16\n" +
 	"\x06leased\x18\x02 \x01(\x05R\x06leased\x12\x1e\n" +
-	"\vnext_due_ms\x18\x03 \x01(\x03R\tnextDueMs\"\"\n" +
+	"\vnext_due_ms\x18\x03 \x01(\x03R\tnextDueMs\"C\n" +
+	"\rPermitResults\x122\n" +
+	"\aresults\x18\x01 \x03(\v2\x18.fermata.v1.PermitResultR\aresults\"\"\n" +
 	"\bHandOver\x12\x16\n" +
 	"\x06shards\x18\x01 \x03(\x05R\x06shards\"=\n" +
 	"\rCancelAttempt\x12\x16\n" +
@@ -1176,7 +1339,7 @@ func file_fermata_v1_peer_service_proto_rawDescGZIP() []byte {
 	return file_fermata_v1_peer_service_proto_rawDescData
 }
 
-var file_fermata_v1_peer_service_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_fermata_v1_peer_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_fermata_v1_peer_service_proto_goTypes = []any{
 	(*LinkRequest)(nil),            // 0: fermata.v1.LinkRequest
 	(*LinkResponse)(nil),           // 1: fermata.v1.LinkResponse
@@ -1185,48 +1348,55 @@ var file_fermata_v1_peer_service_proto_goTypes = []any{
 	(*QueueDemand)(nil),            // 4: fermata.v1.QueueDemand
 	(*Nudge)(nil),                  // 5: fermata.v1.Nudge
 	(*Permit)(nil),                 // 6: fermata.v1.Permit
-	(*PermitResult)(nil),           // 7: fermata.v1.PermitResult
-	(*HandOver)(nil),               // 8: fermata.v1.HandOver
-	(*CancelAttempt)(nil),          // 9: fermata.v1.CancelAttempt
-	(*DescribeNodeRequest)(nil),    // 10: fermata.v1.DescribeNodeRequest
-	(*DescribeNodeResponse)(nil),   // 11: fermata.v1.DescribeNodeResponse
-	(*ForecastShardsRequest)(nil),  // 12: fermata.v1.ForecastShardsRequest
-	(*ForecastShardsResponse)(nil), // 13: fermata.v1.ForecastShardsResponse
-	(*ForecastShard)(nil),          // 14: fermata.v1.ForecastShard
-	(*durationpb.Duration)(nil),    // 15: google.protobuf.Duration
-	(*Node)(nil),                   // 16: fermata.v1.Node
-	(*Worker)(nil),                 // 17: fermata.v1.Worker
-	(*Queue)(nil),                  // 18: fermata.v1.Queue
-	(*QueueLoad)(nil),              // 19: fermata.v1.QueueLoad
-	(*LoadHerd)(nil),               // 20: fermata.v1.LoadHerd
+	(*Permits)(nil),                // 7: fermata.v1.Permits
+	(*PermitResult)(nil),           // 8: fermata.v1.PermitResult
+	(*PermitResults)(nil),          // 9: fermata.v1.PermitResults
+	(*HandOver)(nil),               // 10: fermata.v1.HandOver
+	(*CancelAttempt)(nil),          // 11: fermata.v1.CancelAttempt
+	(*DescribeNodeRequest)(nil),    // 12: fermata.v1.DescribeNodeRequest
+	(*DescribeNodeResponse)(nil),   // 13: fermata.v1.DescribeNodeResponse
+	(*ForecastShardsRequest)(nil),  // 14: fermata.v1.ForecastShardsRequest
+	(*ForecastShardsResponse)(nil), // 15: fermata.v1.ForecastShardsResponse
+	(*ForecastShard)(nil),          // 16: fermata.v1.ForecastShard
+	(*durationpb.Duration)(nil),    // 17: google.protobuf.Duration
+	(*Node)(nil),                   // 18: fermata.v1.Node
+	(*Worker)(nil),                 // 19: fermata.v1.Worker
+	(*Queue)(nil),                  // 20: fermata.v1.Queue
+	(*QueueLoad)(nil),              // 21: fermata.v1.QueueLoad
+	(*LoadHerd)(nil),               // 22: fermata.v1.LoadHerd
 }
 var file_fermata_v1_peer_service_proto_depIdxs = []int32{
 	2,  // 0: fermata.v1.LinkRequest.hello:type_name -> fermata.v1.LinkHello
 	3,  // 1: fermata.v1.LinkRequest.demand:type_name -> fermata.v1.Demand
 	5,  // 2: fermata.v1.LinkRequest.nudge:type_name -> fermata.v1.Nudge
-	7,  // 3: fermata.v1.LinkRequest.permit_result:type_name -> fermata.v1.PermitResult
-	9,  // 4: fermata.v1.LinkRequest.cancel_attempt:type_name -> fermata.v1.CancelAttempt
-	6,  // 5: fermata.v1.LinkResponse.permit:type_name -> fermata.v1.Permit
-	8,  // 6: fermata.v1.LinkResponse.hand_over:type_name -> fermata.v1.HandOver
-	4,  // 7: fermata.v1.Demand.queues:type_name -> fermata.v1.QueueDemand
-	15, // 8: fermata.v1.Permit.valid_for:type_name -> google.protobuf.Duration
-	16, // 9: fermata.v1.DescribeNodeResponse.node:type_name -> fermata.v1.Node
-	17, // 10: fermata.v1.DescribeNodeResponse.workers:type_name -> fermata.v1.Worker
-	18, // 11: fermata.v1.DescribeNodeResponse.queues:type_name -> fermata.v1.Queue
-	14, // 12: fermata.v1.ForecastShardsResponse.shards:type_name -> fermata.v1.ForecastShard
-	19, // 13: fermata.v1.ForecastShardsResponse.queues:type_name -> fermata.v1.QueueLoad
-	20, // 14: fermata.v1.ForecastShardsResponse.herds:type_name -> fermata.v1.LoadHerd
-	0,  // 15: fermata.v1.PeerService.Link:input_type -> fermata.v1.LinkRequest
-	10, // 16: fermata.v1.PeerService.DescribeNode:input_type -> fermata.v1.DescribeNodeRequest
-	12, // 17: fermata.v1.PeerService.ForecastShards:input_type -> fermata.v1.ForecastShardsRequest
-	1,  // 18: fermata.v1.PeerService.Link:output_type -> fermata.v1.LinkResponse
-	11, // 19: fermata.v1.PeerService.DescribeNode:output_type -> fermata.v1.DescribeNodeResponse
-	13, // 20: fermata.v1.PeerService.ForecastShards:output_type -> fermata.v1.ForecastShardsResponse
-	18, // [18:21] is the sub-list for method output_type
-	15, // [15:18] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	8,  // 3: fermata.v1.LinkRequest.permit_result:type_name -> fermata.v1.PermitResult
+	11, // 4: fermata.v1.LinkRequest.cancel_attempt:type_name -> fermata.v1.CancelAttempt
+	9,  // 5: fermata.v1.LinkRequest.permit_results:type_name -> fermata.v1.PermitResults
+	6,  // 6: fermata.v1.LinkResponse.permit:type_name -> fermata.v1.Permit
+	10, // 7: fermata.v1.LinkResponse.hand_over:type_name -> fermata.v1.HandOver
+	7,  // 8: fermata.v1.LinkResponse.permits:type_name -> fermata.v1.Permits
+	4,  // 9: fermata.v1.Demand.queues:type_name -> fermata.v1.QueueDemand
+	17, // 10: fermata.v1.Permit.valid_for:type_name -> google.protobuf.Duration
+	17, // 11: fermata.v1.Permit.advance:type_name -> google.protobuf.Duration
+	6,  // 12: fermata.v1.Permits.permits:type_name -> fermata.v1.Permit
+	8,  // 13: fermata.v1.PermitResults.results:type_name -> fermata.v1.PermitResult
+	18, // 14: fermata.v1.DescribeNodeResponse.node:type_name -> fermata.v1.Node
+	19, // 15: fermata.v1.DescribeNodeResponse.workers:type_name -> fermata.v1.Worker
+	20, // 16: fermata.v1.DescribeNodeResponse.queues:type_name -> fermata.v1.Queue
+	16, // 17: fermata.v1.ForecastShardsResponse.shards:type_name -> fermata.v1.ForecastShard
+	21, // 18: fermata.v1.ForecastShardsResponse.queues:type_name -> fermata.v1.QueueLoad
+	22, // 19: fermata.v1.ForecastShardsResponse.herds:type_name -> fermata.v1.LoadHerd
+	0,  // 20: fermata.v1.PeerService.Link:input_type -> fermata.v1.LinkRequest
+	12, // 21: fermata.v1.PeerService.DescribeNode:input_type -> fermata.v1.DescribeNodeRequest
+	14, // 22: fermata.v1.PeerService.ForecastShards:input_type -> fermata.v1.ForecastShardsRequest
+	1,  // 23: fermata.v1.PeerService.Link:output_type -> fermata.v1.LinkResponse
+	13, // 24: fermata.v1.PeerService.DescribeNode:output_type -> fermata.v1.DescribeNodeResponse
+	15, // 25: fermata.v1.PeerService.ForecastShards:output_type -> fermata.v1.ForecastShardsResponse
+	23, // [23:26] is the sub-list for method output_type
+	20, // [20:23] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_peer_service_proto_init() }
@@ -1242,10 +1412,12 @@ func file_fermata_v1_peer_service_proto_init() {
 		(*LinkRequest_Nudge)(nil),
 		(*LinkRequest_PermitResult)(nil),
 		(*LinkRequest_CancelAttempt)(nil),
+		(*LinkRequest_PermitResults)(nil),
 	}
 	file_fermata_v1_peer_service_proto_msgTypes[1].OneofWrappers = []any{
 		(*LinkResponse_Permit)(nil),
 		(*LinkResponse_HandOver)(nil),
+		(*LinkResponse_Permits)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1253,7 +1425,7 @@ func file_fermata_v1_peer_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_peer_service_proto_rawDesc), len(file_fermata_v1_peer_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

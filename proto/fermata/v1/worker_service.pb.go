@@ -1570,7 +1570,8 @@ func (x *Drain) GetAddresses() []string {
 	return nil
 }
 
-// Relocate asks the worker to move to another node, because this one reaches Redis badly. Unlike
+// Relocate asks the worker to move to another node, because this one reaches Redis badly, or has
+// several workers where another node has none. Unlike
 // after Drain the session goes on, with its leases and new ones, until the worker has connected to
 // another node. A worker may ignore it.
 type Relocate struct {
