@@ -37,7 +37,7 @@ const (
 	WithoutClock ClockUse = iota
 	// WithClock: the clock is read and stored before the script begins.
 	WithClock
-	// StoringClock: the clock is read before the script begins. The script stores it with other fields.
+	// StoringClock: the clock is read before the script begins, with a batch. The script stores both.
 	StoringClock
 )
 
@@ -45,7 +45,7 @@ const (
 var commonParts = map[ClockUse][]string{
 	WithoutClock: {"prelude"},
 	WithClock:    {"prelude", "time", "tick"},
-	StoringClock: {"prelude", "time"},
+	StoringClock: {"prelude", "batch", "time"},
 }
 
 // Source describes a script of a package: a file, the parts that precede it, and its flags. All of them are

@@ -52,7 +52,7 @@ local function answer(reply)
 	return reply
 end
 
-local last = call('hget', KEYS[1], ARGV[7])
+local last = last_batch
 if last and sub(last, 37) == ARGV[8] then
 	-- All records of the batch have its deadline as score.
 	local first, count, deadline = tonumber(sub(last, 1, 16)), tonumber(sub(last, 17, 20)), tonumber(sub(last, 21, 36))

@@ -21,7 +21,8 @@ local MAX_SLOTS = 8                 -- of the history of a record that is delete
 -- them, of which one has the number of ended runs and one the last outcome. These patterns match any text without
 -- going back in it: what they match ends at the first other field.
 local FIELDS_BEFORE_TEXTS = '^g?%d*L?%-?%d*F?%d*S?%-?%d*E?%-?%d*'
-local TEXT_FIELDS = {'^e(%d+):', '^;(%d+):'} -- the last error, and a run that the state keeps in place of the history
+local ERROR_FIELD = '^e(%d+):'
+local KEPT_RUN_FIELD = '^;(%d+):' -- a run that the state keeps in place of the history
 local FIELDS_AFTER_TEXTS = '^K?%-?%d*r?(%d*)k?%d*J?%d*o?(%d*)x?%d*y?%d*j?%d*X?%d*%^?%d*'
 
 -- runs_of_ended is the number of runs that the history has of a record in a region and lane; nil if its state has
@@ -29,17 +30,13 @@ local FIELDS_AFTER_TEXTS = '^K?%-?%d*r?(%d*)k?%d*J?%d*o?(%d*)x?%d*y?%d*j?%d*X?%d
 local function runs_of_ended(text, region, lane_fields)
 	local version = byte(text, 36)
 	if byte(text, 17) ~= 48 + region or byte(text, 35) ~= 48 or version < FULL_TAIL or version > LAST_TAIL then return nil end
-	local from = 37
-	if lane_fields ~= '' then
-		if find(text, lane_fields, from, true) ~= from then return nil end
-		from = from + #lane_fields
-	end
+	local from = 37 + #lane_fields
+	if sub(text, 37, from - 1) ~= lane_fields then return nil end
 	local _, at = find(text, FIELDS_BEFORE_TEXTS, from)
-	local kept
-	for i = 1, 2 do
-		local _, colon, length = find(text, TEXT_FIELDS[i], at + 1)
-		if colon then at, kept = colon + length, i == 2 end
-	end
+	local _, colon, length = find(text, ERROR_FIELD, at + 1)
+	if colon then at = colon + length end
+	local _, kept, size = find(text, KEPT_RUN_FIELD, at + 1)
+	if kept then at = kept + size end
 	if at > #text then return nil end
 	local _, last, runs, outcome = find(text, FIELDS_AFTER_TEXTS, at + 1)
 	if last < #text or (tonumber(outcome) or 0) > LAST_OUTCOME then return nil end

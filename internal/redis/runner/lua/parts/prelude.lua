@@ -20,6 +20,7 @@ local KEYS, ARGV = KEYS, ARGV -- globals are slower
 -- Where events are recorded, events.lua comes after this file: it sets record, and ends
 -- a script's own arguments before those of the events.
 local record, ARGS = nil, #ARGV
+local clock_text = nil -- the clock as it is stored, if another part has read it before time.lua
 local REGION = 4398046511104 -- 2^42: scores of region r begin at r * REGION
 local NEVER = REGION - 1
 

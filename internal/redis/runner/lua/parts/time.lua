@@ -32,7 +32,7 @@ do
 		usec = us % 1000
 		now = t[1] * 1000 + (us - usec) / 1000
 	end
-	local text, mark, anchor = call('hget', KEYS[1], 'c'), 0, NO_ANCHOR
+	local text, mark, anchor = clock_text or call('hget', KEYS[1], 'c'), 0, NO_ANCHOR
 	if text and #text == 65 then
 		mark, anchor, clock_token = tonumber(sub(text, 1, 16)), sub(text, 17, 48), sub(text, 49, 64)
 		if sub(text, 65) ~= clock_kind then return {3, mark * 1000} end
