@@ -149,6 +149,8 @@ func TestConsoleSignIn(t *testing.T) {
 	p.fillIn(password)
 	p.waitText(".who", "jwt:dex:"+email)
 	signedIn := time.Now()
+	// The way over the issuer leads to the first screen.
+	p.script(`location.hash = "#/jobs?namespace=default"`)
 	p.waitText("tbody", "nightly")
 
 	asked := p.requestTo(b.server.URL + "/auth?")
@@ -174,7 +176,6 @@ func TestConsoleSignIn(t *testing.T) {
 		}
 		return nil
 	})
-	p.do(chromedp.Navigate(address + "#/jobs"))
 	p.do(chromedp.Reload())
 	p.waitText(".who", "jwt:dex:"+email)
 	p.waitText("tbody", "nightly")
