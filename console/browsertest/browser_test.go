@@ -33,7 +33,7 @@ import (
 )
 
 // patience bounds each wait. Nothing in the tests takes that long unless it fails.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 //go:embed testdata/axe-core/axe.min.js
 var axe string

@@ -20,11 +20,13 @@ import (
 
 const (
 	clientID = "fermata-cli"
-	email    = "ann@example.org"
-	password = "correct horse battery staple"
+	// consoleClientID is the client of the web console. Its tokens name the other client too, which nodes want.
+	consoleClientID = "fermata-console"
+	email           = "ann@example.org"
+	password        = "correct horse battery staple"
 )
 
-// provider is Dex on TLS, with one user and one public client.
+// provider is Dex on TLS, with one user and two public clients.
 type provider struct {
 	t       *testing.T
 	store   storage.Storage
@@ -32,17 +34,21 @@ type provider struct {
 	server  *httptest.Server
 	ca      string
 	life    time.Duration // of an ID token
+	console string        // address of the web console
 }
 
 func startProvider(t *testing.T, life time.Duration) *provider {
 	t.Helper()
-	p := &provider{t: t, life: life}
+	p := &provider{t: t, life: life, console: freeAddress(t)}
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.DefaultCost)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var s storage.Storage = memory.New(slog.New(slog.DiscardHandler))
-	s = storage.WithStaticClients(s, []storage.Client{{ID: clientID, Name: "Fermata", Public: true}})
+	s = storage.WithStaticClients(s, []storage.Client{
+		{ID: clientID, Name: "Fermata", Public: true, TrustedPeers: []string{consoleClientID}},
+		{ID: consoleClientID, Name: "Fermata console", Public: true, RedirectURIs: []string{"http://" + p.console + "/console/callback"}},
+	})
 	s = storage.WithStaticPasswords(s, []storage.Password{{Email: email, Username: "ann", UserID: "08a8684b", Hash: hash}}, slog.New(slog.DiscardHandler))
 	p.store = storage.WithStaticConnectors(s, []storage.Connector{{ID: server.LocalConnector, Name: "Email", Type: server.LocalConnector}})
 	p.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { (*p.handler.Load()).ServeHTTP(w, q) }))

@@ -88,7 +88,7 @@ type bed struct {
 }
 
 const accessText = `jwt:
-  - {name: dex, issuer: %q, audience: fermata-cli, jwks: "%s/keys", jwks-ca: %q, name-claim: email, refetch: 1s}
+  - {name: dex, issuer: %[1]q, audience: fermata-cli, jwks: "%[1]s/keys", jwks-ca: %[2]q, name-claim: email, refetch: 1s}
 rules:
   - {subjects: ["jwt:dex:ann@example.org"], role: editor, namespaces: [default]}
 `
@@ -101,7 +101,7 @@ func newBed(t *testing.T, life time.Duration) *bed {
 	start(t, "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--maxmemory-policy", "noeviction", "--dir", t.TempDir())
 	b.redis = "redis://" + redisAt
 	b.access = filepath.Join(t.TempDir(), "access.yaml")
-	if err := os.WriteFile(b.access, fmt.Appendf(nil, accessText, b.server.URL, b.server.URL, b.ca), 0o600); err != nil {
+	if err := os.WriteFile(b.access, fmt.Appendf(nil, accessText, b.server.URL, b.ca), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b.node = b.startNode("a")
