@@ -109,13 +109,7 @@ func statusOfTypedError(err error) (*status.Status, bool) {
 	)
 	switch {
 	case errors.As(err, &bulk):
-		info := &errdetails.ErrorInfo{Reason: bulk.Reason, Domain: Domain, Metadata: map[string]string{
-			"matched": strconv.FormatInt(bulk.Matched, 10), "confirmed": strconv.FormatInt(bulk.Confirmed, 10)}}
-		code := codes.FailedPrecondition
-		if bulk.Reason == job.ReasonTooManyBulkChanges {
-			code = codes.ResourceExhausted
-		}
-		return WithDetails(code, bulk.Error(), info), true
+		return statusOfBulkError(bulk), true
 	case errors.As(err, &unsorted):
 		info := &errdetails.ErrorInfo{Reason: job.ReasonTooManyToSort, Domain: Domain,
 			Metadata: map[string]string{"limit": strconv.Itoa(unsorted.Limit)}}
@@ -146,18 +140,32 @@ func statusOfTypedError(err error) (*status.Status, bool) {
 		}
 		return WithDetails(codes.Aborted, busy.Error(), RetryInfo(busyRetryDelay), jobResource(busy.Key, text)), true
 	case errors.As(err, &quota):
-		reason := &errdetails.ErrorInfo{Reason: "NAMESPACE_JOBS", Domain: Domain, Metadata: map[string]string{
-			"namespace": quota.Namespace, "limit": strconv.Itoa(quota.Limit),
-		}}
-		if quota.Bytes {
-			reason.Reason = "NAMESPACE_JOB_BYTES"
-		}
-		return WithDetails(codes.ResourceExhausted, quota.Error(), reason), true
+		return statusOfQuotaError(quota), true
 	case errors.As(err, &etag):
 		reason := &errdetails.ErrorInfo{Reason: "ETAG_MISMATCH", Domain: Domain, Metadata: map[string]string{"etag": etag.Have}}
 		return WithDetails(codes.Aborted, etag.Error(), reason, jobResource(etag.Key, "was edited in between")), true
 	}
 	return nil, false
+}
+
+func statusOfBulkError(bulk *job.BulkError) *status.Status {
+	info := &errdetails.ErrorInfo{Reason: bulk.Reason, Domain: Domain, Metadata: map[string]string{
+		"matched": strconv.FormatInt(bulk.Matched, 10), "confirmed": strconv.FormatInt(bulk.Confirmed, 10)}}
+	code := codes.FailedPrecondition
+	if bulk.Reason == job.ReasonTooManyBulkChanges {
+		code = codes.ResourceExhausted
+	}
+	return WithDetails(code, bulk.Error(), info)
+}
+
+func statusOfQuotaError(quota *job.QuotaError) *status.Status {
+	reason := &errdetails.ErrorInfo{Reason: "NAMESPACE_JOBS", Domain: Domain, Metadata: map[string]string{
+		"namespace": quota.Namespace, "limit": strconv.Itoa(quota.Limit),
+	}}
+	if quota.Bytes {
+		reason.Reason = "NAMESPACE_JOB_BYTES"
+	}
+	return WithDetails(codes.ResourceExhausted, quota.Error(), reason)
 }
 
 func BadRequest(violations []job.Violation) *errdetails.BadRequest {

@@ -178,8 +178,8 @@ func TestMessagesAsTheyArrive(t *testing.T) {
 		if err := q.readOnly(&wrapperspb.BytesValue{}); status.Code(err) != c.want {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
-		if told := c.stream.given.Code(); told != c.want {
-			t.Errorf("%s: the client is told %s, want %s", name, told, c.want)
+		if got := c.stream.given.Code(); got != c.want {
+			t.Errorf("%s: the client gets %s, want %s", name, got, c.want)
 		}
 	}
 }

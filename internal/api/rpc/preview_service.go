@@ -69,6 +69,10 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 	if err != nil {
 		return nil, err
 	}
+	return previewToPB(preview), nil
+}
+
+func previewToPB(preview job.Preview) *fermatav1.PreviewScheduleResponse {
 	return &fermatav1.PreviewScheduleResponse{
 		DueTimes:          convert.Map(preview.Times, func(t job.PreviewTime) *timestamppb.Timestamp { return timestamppb.New(t.Nominal) }),
 		Times:             convert.Map(preview.Times, convert.PreviewTimeToPB),
@@ -76,7 +80,7 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 		BackoffIntervals:  convert.DurationsToPB(preview.Intervals),
 		ProjectedDueTimes: convert.Map(preview.Projected, func(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }),
 		RetryDelays:       convert.DurationsToPB(preview.RetryDelays),
-	}, nil
+	}
 }
 
 // visibleDefaults is the queue whose defaults a preview may show to a caller: without the queue, or the

@@ -125,9 +125,6 @@ func DecideChildBy(c *Compiled, parent, child State, ev Input, clock Reading) Pa
 	case Discard:
 		return discardLetter(c, parent, child, ev, now)
 	}
-	if ev, ok := ev.(Discard); ok {
-		return discardLetter(c, parent, child, ev, now)
-	}
 	d := Decision{State: replaceRun(parent, child)}
 	t := d.beginTransition(c, clock)
 	t.child, t.selfBit = true, child.Children
