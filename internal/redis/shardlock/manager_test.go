@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -245,6 +246,44 @@ func TestDeletedLockIsLostAndObtainedAnew(t *testing.T) {
 	t.Logf("a lock that was deleted is held again after %v", time.Since(start))
 }
 
+// lockCalls counts the calls about each lock that have ended.
+type lockCalls struct {
+	mu    sync.Mutex
+	ended map[string]int
+}
+
+func (l *lockCalls) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.ended)
+}
+
+func (l *lockCalls) includeAll(shards []int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !slices.ContainsFunc(shards, func(shard int) bool { return l.ended[testKey(shard)] == 0 })
+}
+
+func (l *lockCalls) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *lockCalls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, arg := range cmd.Args() {
+			if key, ok := arg.(string); ok {
+				l.ended[key]++
+			}
+		}
+		return err
+	}
+}
+
+func (l *lockCalls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
 // TestDrainHandsOverAtOnce: the next owner of a shard takes it when it hears of the release. By itself it would look for
 // the lock in an hour, and break it after more than a minute.
 func TestDrainHandsOverAtOnce(t *testing.T) {
@@ -252,7 +291,11 @@ func TestDrainHandsOverAtOnce(t *testing.T) {
 	f := newFleet(t, redistest.Start(t).Granted(), 16)
 	slow := func(o *Options) { o.TTL, o.pollEvery = 2*patience, time.Hour }
 	a := f.start("a", slow, func(o *Options) { o.OnRelease = nil })
-	b := f.start("b", slow)
+	asked := &lockCalls{ended: map[string]int{}}
+	client := redis.NewClient(f.client.(*redis.Client).Options())
+	t.Cleanup(func() { _ = client.Close() })
+	client.AddHook(asked)
+	b := f.start("b", slow, func(o *Options) { o.Client = client })
 	f.see("a", "b")
 	f.converged("a", "b")
 	var had []int
@@ -261,7 +304,9 @@ func TestDrainHandsOverAtOnce(t *testing.T) {
 			had = append(had, shard)
 		}
 	}
+	asked.forget()
 	f.see("b") // a has left gossip
+	redistest.Eventually(t, patience, "b finds that a holds its locks", func() bool { return asked.includeAll(had) })
 	released := a.Drain(t.Context())
 	if !slices.Equal(released, had) {
 		t.Fatalf("Drain released %v of %v", released, had)
