@@ -9,11 +9,13 @@ import {
   WorkResponseSchema,
 } from "../src/gen/fermata/v1/worker_service_pb.js";
 import { gatherTime, RateMeter } from "../src/worker/gather.js";
+import { Heartbeats } from "../src/worker/heartbeats.js";
 import { type Handler, silentLogger } from "../src/worker/index.js";
 import { resolveOptions } from "../src/worker/options.js";
 import { Runtime } from "../src/worker/runtime.js";
 import { type OpenStream, Session } from "../src/worker/session.js";
 import { Trigger } from "../src/worker/trigger.js";
+import { Trust } from "../src/worker/trust.js";
 
 /** Bench is a worker with a session that nobody carries, in a time of its own. */
 class Bench {
@@ -204,6 +206,16 @@ test("a cancelled attempt of a gathering worker is answered at once", (t) => {
   b.want("returned");
 });
 
+test("results of a worker that drains are sent at once", async (t) => {
+  const b = new Bench(t).gather();
+  b.lease("slow");
+  b.runtime.beginDrain();
+  b.flush();
+  b.release.fire();
+  for (let i = 0; i < 5; i++) await Promise.resolve();
+  b.want("results 1");
+});
+
 test("a meter of rates", () => {
   const meter = new RateMeter();
   const count = (from: number, interval: number, n: number) => {
@@ -243,4 +255,45 @@ test("many returned leases take no time that grows with their number", (t) => {
   b.wait(16_000); // all have been read, or the stream would have ended
   b.flush();
   assert.equal(b.session.unconfirmedReturns(false).length, 0);
+});
+
+test("an event loop that was blocked is reported, at most once a minute", (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  let now = 1000;
+  t.mock.method(performance, "now", () => now);
+  const blocked: number[] = [];
+  const trust = new Trust(
+    () => assert.fail("trust has ended"),
+    (ms) => blocked.push(ms),
+  );
+  const session = {
+    heartbeats: new Heartbeats(),
+    sessionTtl: 8000,
+    sendsHeartbeats: true,
+    helloAt: now,
+    trustPeriod: 1e9,
+    out: {},
+    wake() {},
+    unresponsive: new Trigger<void>(),
+  };
+  trust.begin(session as unknown as Session);
+  session.heartbeats.acknowledge(1, true);
+  /** beat lets the next timer of heartbeats expire, late by so many milliseconds. */
+  const beat = (late: number) => {
+    const next = session.heartbeats.timerAt - now;
+    now += next + late;
+    t.mock.timers.tick(next);
+    session.heartbeats.acknowledge(session.heartbeats.seq, true);
+  };
+  beat(0);
+  beat(999);
+  assert.deepEqual(blocked, []);
+  beat(1500);
+  assert.deepEqual(blocked, [1500]);
+  beat(2000);
+  assert.deepEqual(blocked, [1500]);
+  for (let i = 0; i < 31; i++) beat(0); // more than a minute
+  beat(1000);
+  assert.equal(blocked.length, 2);
+  trust.stop();
 });
