@@ -9,7 +9,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
-// MaxKeptRun is the greatest size of an ended run that a state keeps in place of the history.
+// MaxKeptRun is the maximum size of an ended run that a state keeps in place of the history.
 const MaxKeptRun = 256
 
 // EncodeKeptRun encodes the scheduled run of a one-time job for [job.State.KeptRun]. What follows from the nominal time

@@ -20,7 +20,7 @@ func setKeptRun(w *job.Write, keepsRuns bool) error {
 		return nil
 	}
 	d.State.KeptRun = ""
-	if !keepsRuns || !isOnlyRun(d) || w.Current.Schedule.Kind != schedule.KindOnce || historyAfter(w) == 0 {
+	if !keepsRuns || w.Bare || !isOnlyRun(d) || w.Current.Schedule.Kind != schedule.KindOnce || historyAfter(w) == 0 {
 		return nil
 	}
 	var err error
@@ -30,12 +30,12 @@ func setKeptRun(w *job.Write, keepsRuns bool) error {
 
 // isOnlyRun reports whether the run that ended is the first one of the job, which has no other.
 func isOnlyRun(d *job.Decision) bool {
-	return d.State.Runs == 1 && d.State.Region == job.RegionDone && d.Ended.Outcome == job.OutcomeSucceeded && !d.Delete &&
-		d.State.Children == 0
+	return d.State.Runs == 1 && d.State.Region == job.RegionDone && d.State.Children == 0 && !d.Delete &&
+		d.Ended.Outcome == job.OutcomeSucceeded
 }
 
 // addEarlierRun writes the first run of the job into the history, if the state has kept it until now and the run that
-// ended does not take its slot.
+// ended does not take its slot. A run that cannot be read is dropped.
 func (i *applyItem) addEarlierRun(w *job.Write, limit int) error {
 	text := w.Decision.EarlierRun
 	if text == "" || (w.Decision.State.Runs-1)%uint64(limit) == 0 {
@@ -43,7 +43,7 @@ func (i *applyItem) addEarlierRun(w *job.Write, limit int) error {
 	}
 	run, err := codec.DecodeKeptRun(text)
 	if err != nil {
-		return err
+		return nil // the next run has to end all the same
 	}
 	encoded, err := codec.EncodeRun(&run)
 	if err != nil {
@@ -53,8 +53,8 @@ func (i *applyItem) addEarlierRun(w *job.Write, limit int) error {
 	return nil
 }
 
-// addKeptRun adds the run that a state keeps to those that the history has. The state was read before the history: a run
-// that was moved meanwhile is in both.
+// addKeptRun adds the run that a state keeps to those that the history has. The state was read before the history, so
+// that a run which was moved meanwhile is in both.
 func (s *Store) addKeptRun(shard int, record job.RecordID, state *job.State, history []job.Run) []job.Run {
 	if state.KeptRun == "" {
 		return history
