@@ -873,7 +873,8 @@ export const DrainSchema: GenMessage<Drain> = /*@__PURE__*/
   messageDesc(file_fermata_v1_worker_service, 16);
 
 /**
- * Relocate asks the worker to move to another node, because this one reaches Redis badly. Unlike
+ * Relocate asks the worker to move to another node, because this one reaches Redis badly, or has
+ * several workers where another node has none. Unlike
  * after Drain the session goes on, with its leases and new ones, until the worker has connected to
  * another node. A worker may ignore it.
  *
