@@ -44,7 +44,7 @@ func startProvider(t *testing.T, life time.Duration) *provider {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s storage.Storage = memory.New(slog.New(slog.DiscardHandler))
+	s := memory.New(slog.New(slog.DiscardHandler))
 	s = storage.WithStaticClients(s, []storage.Client{
 		{ID: clientID, Name: "Fermata", Public: true, TrustedPeers: []string{consoleClientID}},
 		{ID: consoleClientID, Name: "Fermata console", Public: true, RedirectURIs: []string{"http://" + p.console + "/console/callback"}},

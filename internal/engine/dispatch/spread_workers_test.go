@@ -33,8 +33,10 @@ func TestSpreadWorkerAsksEachWorkerOnce(t *testing.T) {
 			t.Error("a session ends before its worker has moved")
 		}
 		_, back := b.connect("third", 2, 2)
-		if !b.d.SpreadWorker(to) || !b.d.SpreadWorker(to) || b.d.SpreadWorker(to) {
-			t.Error("of three workers the two that were not asked yet are to be asked, once")
+		for i, want := range []bool{true, true, false} {
+			if asked := b.d.SpreadWorker(to); asked != want {
+				t.Errorf("of three workers the two that were not asked yet are to be asked, once; time %d: %v", i, asked)
+			}
 		}
 		b.wantSent(back)
 		b.wantSent(first, "move to n2:7000")

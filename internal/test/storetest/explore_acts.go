@@ -251,7 +251,7 @@ func (e *explorer) decideEvent(s *scene, ev job.Input) bool {
 	switch {
 	case s.record == nil:
 		want = job.NotFound
-	case fits, sameWrite(s.record.State, write.Decision.State):
+	case fits, sameWrite(s.record, write.Decision):
 		want = job.Written
 	}
 	if result.Code != want {
@@ -261,10 +261,11 @@ func (e *explorer) decideEvent(s *scene, ev job.Input) bool {
 }
 
 // sameWrite reports whether a write has been made before. Renewals in between change
-// nothing that it is about.
-func sameWrite(stored, written job.State) bool {
+// nothing that it is about. An edit at another time is another write.
+func sameWrite(record *job.Record, d *job.Decision) bool {
+	stored, written := record.State, d.State
 	stored.Acked, stored.Epoch = written.Acked, written.Epoch
-	return reflect.DeepEqual(stored, written)
+	return reflect.DeepEqual(stored, written) && (d.Definition == nil || reflect.DeepEqual(record.Definition, d.Definition))
 }
 
 // judgeDecision: only the lease's holder ends a lease, and nothing starts
