@@ -61,8 +61,9 @@ func mixedPrograms(t *testing.T) []workerProgram {
 // starts it again.
 func killMixedWorkers(b *bed) {
 	lock, lease := chaosTTLs()
-	killedWorker := faultKind{Name: "worker killed", Within: workerBound(lock, lease)}
-	killedNode := faultKind{Name: "node killed", Within: deathBound(lock, lease)}
+	// The second fault comes while the runs of the first one wait.
+	killedWorker := faultKind{Name: "worker killed", Within: mixedBound(lock, lease)}
+	killedNode := faultKind{Name: "node killed", Within: mixedBound(lock, lease)}
 	lost := map[string]int{}
 	for end, k := time.Now().Add(chaosSpan(0)), 0; k < len(b.o.Programs) || time.Now().Before(end); k++ {
 		program := b.o.Programs[k%len(b.o.Programs)]

@@ -117,7 +117,7 @@ func (c *cluster) auditStore() {
 // shardCount is how many the keyspace has.
 func (c *cluster) shardCount() int {
 	if c.plain {
-		return 64
+		return redisstore.DefaultShards
 	}
 	return shards
 }

@@ -170,8 +170,8 @@ func settleThrough(t *testing.T, w *storetest.World, s *redisstore.Store, shard 
 	}
 	for record, state := range want {
 		stored := callUntilAvailable(t, func() ([]*job.Record, error) { return s.GetRecords(ctx, shard, []job.RecordID{record}) })[0]
-		if got := fmt.Sprintf("%+v", stored.State); got != fmt.Sprintf("%+v", *state) {
-			t.Errorf("%s: stored\n%s, answered\n%+v", record, got, *state)
+		if got, want := storetest.FormatState(stored.State), storetest.FormatState(*state); got != want {
+			t.Errorf("%s: stored\n%s, answered\n%s", record, got, want)
 		}
 		if state.Runs < rounds/4 {
 			t.Errorf("%s: only %d runs", record, state.Runs)

@@ -251,16 +251,16 @@ func (h *history) compareRecords() {
 		case (got == nil) != (known == nil):
 			h.T.Fatalf("%s: stored %+v, known %+v", record, got, known)
 		case got == nil:
-		case formatState(got.State) != formatState(known.State):
-			h.T.Fatalf("%s: stored\n%s, known\n%s", record, formatState(got.State), formatState(known.State))
+		case FormatState(got.State) != FormatState(known.State):
+			h.T.Fatalf("%s: stored\n%s, known\n%s", record, FormatState(got.State), FormatState(known.State))
 		}
 	}
 	h.compareRanks()
 	h.compareObjectives()
 }
 
-// formatState formats all values of a state, those behind its pointer as well.
-func formatState(s job.State) string {
+// FormatState formats all values of a state, those behind its pointer as well.
+func FormatState(s job.State) string {
 	var log job.AttemptLog
 	if s.AttemptLog != nil {
 		log, s.AttemptLog = *s.AttemptLog, nil
