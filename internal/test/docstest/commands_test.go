@@ -12,8 +12,8 @@ import (
 func TestDocumentedCommandsExist(t *testing.T) {
 	reference := readFile(t, root+"/docs/reference/cli.md")
 	commands := commandsOf(reference)
-	if len(commands) < 50 {
-		t.Fatalf("%d commands: are they still found?", len(commands))
+	if len(commands) < 20 {
+		t.Fatalf("%d first words of commands: are they still found?", len(commands))
 	}
 	for _, file := range documentsOf(t) {
 		if strings.HasSuffix(file, "/CHANGELOG.md") {
@@ -46,7 +46,7 @@ func TestUnknownCommandsAreFound(t *testing.T) {
 var (
 	commandHeading = regexp.MustCompile(`(?m)^## fermata ([a-z -]+)$`)
 	// shownCommand is a command in a code span, after a prompt or by its path, with flags before it.
-	shownCommand = regexp.MustCompile("(?:`|\\$ |bin/)fermata(?: --?[a-z-]+[ =][\\w./:,-]+)*((?:\\s[a-z-]+)+)")
+	shownCommand = regexp.MustCompile("(?:`|\\$ |bin/)fermata(?: --?[a-z-]+[ =][\\w./:,-]+)*((?:\\s[a-z][a-z-]*)+)")
 )
 
 // commandsOf returns the commands of the reference: for each group the names in it, and none for a command that has
