@@ -178,7 +178,7 @@ func describeUnopened(key string) string {
 }
 
 func (e *explainer) describeLock(h Hold) string {
-	name := fmt.Sprintf("mutex %s is held", h.Key)
+	name := fmt.Sprintf("lock %s is held", h.Key)
 	for _, l := range e.c.Locks {
 		if l.Key == h.Key && l.Limit > 1 {
 			name = fmt.Sprintf("all %d units of lock %s are held, one", l.Limit, h.Key)

@@ -113,7 +113,7 @@ func TestExplainNamesEachReason(t *testing.T) {
 				s.Source, s.Due, s.Held = DelayHeld, nominal+5000, Hold{Reason: HeldLock, Key: "ledger", By: "ns/close", SinceMS: nominal}
 			},
 			kind: ReasonLock, since: minute,
-			summary: "run 1-1800000060000 of 08:01:00 is held: mutex ledger is held by job ns/close; waiting since 08:01:00"},
+			summary: "run 1-1800000060000 of 08:01:00 is held: lock ledger is held by job ns/close; waiting since 08:01:00"},
 		{name: "semaphore", at: minute, edit: func(d *Definition) { d.Locks = []Lock{{Key: "api", Limit: 5}} },
 			state: func(s *State) {
 				s.Source, s.Due, s.Held = DelayHeld, nominal+5000, Hold{Reason: HeldLock, Key: "api", By: "ns/close", SinceMS: nominal}

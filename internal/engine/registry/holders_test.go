@@ -58,7 +58,7 @@ func (f *fake) seesQueues(t *testing.T, queues ...string) *Registry {
 // see that job, and to no others.
 func TestExplainHidesHolders(t *testing.T) {
 	for reason, hidden := range map[job.HoldReason]string{
-		job.HeldLock:   "mutex ledger is held by a job that you may not see; waiting since",
+		job.HeldLock:   "lock ledger is held by a job that you may not see; waiting since",
 		job.HeldTarget: "target ledger backs off after 2 failures, until",
 		job.HeldQueue:  "",
 	} {

@@ -19,15 +19,7 @@ const controls = "## Controls"
 
 func TestDocumentedTestsExist(t *testing.T) {
 	have := testsOf(t)
-	documents, err := filepath.Glob(root + "/docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	parts, err := filepath.Glob(root + "/docs/security/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range slices.Concat([]string{root + "/SECURITY.md"}, documents, parts) {
+	for _, file := range documentsOf(t) {
 		for _, fault := range brokenClaims(readFile(t, file), have) {
 			t.Errorf("%s: %s", strings.TrimPrefix(file, root+"/"), fault)
 		}
@@ -103,6 +95,9 @@ func TestClaimParsing(t *testing.T) {
 		{"`internal/a`: TestOne, FuzzTwo; `worker/b`: TestThree", nil},
 		{"`internal/a`: TestOne, TestThree", []string{"internal/a has no TestThree"}},
 		{"`internal/c`: TestOne", []string{"internal/c has no tests"}},
+		{"(a: TestOne,\nFuzzTwo; worker/b: TestThree)", nil},
+		{"(a: TestOne, TestThree)", []string{"a: has no TestThree"}},
+		{"it holds (c: TestOne)", []string{"c: has no TestOne"}},
 		{"as TestOne and TestFour show", []string{"no package has TestFour"}},
 		{"`go test -run TestFo ./internal/a`", nil},
 		{"Testing a Test of `TestData`", []string{"no package has TestData"}},

@@ -19,9 +19,27 @@ func (ts tests) existsAnywhere(name string) bool {
 	return false
 }
 
+// missingUnder lists the names that no directory with these last elements has.
+func (ts tests) missingUnder(element string, names []string) (faults []string) {
+	var here []string
+	for dir, known := range ts {
+		if dir == element || strings.HasSuffix(dir, "/"+element) {
+			here = append(here, known...)
+		}
+	}
+	for _, n := range names {
+		if !slices.Contains(here, n) {
+			faults = append(faults, fmt.Sprintf("%s: has no %s", element, n))
+		}
+	}
+	return faults
+}
+
 var (
 	// placed is a directory with the tests of it.
 	placed = regexp.MustCompile("`([a-z][\\w/.-]*)`: ((?:(?:Test|Fuzz)[A-Z]\\w*(?:, )?)+)")
+	// short is the last element of a directory with the tests of it: (lease: TestOne, TestTwo).
+	short = regexp.MustCompile(`(?:^|[\s(;])([a-z][\w/]*):\s+((?:(?:Test|Fuzz)[A-Z]\w*(?:,\s+)?)+)`)
 	// pattern is the -run pattern of a command, which is no name.
 	pattern = regexp.MustCompile(`-run \S+`)
 	name    = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w*`)
@@ -41,6 +59,9 @@ func brokenClaims(text string, have tests) []string {
 				faults = append(faults, fmt.Sprintf("%s has no %s", dir, n))
 			}
 		}
+	}
+	for _, claim := range short.FindAllStringSubmatch(text, -1) {
+		faults = append(faults, have.missingUnder(claim[1], name.FindAllString(claim[2], -1))...)
 	}
 	for _, n := range name.FindAllString(pattern.ReplaceAllString(placed.ReplaceAllString(text, ""), ""), -1) {
 		if !have.existsAnywhere(n) {
