@@ -2,6 +2,7 @@ package jobfilter_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -155,9 +156,14 @@ func TestPlan(t *testing.T) {
 	type plan = jobfilter.Plan
 	for filter, want := range map[string]plan{
 		``:                                    {},
-		`id = a`:                              {ID: "a"},
-		`id = a AND id = b`:                   {ID: "b", Nothing: true},
-		`id = a OR id = b`:                    {},
+		`id = a`:                              {IDs: []string{"a"}},
+		`id = a AND id = b`:                   {Nothing: true},
+		`id = b OR id = a OR id = b`:          {IDs: []string{"a", "b"}},
+		`(id = a OR (id = b OR id = c)) id=c`: {IDs: []string{"c"}},
+		`(id = a OR id = b) queue = q`:        {IDs: []string{"a", "b"}, Queues: []string{"q"}},
+		`id = a OR queue = a`:                 {},
+		`id = a OR id = b-*`:                  {},
+		`id = ""`:                             {Nothing: true},
 		`id = a-*`:                            {IDPrefix: "a-"},
 		`id = *a`:                             {},
 		`NOT id = a`:                          {},
@@ -184,7 +190,7 @@ func TestPlan(t *testing.T) {
 			t.Fatalf("%s: %v", filter, err)
 		}
 		got := f.Plan()
-		if got.ID != want.ID || got.IDPrefix != want.IDPrefix || got.Namespace != want.Namespace ||
+		if strings.Join(got.IDs, ",") != strings.Join(want.IDs, ",") || got.IDPrefix != want.IDPrefix || got.Namespace != want.Namespace ||
 			strings.Join(got.Queues, ",") != strings.Join(want.Queues, ",") || got.Status != want.Status ||
 			got.Failing != want.Failing || got.Paused != want.Paused || got.Nothing != want.Nothing {
 			t.Errorf("%s: %+v, want %+v", filter, got, want)
@@ -213,7 +219,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		r := specimen()
-		if p := filter.Plan(); filter.Matches(r, now) && (p.Nothing || p.ID != "" && p.ID != r.Definition.ID ||
+		if p := filter.Plan(); filter.Matches(r, now) && (p.Nothing || p.IDs != nil && !slices.Contains(p.IDs, r.Definition.ID) ||
 			!strings.HasPrefix(r.Definition.ID, p.IDPrefix) || p.Status != 0 && p.Status != r.State.Status() ||
 			len(p.Queues) > 0 && !strings.Contains(strings.Join(p.Queues, " "), r.Definition.Queue)) {
 			t.Fatalf("%q matches a job that its plan %+v excludes", text, p)

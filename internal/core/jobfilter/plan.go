@@ -8,7 +8,7 @@ import (
 
 // Plan has bounds of the jobs that a filter matches, which indexes can serve. Zero fields are no bounds.
 type Plan struct {
-	ID        string   // the job has this id
+	IDs       []string // the job has one of these ids, sorted
 	IDPrefix  string   // its id begins with this text
 	Namespace string   // it is in this namespace
 	Queues    []string // it is in one of these queues, sorted
@@ -33,7 +33,8 @@ func (p *Plan) narrow(c condition) {
 			p.narrow(part)
 		}
 	case anyOf:
-		p.narrowQueues(queuesOf(c))
+		p.narrowQueues(valuesOf("queue", c))
+		p.narrowIDs(valuesOf("id", c))
 	case textIs:
 		p.narrowText(c)
 	case pattern:
@@ -55,8 +56,7 @@ func (p *Plan) narrow(c condition) {
 func (p *Plan) narrowText(c textIs) {
 	switch c.Name {
 	case "id":
-		p.Nothing = p.Nothing || c.want == "" || p.ID != "" && p.ID != c.want
-		p.ID = c.want
+		p.narrowIDs([]string{c.want})
 	case "namespace":
 		p.Nothing = p.Nothing || c.want == "" || p.Namespace != "" && p.Namespace != c.want
 		p.Namespace = c.want
@@ -71,35 +71,48 @@ func (p *Plan) narrowText(c textIs) {
 
 // narrowQueues leaves the queues that are in both sets; nil is no bound.
 func (p *Plan) narrowQueues(queues []string) {
-	switch {
-	case queues == nil:
-		return
-	case p.Queues != nil:
-		queues = slices.DeleteFunc(slices.Clone(queues), func(q string) bool { return !slices.Contains(p.Queues, q) })
+	if queues != nil {
+		p.Queues = narrowed(p.Queues, queues)
+		p.Nothing = p.Nothing || len(p.Queues) == 0
 	}
-	p.Queues = slices.Compact(slices.Sorted(slices.Values(queues)))
-	p.Nothing = p.Nothing || len(p.Queues) == 0
 }
 
-// queuesOf returns the queues of alternatives that all name one, or nil.
-func queuesOf(alternatives anyOf) []string {
-	var queues []string
+// narrowIDs leaves the ids that are in both sets; nil is no bound. No job has an empty id.
+func (p *Plan) narrowIDs(ids []string) {
+	if ids != nil {
+		p.IDs = slices.DeleteFunc(narrowed(p.IDs, ids), func(id string) bool { return id == "" })
+		p.Nothing = p.Nothing || len(p.IDs) == 0
+	}
+}
+
+// narrowed returns the values that are in both sets, sorted; a nil set has all.
+func narrowed(set, values []string) []string {
+	sorted := slices.Compact(slices.Sorted(slices.Values(values)))
+	if set == nil {
+		return sorted
+	}
+	return slices.DeleteFunc(sorted, func(v string) bool { return !slices.Contains(set, v) })
+}
+
+// valuesOf returns the values of a text field of which each alternative names one, or nil.
+func valuesOf(field string, alternatives anyOf) []string {
+	var values []string
 	for _, c := range alternatives {
 		switch c := c.(type) {
 		case textIs:
-			if c.Name != "queue" {
+			if c.Name != field {
 				return nil
 			}
-			queues = append(queues, c.want)
+			values = append(values, c.want)
 		case anyOf:
-			more := queuesOf(c)
+			more := valuesOf(field, c)
 			if more == nil {
 				return nil
 			}
-			queues = append(queues, more...)
+			values = append(values, more...)
 		default:
 			return nil
 		}
 	}
-	return queues
+	return values
 }

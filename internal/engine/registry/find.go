@@ -42,6 +42,8 @@ type Index interface {
 	// ReadEntries and ReadStates read the records of entries; nil: there is no such record.
 	ReadEntries(ctx context.Context, entries []job.IndexEntry) ([]*job.Record, error)
 	ReadStates(ctx context.Context, entries []job.IndexEntry) ([]*job.State, error)
+	// ReadScores returns the scores that records with these states have in their lanes; 0: it is in none.
+	ReadScores(ctx context.Context, entries []job.IndexEntry, states []*job.State) ([]int64, error)
 }
 
 // place is where a list in an order continues. Callers can read it: it names a job that they were shown or that is in
@@ -234,12 +236,7 @@ func (r *Registry) listInOrder(ctx context.Context, f job.Filter, size int, toke
 	if plan.Nothing {
 		return job.Page{}, nil
 	}
-	var source candidates
-	if f.Order == job.OrderNextDue {
-		source, err = r.mergeLanes(ctx, p, f, plan, scoresOf(plan.Status, f.Status), false)
-	} else {
-		source, err = r.sortJobs(ctx, f, plan, at)
-	}
+	source, err := r.openList(ctx, p, f, plan)
 	if err != nil {
 		return job.Page{}, err
 	}
@@ -247,6 +244,20 @@ func (r *Registry) listInOrder(ctx context.Context, f job.Filter, size int, toke
 		return job.Page{}, err
 	}
 	return p.page(), nil
+}
+
+// openList returns the source of a list of jobs in an order.
+func (r *Registry) openList(ctx context.Context, p *orderedPage, f job.Filter, plan jobfilter.Plan) (candidates, error) {
+	keys, _, ok, err := r.namedJobs(ctx, &f, &plan)
+	switch {
+	case err != nil:
+		return nil, err
+	case ok:
+		return r.findNamed(ctx, keys, f.Order, p.from)
+	case f.Order == job.OrderNextDue:
+		return r.mergeLanes(ctx, p, f, plan, scoresOf(plan.Status, f.Status), false)
+	}
+	return r.sortJobs(ctx, f, plan, p.from)
 }
 
 func (p *orderedPage) page() job.Page {
@@ -274,8 +285,7 @@ func (r *Registry) ListUpcoming(ctx context.Context, q job.UpcomingQuery) (job.U
 			held := record.State.Held.Reason != job.HeldNone || r.queuePaused(record.Definition)
 			return record.State.Region == job.RegionDue && !(q.ExcludeHeld && held) && matchesFilter(f, record)
 		}}
-	planned := scores{0, job.Score(job.RegionDue, job.NeverMS) - 1}
-	source, err := r.mergeLanes(ctx, p, f, plan, planned, true)
+	source, err := r.openUpcoming(ctx, p, f, plan)
 	if err != nil {
 		return job.UpcomingPage{}, err
 	}
@@ -287,6 +297,20 @@ func (r *Registry) ListUpcoming(ctx context.Context, q job.UpcomingQuery) (job.U
 		page.Runs = append(page.Runs, job.UpcomingRun{Record: *l.record, QueuePaused: r.queuePaused(l.record.Definition)})
 	}
 	return page, nil
+}
+
+// openUpcoming returns the source of a list of planned runs.
+func (r *Registry) openUpcoming(ctx context.Context, p *orderedPage, f job.Filter, plan jobfilter.Plan) (candidates,
+	error) {
+	planned := scores{0, job.Score(job.RegionDue, job.NeverMS) - 1}
+	keys, _, ok, err := r.namedJobs(ctx, &f, &plan)
+	switch {
+	case err != nil:
+		return nil, err
+	case ok:
+		return r.findNamedRuns(ctx, keys, f, p.from, planned)
+	}
+	return r.mergeLanes(ctx, p, f, plan, planned, true)
 }
 
 func (r *Registry) queuePaused(d *job.Definition) bool {
@@ -323,7 +347,8 @@ func (r *Registry) findLanes(ctx context.Context, f *job.Filter, plan *jobfilter
 // wantsRecord reports whether an entry may be selected, by its id alone.
 func wantsRecord(f *job.Filter, plan *jobfilter.Plan, record job.RecordID) bool {
 	id := record.Key().ID
-	return strings.HasPrefix(id, f.IDPrefix) && strings.HasPrefix(id, plan.IDPrefix) && (plan.ID == "" || id == plan.ID)
+	return strings.HasPrefix(id, f.IDPrefix) && strings.HasPrefix(id, plan.IDPrefix) &&
+		(plan.IDs == nil || slices.Contains(plan.IDs, id))
 }
 
 // scores are the first and last score of a part of a lane.

@@ -10,9 +10,9 @@ import (
 )
 
 // This file serves lists without an order whose filter selects few jobs. The index of the selected lanes is read
-// completely, and the jobs are listed by their names. So neither the work of a page nor its token depends on jobs that
-// the filter excludes by namespace or queue, or that the caller may not see. Lists that select more walk the jobs of
-// the whole keyspace.
+// completely, or only the jobs that the filter names (find_named.go), and the jobs are listed by their names. So neither
+// the work of a page nor its token depends on jobs that the filter excludes by namespace or queue, or that the caller may
+// not see. Lists that select more walk the jobs of the whole keyspace.
 
 const (
 	// maxFewJobs bounds the selected jobs of a list that continues by name; it may begin with half as many, so that a
@@ -41,20 +41,42 @@ func (r *Registry) listFew(ctx context.Context, f job.Filter, size int, token st
 	if plan.Nothing {
 		return job.Page{}, true, "", nil
 	}
-	entries, isServed, err := r.readFew(ctx, f, size, continues)
+	source, isServed, err := r.openFew(ctx, f, size, continues, at)
 	if err != nil || !isServed {
 		return job.Page{}, false, at.Record, err
 	}
-	s := &sortedJobs{order: job.OrderID}
-	s.addByID(entries, at)
-	slices.SortFunc(s.list, func(a, b candidate) int { return a.at.compare(b.at) })
 	p := &orderedPage{registry: r, size: size, started: started, from: at, at: at,
 		want: func(record *job.Record) bool { return matchesFilter(f, record) }}
-	if err := p.fill(ctx, s); err != nil {
+	if err := p.fill(ctx, source); err != nil {
 		return job.Page{}, false, "", err
 	}
 	return p.page(), true, "", nil
 }
+
+// openFew returns the source of a list of few jobs: those that the filter names, or else all in the selected lanes.
+func (r *Registry) openFew(ctx context.Context, f job.Filter, size int, continues bool, after place) (source candidates,
+	isServed bool, err error) {
+	plan := planOf(f)
+	keys, isCurrent, ok, err := r.namedJobs(ctx, &f, &plan)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case ok && (isCurrent || isRestricted(&f)):
+		source, err = r.findNamed(ctx, keys, job.OrderID, after)
+		return source, err == nil, err
+	}
+	entries, isServed, err := r.readFew(ctx, f, size, continues)
+	if err != nil || !isServed {
+		return nil, false, err
+	}
+	s := &sortedJobs{order: job.OrderID}
+	s.addByID(entries, after)
+	s.sort()
+	return s, true, nil
+}
+
+// isRestricted reports whether a filter hides queues. Then new lanes may be missing from a list.
+func isRestricted(f *job.Filter) bool { return f.Covers != nil || f.Scope != nil }
 
 // readFew reads the index entries of the selected jobs. ok: they are few, and all of them are known.
 func (r *Registry) readFew(ctx context.Context, f job.Filter, size int, continues bool) (entries []job.IndexEntry,
@@ -71,15 +93,14 @@ func (r *Registry) readFew(ctx context.Context, f job.Filter, size int, continue
 	case chunkSize(f, size) < filterChunk || size >= filterChunk && f.Condition == nil && f.Queue == "":
 		limit = max(minFewJobs, min(maxIndexed, entriesPerJob*size))
 	}
-	isRestricted := f.Covers != nil || f.Scope != nil
-	if len(lanes) > maxOpenedLanes || !isCurrent && !isRestricted {
+	if len(lanes) > maxOpenedLanes || !isCurrent && !isRestricted(&f) {
 		return nil, false, nil
 	}
 	entries, count, err := r.readLanes(ctx, lanes, scoresOf(plan.Status, f.Status), limit)
 	if err != nil || count > limit {
 		return nil, false, err
 	}
-	if !isRestricted {
+	if !isRestricted(&f) {
 		live, ok, err := r.readLiveElsewhere(ctx, f, plan)
 		if err != nil || !ok {
 			return nil, false, err

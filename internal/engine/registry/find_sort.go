@@ -31,8 +31,12 @@ func (r *Registry) sortJobs(ctx context.Context, f job.Filter, plan jobfilter.Pl
 	} else if err := s.addByState(ctx, r.o.Store, entries, after); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(s.list, func(a, b candidate) int { return a.at.compare(b.at) })
+	s.sort()
 	return s, nil
+}
+
+func (s *sortedJobs) sort() {
+	slices.SortFunc(s.list, func(a, b candidate) int { return a.at.compare(b.at) })
 }
 
 func (s *sortedJobs) addByID(entries []job.IndexEntry, after place) {

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
+	"github.com/fermata-io/fermata/internal/lib/coalesce"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/fermata-io/fermata/internal/redis/runner"
@@ -15,7 +18,8 @@ import (
 
 // A call for few records of one shard waits while another one of that shard is in flight, and is then sent together
 // with those that wait, too: single registrations of many callers need one script for several jobs. Bytes and records
-// of such a call, and of all that are sent together, are bounded, so that none waits for much of others.
+// of such a call, and of all that are sent together, are bounded, so that none waits for much of others. It waits no
+// longer than a call may take: while Redis does not answer, calls fail and do not queue behind one another.
 const (
 	maxSharedCreateRecords = 32
 	maxSharedCreateBytes   = 64 << 10
@@ -48,11 +52,15 @@ func (s *Store) Create(ctx context.Context, batches []job.CreateBatch) []job.Cre
 
 // createShared stores the records of a call, with those of others of the shard that come meanwhile.
 func (s *Store) createShared(ctx context.Context, shard int, c *createCall) {
-	err := s.creations[shard].Do(ctx, c, c.bytes, 0, func(ctx context.Context, calls []*createCall) {
+	send := func(ctx context.Context, calls []*createCall) {
 		s.createGroups(ctx, []createGroup{{shard: shard, calls: calls, shares: true}})
-	})
-	if err != nil {
-		c.failed = err
+	}
+	err := s.creations[shard].Do(ctx, c, c.bytes, s.runner.QueueWait(), send)
+	if errors.Is(err, coalesce.ErrTurnTimeout) {
+		err = redis.ErrPoolTimeout
+	}
+	if err != nil { // nothing was sent
+		c.failed = rediserr.Wrap("create", err)
 	}
 }
 
@@ -60,7 +68,7 @@ func (s *Store) createShared(ctx context.Context, shard int, c *createCall) {
 func (s *Store) createGroups(ctx context.Context, groups []createGroup) {
 	s.writeGroups(ctx, groups)
 	for i := range groups {
-		groups[i].reportEarlier()
+		groups[i].reportEarlier(s)
 	}
 }
 
@@ -82,6 +90,7 @@ func (s *Store) writeGroups(ctx context.Context, groups []createGroup) {
 
 // createCall is a batch of one caller in progress.
 type createCall struct {
+	all    []newRecord
 	todo   []*newRecord
 	bytes  int
 	out    job.CreateReply
@@ -106,15 +115,15 @@ type createStep struct {
 
 func (s *Store) newCreateCall(b job.CreateBatch) *createCall {
 	c := &createCall{out: job.CreateReply{Results: make([]job.CreateResult, len(b.Records))}}
-	all := make([]newRecord, len(b.Records))
+	c.all = make([]newRecord, len(b.Records))
 	c.todo = make([]*newRecord, len(b.Records))
 	for i := range b.Records {
-		c.todo[i] = &all[i]
-		if err := all[i].encodeRecord(&b.Records[i], i, s.form()); err != nil {
+		c.todo[i] = &c.all[i]
+		if err := c.all[i].encodeRecord(&b.Records[i], i, s.form()); err != nil {
 			c.failed = err
 		}
-		all[i].call = c
-		c.bytes += all[i].size()
+		c.all[i].call = c
+		c.bytes += c.all[i].size()
 	}
 	return c
 }
@@ -193,6 +202,7 @@ func (step createStep) readReply(s *Store) (taken []*newRecord, err error) {
 		case '3':
 			s.metrics.countReplays("create", 1)
 		}
+		n.isAnswered = true
 		out := &n.call.out
 		out.Results[n.index] = job.CreateResult{Code: createCode(codes[k])}
 		out.NowUS = max(out.NowUS, now)
@@ -203,35 +213,54 @@ func (step createStep) readReply(s *Store) (taken []*newRecord, err error) {
 	return taken, nil
 }
 
-// reportEarlier gives the lanes that became due earlier to one caller, which notifies the holder of the shard.
-func (g *createGroup) reportEarlier() {
+// reportEarlier gives the lanes that became due earlier to one caller, which notifies the holder of the shard. If all
+// calls have failed, although records were stored, the store notifies it.
+func (g *createGroup) reportEarlier(s *Store) {
 	for _, c := range g.calls {
 		if c.failed == nil {
 			c.out.Earlier, c.out.Holder = g.earlier.heads, g.earlier.holder
 			return
 		}
 	}
+	s.reportEarlierLanes(g.shard, g.earlier)
 }
 
+// result returns the reply of a call. Without an answer to each of its records, it is unknown what was stored: the
+// caller that sent them has panicked.
 func (c *createCall) result() job.CreateReply {
-	if c.failed != nil {
+	switch {
+	case c.failed != nil:
 		return job.CreateReply{Err: c.failed}
+	case !c.isAnswered():
+		return job.CreateReply{Err: rediserr.Wrap("create", rediserr.ErrNoAnswer)}
 	}
 	return c.out
 }
 
+// isAnswered reports whether each record has had an answer.
+func (c *createCall) isAnswered() bool {
+	for i := range c.all {
+		if !c.all[i].isAnswered {
+			return false
+		}
+	}
+	return true
+}
+
 // newRecord is a record to be created.
 type newRecord struct {
-	call     *createCall
-	index    int // among the records of the call
-	id       job.RecordID
-	lane     job.Lane
-	score    int64
-	state    string
-	def      []byte
-	replaces string // unreadable state text that may be overwritten
-	watchMS  int64  // when to check the objective of its run; 0: none
-	record   *job.Record
+	call  *createCall
+	index int // among the records of the call
+	// isAnswered: the reply of a script has had an answer for it.
+	isAnswered bool
+	id         job.RecordID
+	lane       job.Lane
+	score      int64
+	state      string
+	def        []byte
+	replaces   string // unreadable state text that may be overwritten
+	watchMS    int64  // when to check the objective of its run; 0: none
+	record     *job.Record
 }
 
 // encodeRecord encodes what is to be stored.

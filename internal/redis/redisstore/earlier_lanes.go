@@ -35,7 +35,8 @@ func (n *earlierLanes) addPairs(lanes *laneKeys, pairs runner.Reply, holder stri
 }
 
 // reportEarlierLanes notifies the holder of the shard of lanes that the store's own writes made due earlier: repairs,
-// and the deletion of ended records. Other calls return such lanes to their caller, which notifies the holder.
+// the deletion of ended records, and creations that failed after they had stored something. Other calls return such
+// lanes to their caller, which notifies the holder.
 func (s *Store) reportEarlierLanes(shard int, n earlierLanes) {
 	if s.onEarlier != nil && len(n.heads) > 0 {
 		s.onEarlier(shard, n.heads, n.holder)

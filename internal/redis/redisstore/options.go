@@ -100,8 +100,9 @@ type Options struct {
 	KeepUnsuccessful int
 	UnsuccessfulAge  time.Duration
 
-	// OnLanesDueEarlier is called with lanes that repairs of the index, or the deletion of ended records, have made
-	// due earlier, and with the lock value of the shard's holder. It must not block; nil: not called.
+	// OnLanesDueEarlier is called with lanes that repairs of the index, the deletion of ended records, or creations whose
+	// callers got an error have made due earlier, and with the lock value of the shard's holder. It must not block; nil:
+	// not called.
 	OnLanesDueEarlier func(shard int, heads []job.LaneHead, holder string)
 
 	// Logger defaults to one that discards; Registerer nil registers nothing.

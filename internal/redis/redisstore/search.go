@@ -150,6 +150,27 @@ func (s *Store) ReadStates(ctx context.Context, entries []job.IndexEntry) ([]*jo
 	return out, nil
 }
 
+// ReadScores returns the scores that records with these states have in the lanes of their states. A record that is not
+// in its lane, or has no state, has 0.
+func (s *Store) ReadScores(ctx context.Context, entries []job.IndexEntry, states []*job.State) ([]int64, error) {
+	var ops []*runner.Op
+	var at []int
+	for i, e := range entries {
+		if states[i] != nil {
+			key := s.shards[e.Shard].LaneKey(states[i].Lane)
+			ops, at = append(ops, runner.NewCommand("zscore", key, "zscore", key, string(e.Record))), append(at, i)
+		}
+	}
+	if err := s.runInParts(ctx, ops); err != nil {
+		return nil, err
+	}
+	scores := make([]int64, len(entries))
+	for k, o := range ops {
+		scores[at[k]] = o.Reply.ScoreAt(0)
+	}
+	return scores, nil
+}
+
 // runInParts runs reads in pipelines of bounded size.
 func (s *Store) runInParts(ctx context.Context, ops []*runner.Op) error {
 	for first := 0; first < len(ops); first += maxReadsPerPipeline {

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -111,6 +112,9 @@ func (r *Runner) LocalTime() time.Time { return r.now() }
 
 // AnswerTimeout is how long the client waits for an answer.
 func (r *Runner) AnswerTimeout() time.Duration { return r.answerTimeout }
+
+// QueueWait is how long a call may wait for others before it is sent.
+func (r *Runner) QueueWait() time.Duration { return cmp.Or(r.maxQueueWait, r.opTimeout) }
 
 // Virtual reports whether the keyspace has a virtual clock.
 func (r *Runner) Virtual() bool { return r.virtual != nil }
