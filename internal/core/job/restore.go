@@ -39,8 +39,9 @@ type Restoration struct {
 	// Run is that of a dead one-time job, for its history; nil is none.
 	Run      *Run
 	Children []RestoredChild
-	// Replaces is the state that is stored now; nil when the id must be free.
-	Replaces *State
+	// Replaces is the state that is stored now; nil when the id must be free. HistoryBefore is the limit of its history.
+	Replaces      *State
+	HistoryBefore int
 	// Revisions are the earlier definitions of a job that takes a free id, newest first.
 	Revisions []*Definition
 	// Replaced, if not nil, becomes the newest of the Keep revisions that the job has already.
@@ -86,7 +87,7 @@ func Restore(d Definition, cp Checkpoint, present *Record, now unixtime.Milli, l
 	if present == nil {
 		return r, nil
 	}
-	r.Replaces = &present.State
+	r.Replaces, r.HistoryBefore = &present.State, present.Definition.HistoryLimit
 	r.Unchanged = present.Definition.Equal(&d) && sameState(present.State, s)
 	if !r.Unchanged && (present.State.Live() || present.State.Children != 0) {
 		return Restoration{}, &PreconditionError{Key: d.Key, Reason: ReasonJobRuns,
@@ -148,7 +149,7 @@ func (c *Compiled) restoredState(cp Checkpoint, present *Record, now unixtime.Mi
 		// Tokens only grow, and dead letters that are there keep their slots.
 		was := present.State
 		s.Token, s.SettledToken, s.Revision, s.Dead = was.Token, was.SettledToken, was.Revision+1, max(s.Dead, was.Dead)
-		if s.Runs == was.Runs {
+		if s.Runs == was.Runs && s.Region != RegionDead { // a dead job has its run in the history
 			s.KeptRun = was.KeptRun
 		}
 	}

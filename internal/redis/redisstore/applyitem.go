@@ -349,4 +349,6 @@ func historyAfter(w *job.Write) int {
 	return historyLimit(w.Current)
 }
 
-func historyLimit(d *job.Definition) int { return max(0, min(d.HistoryLimit, codec.MaxHistory)) }
+func historyLimit(d *job.Definition) int { return boundHistory(d.HistoryLimit) }
+
+func boundHistory(limit int) int { return max(0, min(limit, codec.MaxHistory)) }

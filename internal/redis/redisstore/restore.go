@@ -91,6 +91,7 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*runner.Op, *laneKeys,
 		return nil, nil, fmt.Errorf("restore: %w", err)
 	}
 	argv := append([]any{string(id), guard, from, field, ended, def, objectives, int64(watchMS)}, revisions...)
+	argv = append(argv, runsInHistory(&r.Record), boundHistory(r.HistoryBefore))
 	add := func(id job.RecordID, state job.State, ms int64, run *job.Run, own *job.RunPayload) error {
 		text, err := f.ForStates(historyLimit(d)).EncodeState(&state)
 		if err != nil {
@@ -127,4 +128,13 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*runner.Op, *laneKeys,
 		names, argv = append(names, keys.Events), s.events.appendRestored(argv, &r.Record)
 	}
 	return runner.NewScriptCall(s.scripts.restore, shard, names, argv), lanes, nil
+}
+
+// runsInHistory returns how many slots of its history a job may use: those beyond are of runs that it does not count,
+// and whoever deletes the job does not look for them.
+func runsInHistory(r *job.Record) int {
+	if r.State.KeptRun != "" {
+		return 0
+	}
+	return int(min(r.State.Runs, uint64(historyLimit(r.Definition))))
 }

@@ -160,3 +160,64 @@ func testRestore(w *World) {
 	w.mustRestore(w.planRestore(old, nil))
 	w.runTo(id, job.OutcomeSucceeded)
 }
+
+// testRestoreOverRuns: nothing is left of a job that was restored over one with more runs, or with others, once it is
+// deleted or over.
+func testRestoreOverRuns(w *World) {
+	ok, failed := job.OutcomeSucceeded, job.OutcomeFailed
+	ids := w.InShard(0, 4)
+	add := func(i int, d job.Definition) string {
+		d.ID, d.CreateRequestID = ids[i], "create-"+ids[i]
+		w.Add(d)
+		return ids[i]
+	}
+	restore := func(id string, b job.Backup) { w.mustRestore(w.planRestore(b, w.Get(id))) }
+
+	id := add(0, Once("", 0)) // it had not run
+	old := w.readBackups([]string{id})[id]
+	w.runTo(id, failed)
+	restore(id, old)
+	w.wantStoredRuns(id, 0, false)
+	w.runTo(id, ok)
+	w.wantStoredRuns(id, 0, true)
+	w.wantRuns(id, ok)
+
+	id = add(1, Once("", 0)) // it was dead
+	w.runTo(id, failed)
+	old = w.readBackups([]string{id})[id]
+	w.MustWrite(0, w.Decide(w.Get(id).Definition.Record(), w.Get(id).Definition, w.Get(id).State, job.Delete{}))
+	id = add(1, Once("", 0))
+	w.runTo(id, ok)
+	restore(id, old)
+	w.wantStoredRuns(id, 1, false)
+	w.wantRuns(id, job.OutcomeDead)
+
+	id = add(2, Once("", 0)) // it is as it was, but for its labels
+	w.runTo(id, ok)
+	old = w.readBackups([]string{id})[id]
+	w.editJob(id, func(d *job.Definition) { d.Handler = "other" })
+	restore(id, old)
+	w.wantStoredRuns(id, 0, true)
+	w.wantRuns(id, ok)
+
+	d := Definition("")
+	d.HistoryLimit = 10
+	id = add(3, d) // it had run once
+	w.runTo(id, ok)
+	old = w.readBackups([]string{id})[id]
+	old.Definition.HistoryLimit = 4
+	for range 8 {
+		w.runTo(id, ok)
+	}
+	restore(id, old)
+	w.wantStoredRuns(id, 1, false)
+	w.MustWrite(0, w.Decide(w.Get(id).Definition.Record(), w.Get(id).Definition, w.Get(id).State, job.Delete{}))
+
+	w.Advance(1000 * time.Hour)
+	if n, err := w.Store.Sweep(w.T.Context(), 0, lockValue, []job.Lane{Lane()}, 100); n != 3 || err != nil {
+		w.T.Errorf("%d were deleted (%v)", n, err)
+	}
+	if left := w.Client.HGetAll(w.T.Context(), w.Key(0, "hist")).Val(); len(left) != 0 {
+		w.T.Errorf("runs are left: %v", left)
+	}
+}

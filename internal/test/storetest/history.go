@@ -113,6 +113,24 @@ func testHistoryShrinks(w *World) {
 	}
 }
 
+// testEditEndsRun: an edit that ends a run and changes the limit of the history loses neither that run nor earlier ones.
+func testEditEndsRun(w *World) {
+	for i, id := range w.InShard(0, 4) {
+		w.Add(Definition(id))
+		for range 5 {
+			w.runTo(id, job.OutcomeSucceeded)
+		}
+		w.Clock.Store(int64(w.Get(id).IndexMS))
+		w.MustWrite(0, w.Settle(w.Lease(0, 1)[0], job.OutcomeFailed)) // it waits for its next attempt
+		w.Advance(time.Millisecond)
+		limit := []int{5, 4, 2, 1}[i]
+		w.editJob(id, func(d *job.Definition) { d.Schedule.Every, d.HistoryLimit = 1000*time.Hour, limit })
+		want := []job.Outcome{job.OutcomeCancelled, job.OutcomeSucceeded, job.OutcomeSucceeded, job.OutcomeSucceeded}
+		w.wantRuns(id, want[:min(limit, len(want))]...)
+		w.wantStoredRuns(id, min(limit, len(want)), false)
+	}
+}
+
 func testDelete(w *World) {
 	id := w.InShard(0, 1)[0]
 	d := Definition(id)

@@ -45,6 +45,7 @@ func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient, adjust ...
 		{"a state keeps the only run", testKeptRuns},
 		{"a state keeps a run by its schema", testKeptRunsNeedTheSchema},
 		{"history shrinks with its limit", testHistoryShrinks},
+		{"an edit of the history keeps the run that it ends", testEditEndsRun},
 		{"delete leaves nothing", testDelete},
 		{"a run becomes a record of its own", testSpawn},
 		{"a run in a slot is not overwritten", testSpawnTaken},
@@ -80,6 +81,7 @@ func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient, adjust ...
 		{"random histories keep what a later version has added", testLaterFields},
 		{"backups of random histories restore to the same", testBackups},
 		{"a restore writes a job as a whole", testRestore},
+		{"a restore leaves no runs that nobody deletes", testRestoreOverRuns},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { tt.run(NewWorld(t, open(t), adjust...)) })

@@ -292,8 +292,9 @@ if items then
 		append_pair(revisions, id, prepend_revision(ARGV[at + 1], stored, tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])))
 	end
 
-	-- move_runs: the run of number n, counted from 0, is in slot n % limit.
-	local function move_runs(at, id)
+	-- move_runs: the run of number n, counted from 0, is in slot n % limit. With ends, a run ends now, whose slot is the
+	-- next one.
+	local function move_runs(at, id, ends)
 		local before, after, ended = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
 		local slots, written, common = {}, {}, math.min(before, after)
 		for slot = 0, before - 1 do slots[slot + 1] = id .. '.' .. slot end
@@ -305,6 +306,7 @@ if items then
 				written[slot] = true
 			end
 		end
+		if ends then written[ended % after] = true end
 		for slot = 0, common - 1 do
 			if texts[slot + 1] and not written[slot] then run_deletes[#run_deletes + 1] = slots[slot + 1] end
 		end
@@ -340,7 +342,7 @@ if items then
 			revisions_place, revision_deletes = tonumber(ARGV[item.STEP_FORGET]), revision_deletes or {}
 			revision_deletes[#revision_deletes + 1] = id
 		end
-		if item.STEP_MOVE_RUNS then move_runs(item.STEP_MOVE_RUNS, id) end
+		if item.STEP_MOVE_RUNS then move_runs(item.STEP_MOVE_RUNS, id, item.STEP_HISTORY) end
 		if item.STEP_HISTORY then append_pair(runs, ARGV[item.STEP_HISTORY], ARGV[item.STEP_HISTORY + 1]) end
 		if item.STEP_EARLIER_RUN then append_pair(runs, ARGV[item.STEP_EARLIER_RUN], ARGV[item.STEP_EARLIER_RUN + 1]) end
 		if item.STEP_LETTER then write_dead_letter(item, to) end

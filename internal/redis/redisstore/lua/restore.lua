@@ -7,7 +7,8 @@
 --       9 definition  10 place of the index of objectives; 0 none  11 when to look at the
 --       job's  12 place of the revisions; 0 they stay  13 revisions to store ("" none), or the definition
 --       that is replaced, to be added to them  14 how many they may be then; 0 they replace the stored ones  15 in how
---       many bytes  16.. per record, the job first: id, place of its lane, state,
+--       many bytes  16 first slot of the job's history to delete  17 first one beyond those
+--       18.. per record, the job first: id, place of its lane, state,
 --       score, for a dead letter field of the history and run ("" for others), and definition: of a dead letter its own, of
 --       a run its own payload; NO_DEFINITION: a dead letter has that of the job, a run none
 -- Reply {code, clock, digit, {place, due ... of lanes that became earlier}, lock value}
@@ -21,7 +22,7 @@ local function answer(digit, places)
 	return {0, clock_seen, digit, list, holder}
 end
 
-local FIRST, WIDTH, NO_DEFINITION = 16, 7, '-' -- argument of the first record; arguments of each
+local FIRST, WIDTH, NO_DEFINITION = 18, 7, '-' -- argument of the first record; arguments of each
 local id, state = ARGV[4], ARGV[FIRST + 2]
 local text = call('hget', KEYS[2], id)
 local free, asked = not text and ARGV[5] == '', text and ARGV[5] ~= '' and find(text, ARGV[5])
@@ -74,6 +75,9 @@ if revisions ~= 0 then
 	end
 	if text == '' then call('hdel', KEYS[revisions], id) else call('hset', KEYS[revisions], id, text) end
 end
+local gone = {}
+for slot = tonumber(ARGV[16]), tonumber(ARGV[17]) - 1 do gone[#gone + 1] = id .. '.' .. int(slot) end
+wide('hdel', KEYS[4], gone)
 wide('hset', KEYS[3], defs)
 wide('hset', KEYS[4], runs)
 wide('hset', KEYS[2], states)
