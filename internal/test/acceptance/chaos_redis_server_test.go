@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -109,14 +111,15 @@ func fillMemory(b *bed) {
 }
 
 // restartRedis kills the server while jobs are created, and starts it again with
-// its append-only file, under each policy of flushing it. A killed process has
-// handed over what it acknowledged to the kernel, whatever the policy.
+// its append-only file, under each policy of flushing it. With everysec Redis puts off the next write for up to two
+// seconds while the disk is busy with a flush; it is killed when it has written all.
 func restartRedis(b *bed) {
 	cut := b.connectionErrors()
 	for _, fsync := range []string{"always", "everysec"} {
 		setConfig(b.t, b.server, "appendfsync", fsync)
 		made := b.createDuring(func() {
 			b.injectFault(faultKind{Name: "Redis killed, appendfsync " + fsync, Within: backFrom(redisRestart)}, func() {
+				b.awaitWritten()
 				b.server.Kill()
 				b.waitFor(redisRestart / 2)
 				b.server.Restart()
@@ -126,6 +129,23 @@ func restartRedis(b *bed) {
 		b.awaitCalm(awayFor(redisRestart)(chaosTTLs()))
 	}
 	b.requireEffect("calls without a connection", b.connectionErrors()-cut, 2*len(b.nodes))
+}
+
+// awaitWritten waits until Redis has handed all of its append-only file to the kernel, and flushes nothing.
+func (b *bed) awaitWritten() {
+	b.t.Helper()
+	redistest.Eventually(b.t, patience, "the append-only file is written", func(ctx context.Context) error {
+		info, err := b.server.Client().Info(ctx, "persistence").Result()
+		if err != nil {
+			return err
+		}
+		for _, idle := range []string{"aof_pending_bio_fsync:0\r", "aof_buffer_length:0\r"} {
+			if !strings.Contains(info, idle) {
+				return fmt.Errorf("%s is not in\n%s", idle, info)
+			}
+		}
+		return nil
+	})
 }
 
 // connectionErrors counts the calls of all nodes that found no connection to Redis,

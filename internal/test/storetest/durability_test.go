@@ -188,10 +188,11 @@ func TestReplicaClassNeedsMinReplicas(t *testing.T) {
 	}
 	allowed := o
 	allowed.AllowUnsafe = true
-	s, err := redisstore.Open(t.Context(), allowed)
-	if err != nil {
-		t.Fatalf("allowed: %v", err)
-	}
+	var s *redisstore.Store
+	redistest.Eventually(t, time.Minute, "a keyspace that the replica confirms", func(context.Context) (err error) {
+		s, err = redisstore.Open(t.Context(), allowed)
+		return err
+	})
 	check := func(want conn.Severity, class conn.Durability) {
 		t.Helper()
 		// The replica may take its time to confirm.
