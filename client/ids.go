@@ -50,7 +50,7 @@ const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
 // makeID returns a random id whose last letters place it in a section.
 func makeID(namespace string, section int) string {
 	for {
-		var random [23]byte // of which each gives 5 bits
+		var random [23]byte // each byte gives 5 bits
 		rand.Read(random[:])
 		beginning := append(make([]byte, 0, 27), "job-"...)
 		for _, b := range random {

@@ -53,7 +53,7 @@ func (w *workerSpread) removePeer(peer string) {
 	delete(w.empty, peer)
 }
 
-// targets returns the peers to one of which a worker may be asked to move now.
+// targets returns the peers that a worker may be asked to move to now.
 func (w *workerSpread) targets(now time.Time) (peers []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

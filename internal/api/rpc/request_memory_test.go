@@ -20,7 +20,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// largeCall is a request of which a client sends as much as it may.
+// largeCall is a large request. Its client sends as many bytes as the server allows.
 type largeCall struct {
 	id   uint32
 	body []byte // what is left of it

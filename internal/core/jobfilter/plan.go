@@ -94,7 +94,7 @@ func narrowed(set, values []string) []string {
 	return slices.DeleteFunc(sorted, func(v string) bool { return !slices.Contains(set, v) })
 }
 
-// valuesOf returns the values of a text field of which each alternative names one, or nil.
+// valuesOf returns the values of a text field if each alternative names one of them, else nil.
 func valuesOf(field string, alternatives anyOf) []string {
 	var values []string
 	for _, c := range alternatives {

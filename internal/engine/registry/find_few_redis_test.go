@@ -131,10 +131,9 @@ func TestListThatGrowsContinues(t *testing.T) {
 	}
 }
 
-// TestMovedJobsAreListed: a job that was moved to another queue while its run is live is listed there.
-func TestMovedJobsAreListed(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+// moveRunningJob creates the job "moved" in queue web, and moves it to queue mail while its run is live.
+func moveRunningJob(t *testing.T, r *rig) {
+	t.Helper()
 	d := jobOf("moved")
 	d.Queue = "web"
 	if _, err := r.Create(t.Context(), d, ""); err != nil {
@@ -151,6 +150,13 @@ func TestMovedJobsAreListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestMovedJobsAreListed: a job that was moved to another queue while its run is live is listed there.
+func TestMovedJobsAreListed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	moveRunningJob(t, r)
 	for queue, want := range map[string]int{"mail": 1, "web": 0} {
 		page, err := r.List(t.Context(), job.Filter{Namespace: "default", Queue: queue}, 10, "")
 		if err != nil || len(page.Records) != want {

@@ -173,22 +173,7 @@ func TestNamedJobsAreThoseOfTheFilter(t *testing.T) {
 func TestNamedJobThatWasMoved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	d := jobOf("moved")
-	d.Queue = "web"
-	if _, err := r.Create(t.Context(), d, ""); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := r.RunJob(t.Context(), d.Key, job.RequestManualRun{RequestID: "now"}); err != nil {
-		t.Fatal(err)
-	}
-	r.lease(t, d.Key)
-	_, err := r.Update(t.Context(), job.UpdateRequest{Key: d.Key, Merge: func(d job.Definition) (job.Definition, error) {
-		d.Queue = "mail"
-		return d, nil
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	moveRunningJob(t, r)
 	for queue, want := range map[string]int{"mail": 1, "web": 0} {
 		for _, order := range everyOrder[:4] {
 			f := job.Filter{AllNamespaces: true, Queue: queue, Order: order, Condition: parsed(t, "id = moved")}

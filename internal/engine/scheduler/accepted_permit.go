@@ -26,8 +26,8 @@ type acceptedPermit struct {
 // Accept reserves slots for permits that a holder sent in one message. Permits get slots in their order, and in the
 // order of the calls; the holder sends them in its own order of preference. Accept returns what leases under them: one
 // for all queues without limits, and one for each permit of a queue with limits, which may have to wait. It leaves out
-// permits that are not to be used: one that has expired, one for a shard of which a call under an earlier permit is
-// unanswered, and one without a slot, which is reported to the holder.
+// permits that are not to be used: one that has expired, one for a shard with an unanswered call under an earlier
+// permit, and one without a slot, which is reported to the holder.
 func (s *Scheduler) Accept(node string, permits []job.Permit) []*AcceptedPermits {
 	var accepted []*AcceptedPermits
 	var unlimited *AcceptedPermits

@@ -129,7 +129,7 @@ func (s *Scheduler) sendPermits(r *pickRound) (allSent bool) {
 	return allSent
 }
 
-// messageLength returns how many of the permits, of which there is one at least, are sent and leased together.
+// messageLength returns how many of the permits are sent and leased together. There must be at least one permit.
 func messageLength(list []*openPermit) int {
 	leases := 0
 	for i, out := range list {

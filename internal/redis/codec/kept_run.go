@@ -13,7 +13,7 @@ import (
 const MaxKeptRun = 256
 
 // EncodeKeptRun encodes the scheduled run of a one-time job for [job.State.KeptRun]. What follows from the nominal time
-// is left out: most of its id, and a due time that is the same. It returns "" for a run that belongs into the history:
+// is left out: the end of the id, and an equal due time. It returns "" for a run that must be in the history:
 // one that is too large, or has another id.
 func EncodeKeptRun(r *job.Run) (string, error) {
 	id, ok := strings.CutSuffix(r.ID, nominalSuffix(r.NominalMS))
