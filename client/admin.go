@@ -25,6 +25,13 @@ func (a Admin) Nodes(ctx context.Context) ([]*Node, error) {
 	return r.GetNodes(), err
 }
 
+// LostNodes returns the nodes that disappeared within the last ten minutes without leaving, as far as the node that
+// answers has seen it.
+func (a Admin) LostNodes(ctx context.Context) ([]*LostNode, error) {
+	r, err := callWithRetry(ctx, a.c, a.c.cluster.ListNodes, &fermatav1.ListNodesRequest{})
+	return r.GetLostNodes(), err
+}
+
 // Shards returns the shards with their owners.
 func (a Admin) Shards(ctx context.Context) ([]*Shard, error) {
 	r, err := callWithRetry(ctx, a.c, a.c.cluster.ListShards, &fermatav1.ListShardsRequest{})

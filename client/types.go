@@ -46,6 +46,7 @@ type (
 // Messages of [Admin].
 type (
 	Node             = fermatav1.Node
+	LostNode         = fermatav1.LostNode
 	Shard            = fermatav1.Shard
 	ShardCheck       = fermatav1.CheckShardResponse
 	Finding          = fermatav1.Finding

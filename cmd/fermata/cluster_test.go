@@ -184,6 +184,10 @@ func (v view) CheckShard(ctx context.Context, shard int, repair bool) (job.Consi
 	return fsck.New(v.store).CheckShard(ctx, shard, repair)
 }
 
+func (view) LostNodes() []rpc.LostNode {
+	return []rpc.LostNode{{Name: "c", GRPCAddress: "10.0.0.3:7070", LostAt: epoch.Add(-40 * time.Second)}}
+}
+
 func (view) Nodes(context.Context) ([]rpc.Node, error) {
 	return []rpc.Node{
 		{Name: "a", GRPCAddress: "10.0.0.1:7070", PeerAddress: "10.0.0.1:7071", ShardsHeld: 4, Workers: 1, Version: "1.0.0",

@@ -21,6 +21,7 @@ type clusterSnapshot struct {
 	failing []*fermatav1.TopJob
 	late    []*fermatav1.TopJob
 	nodes   []*fermatav1.Node
+	lost    []*fermatav1.LostNode
 	workers []*fermatav1.Worker
 	shards  []*fermatav1.Shard
 	// denied has the parts that the caller may not see.
@@ -59,7 +60,7 @@ func (a *app) snapshotOfEach(ctx context.Context, c *client.Client, names []stri
 	for i, name := range names {
 		p := a.snapshotOf(ctx, c.InNamespace(name), false)
 		if i == 0 {
-			sum.nodes, sum.workers, sum.shards = p.nodes, p.workers, p.shards
+			sum.nodes, sum.lost, sum.workers, sum.shards = p.nodes, p.lost, p.workers, p.shards
 		}
 		if !p.isDenied("queues") {
 			sum.namespaces = append(sum.namespaces, name)
@@ -115,7 +116,14 @@ func (a *app) snapshotOf(ctx context.Context, c *client.Client, all bool) cluste
 		p.late = list.GetJobs()
 		return err
 	})
-	part("nodes", func() (err error) { p.nodes, err = c.Admin().Nodes(ctx); return err })
+	part("nodes", func() (err error) {
+		p.nodes, err = c.Admin().Nodes(ctx)
+		if err != nil {
+			return err
+		}
+		p.lost, err = c.Admin().LostNodes(ctx)
+		return err
+	})
 	part("workers", func() (err error) { p.workers, err = c.Admin().Workers(ctx); return err })
 	part("shards", func() (err error) { p.shards, err = c.Admin().Shards(ctx); return err })
 	group.Wait()

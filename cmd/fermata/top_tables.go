@@ -266,6 +266,11 @@ func (v *topView) nodeGrid() textGrid {
 			gridCell{tui.Plain, fmt.Sprintf("%d/%d", running, slots)}, gridCell{tui.Plain, up},
 			gridCell{tui.Dim, tui.StripControls(n.GetVersion())})
 	}
+	for _, n := range v.last.lost {
+		g.addRow(gridCell{tui.Plain, tui.StripControls(n.GetName())}, gridCell{tui.Red, "lost"},
+			gridCell{tui.Plain, noValue}, gridCell{tui.Plain, noValue}, gridCell{tui.Plain, noValue},
+			gridCell{tui.Plain, noValue}, gridCell{tui.Dim, tui.StripControls(n.GetVersion())})
+	}
 	return g
 }
 

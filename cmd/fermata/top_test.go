@@ -56,6 +56,7 @@ func crowd() clusterSnapshot {
 			{Name: "n1", ShardsHeld: 31, Draining: true, Version: "1.2.0", StartTime: timestamppb.New(epoch.Add(-time.Minute))},
 			{Name: "n2", Unreachable: true},
 		},
+		lost:    []*fermatav1.LostNode{{Name: "n3", Version: "1.2.0", LostTime: timestamppb.New(epoch.Add(-time.Minute))}},
 		workers: []*fermatav1.Worker{{Node: "n0", Slots: 40, Running: 40}, {Node: "n0", Slots: 16, Running: 3}},
 	}
 	for i := range 64 {
@@ -102,7 +103,8 @@ func TestTopFrames(t *testing.T) {
 		{name: "held", width: 100, height: 12, change: func(v *topView) { v.handleKey(' ') }},
 		{name: "trouble", width: 100, height: 30, change: func(v *topView) { v.applySnapshot(clusterSnapshot{err: errors.New("no node could be reached\n")}) }},
 		{name: "viewer", width: 100, height: 30, change: func(v *topView) {
-			v.last.denied, v.last.nodes, v.last.workers, v.last.shards = []string{"nodes", "shards", "workers"}, nil, nil, nil
+			v.last.denied = []string{"nodes", "shards", "workers"}
+			v.last.nodes, v.last.lost, v.last.workers, v.last.shards = nil, nil, nil, nil
 		}},
 		{name: "empty", width: 80, height: 24, change: func(v *topView) { v.last = clusterSnapshot{at: epoch} }},
 		{name: "first", width: 80, height: 24, change: func(v *topView) { v.last = clusterSnapshot{} }},
@@ -166,7 +168,7 @@ func TestTopSaysWhatDoesNotFit(t *testing.T) {
 		for _, width := range []int{40, 60, 80, 120} {
 			text := textOf(v.renderLines(width, height), false)
 			for title, rows := range map[string]int{
-				"NODE": len(v.last.nodes), "QUEUE": len(v.last.queues),
+				"NODE": len(v.last.nodes) + len(v.last.lost), "QUEUE": len(v.last.queues),
 				"FAILING JOB": len(v.last.failing), "LATE JOB": len(v.last.late),
 			} {
 				_, below, ok := strings.Cut(text, "\n"+title+" ")

@@ -73,6 +73,8 @@ type cluster struct {
 	t      *testing.T
 	url    string
 	client *client.Client
+	// addresses are those of its nodes, if the test has started them.
+	addresses []string
 }
 
 // startCluster serves the console of the node of the tests. Each test has a namespace of its own.

@@ -131,7 +131,7 @@ func startProcesses(t *testing.T) *processCluster {
 		defer cancel()
 		_ = s.Stop(ctx) // the browser may hold connections
 	})
-	c.url = s.URL()
+	c.url, c.addresses = s.URL(), addresses
 	c.client, err = client.Dial(addresses, client.Options{Namespace: namespaceOf(t)})
 	if err != nil {
 		t.Fatal(err)

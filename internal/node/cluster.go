@@ -119,6 +119,18 @@ func (v clusterView) Nodes(ctx context.Context) ([]rpc.Node, error) {
 	return nodes, nil
 }
 
+func (v clusterView) LostNodes() []rpc.LostNode {
+	var lost []rpc.LostNode
+	for _, m := range v.gossip.Members() {
+		if !m.LostAt.IsZero() {
+			lost = append(lost, rpc.LostNode{
+				Name: m.Name, GRPCAddress: m.GRPCAddr, PeerAddress: m.PeerAddr, Version: m.Version, LostAt: m.LostAt,
+			})
+		}
+	}
+	return lost
+}
+
 func (v clusterView) Workers(ctx context.Context) ([]rpc.Worker, error) {
 	var workers []rpc.Worker
 	for _, m := range v.describeAll(ctx) {

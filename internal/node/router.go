@@ -142,6 +142,9 @@ func (n *Node) OnPermitResults(peer string, results []job.PermitResult) {
 // OnHandOver handles a peer's notice that it released shards.
 func (n *Node) OnHandOver(shards []int) { n.locks.ShardsReleased(shards...) }
 
+// OnLeaving handles a peer's notice that it leaves the cluster.
+func (n *Node) OnLeaving(node string) { n.gossip.RecordLeaving(node) }
+
 // OnCancel cancels an attempt of a worker of this node.
 func (n *Node) OnCancel(record job.RecordID, token uint64) { n.dispatcher.CancelAttempt(record, token) }
 

@@ -316,7 +316,7 @@ func (n *Node) handOver(ctx context.Context) error {
 	n.recordNodeEvent(job.KindNodeLeft)
 	n.stopHooks() // while the locks are held: the delivery positions are stored under them
 	released := n.locks.Drain(ctx)
-	n.peers.BroadcastHandOver(released)
+	n.peers.BroadcastLeave(released)
 	err := n.dispatcher.Drain(ctx)
 	n.peers.ResendDemand(nil) // the loop of offers may not have sent it
 	n.cancel()

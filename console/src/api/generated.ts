@@ -1005,6 +1005,12 @@ export interface ListNamespacesResponse {
 }
 
 export interface ListNodesResponse {
+  /**
+   * Nodes that disappeared within the last ten minutes without leaving: their process died, or the network separates
+   * them. Other nodes have taken over their shards. A node that returns is a member again. The node that answers lists
+   * those that it has seen disappear.
+   */
+  lostNodes?: Array<LostNode>;
   /** All members of the cluster. */
   nodes?: Array<Node>;
 }
@@ -1150,6 +1156,20 @@ export interface LockWaiter {
   reservedUntilTime?: string;
   /** Since when it waits. Unset if the caller may not see the job. */
   sinceTime?: string;
+}
+
+/** LostNode is a node that disappeared without leaving. */
+export interface LostNode {
+  /** Address for clients and workers that it had. */
+  grpcAddress?: string;
+  /** When the node that answers noticed it. */
+  lostTime?: string;
+  /** Name of the node. */
+  name?: string;
+  /** Address for other nodes that it had. */
+  peerAddress?: string;
+  /** Version of its software. */
+  version?: string;
 }
 
 /**

@@ -18,6 +18,8 @@ import (
 // Cluster describes the whole cluster. The parts of a node that cannot be reached are missing.
 type Cluster interface {
 	Nodes(ctx context.Context) ([]Node, error)
+	// LostNodes are those that this node has seen disappear lately without leaving.
+	LostNodes() []LostNode
 	Shards(ctx context.Context) ([]Shard, error)
 	// Queues of a namespace, or of all if it is empty; those that are covered, or all of them if
 	// covers is nil.
@@ -47,6 +49,15 @@ type Node struct {
 	Unreachable bool
 	// Durability class in force: memory, local, replica.
 	Durability string
+}
+
+// LostNode is a node that disappeared without leaving.
+type LostNode struct {
+	Name        string
+	GRPCAddress string
+	PeerAddress string
+	Version     string
+	LostAt      time.Time
 }
 
 // Shard is one slice of all jobs. Without a holder, Holder is empty.
@@ -115,7 +126,9 @@ type clusterService struct {
 
 func (s *clusterService) ListNodes(ctx context.Context, _ *fermatav1.ListNodesRequest) (*fermatav1.ListNodesResponse, error) {
 	nodes, err := s.cluster.Nodes(ctx)
-	return &fermatav1.ListNodesResponse{Nodes: convert.Map(nodes, nodeToPB)}, err
+	return &fermatav1.ListNodesResponse{
+		Nodes: convert.Map(nodes, nodeToPB), LostNodes: convert.Map(s.cluster.LostNodes(), lostNodeToPB),
+	}, err
 }
 
 func (s *clusterService) ListShards(ctx context.Context, _ *fermatav1.ListShardsRequest) (*fermatav1.ListShardsResponse, error) {
@@ -168,6 +181,13 @@ func nodeToPB(n Node) *fermatav1.Node {
 		Name: n.Name, GrpcAddress: n.GRPCAddress, PeerAddress: n.PeerAddress,
 		ShardsHeld: int32(n.ShardsHeld), Workers: int32(n.Workers), Draining: n.Draining,
 		Version: n.Version, StartTime: convert.TimeToPB(n.Started), Unreachable: n.Unreachable, Durability: n.Durability,
+	}
+}
+
+func lostNodeToPB(n LostNode) *fermatav1.LostNode {
+	return &fermatav1.LostNode{
+		Name: n.Name, GrpcAddress: n.GRPCAddress, PeerAddress: n.PeerAddress, Version: n.Version,
+		LostTime: convert.TimeToPB(n.LostAt),
 	}
 }
 

@@ -192,6 +192,7 @@ func (anyCluster) Namespaces(context.Context, job.QueueScope, func(string) bool)
 }
 
 func (anyCluster) Nodes(context.Context) ([]Node, error)   { return nil, nil }
+func (anyCluster) LostNodes() []LostNode                   { return nil }
 func (anyCluster) Shards(context.Context) ([]Shard, error) { return nil, nil }
 func (anyCluster) Queues(context.Context, string, func(string) bool) ([]Queue, error) {
 	return nil, nil

@@ -94,6 +94,10 @@ func (fakeCluster) Nodes(context.Context) ([]Node, error) {
 	return []Node{{Name: "a", GRPCAddress: "a:1", ShardsHeld: 3, Durability: "local", Started: time.Unix(5, 0)}}, nil
 }
 
+func (fakeCluster) LostNodes() []LostNode {
+	return []LostNode{{Name: "b", GRPCAddress: "b:1", PeerAddress: "b:2", Version: "1", LostAt: time.Unix(7, 0)}}
+}
+
 func (fakeCluster) Namespaces(_ context.Context, scope job.QueueScope, whole func(string) bool) ([]Namespace, error) {
 	var list []Namespace
 	for _, name := range []string{"team-a", "team-b"} {

@@ -160,6 +160,9 @@ func (c *Cluster) LocalAddr() string { return c.addr.Load().(string) }
 // Members lists the live members and those that departed recently, by name.
 func (c *Cluster) Members() []MemberState { return c.nodes.listNodes(time.Now()) }
 
+// RecordLeaving records that a member has announced that it leaves: when it departs, it is not lost.
+func (c *Cluster) RecordLeaving(name string) { c.nodes.recordLeaving(name) }
+
 // RedisState is the state of a node's connection to Redis, as published to the other nodes.
 type RedisState struct {
 	Aside   bool          // it should own no shards

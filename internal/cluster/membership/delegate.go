@@ -44,6 +44,9 @@ type MemberState struct {
 	Defaults string
 	// Features that it publishes; a node of an earlier version publishes none.
 	Features Feature
+	// LostAt is when this node noticed that it departed without leaving: it died, or the network separates it. Zero
+	// for all others, and for nodes of earlier builds, which do not announce that they leave.
+	LostAt time.Time
 	// Latency of its calls to Redis; 0 if the node does not publish it. It is not part of the view, because a
 	// new view may move shards.
 	Latency time.Duration
@@ -53,6 +56,8 @@ type nodeEntry struct {
 	info  MemberState
 	meta  string // as received
 	since time.Time
+	// isLeaving: its process has announced that it leaves.
+	isLeaving bool
 }
 
 // delegate receives memberlist's callbacks. It copies every node, because memberlist keeps writing to its own.
@@ -139,11 +144,33 @@ func (d *delegate) storeNode(n *memberlist.Node, state State) {
 		Latency: time.Duration(max(0, about.Latency)) * time.Millisecond, Features: about.Features,
 	}}
 	d.mu.Lock()
+	old := d.mu.nodes[n.Name]
+	e.isLeaving = old.isLeaving && old.info.Process == e.info.Process
 	d.mu.nodes[n.Name] = e
 	d.recordName(n.Name, state, e.since)
 	d.pruneDeparted(e.since)
 	d.mu.Unlock()
 	d.onEvent()
+}
+
+// recordLeaving records that the process of a node has announced that it leaves. Gossip may report its departure before
+// or after that.
+func (d *delegate) recordLeaving(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e, ok := d.mu.nodes[name]
+	if ok {
+		e.isLeaving = true
+		d.mu.nodes[name] = e
+	}
+}
+
+// lostAt is when a node departed without leaving; zero: it has not.
+func (e nodeEntry) lostAt() time.Time {
+	if e.info.State != StateDeparted || e.isLeaving || e.info.Features&FeatureAnnouncesLeave == 0 {
+		return time.Time{}
+	}
+	return e.since
 }
 
 // pruneDeparted removes departed nodes, the oldest first. The caller holds the mutex.
@@ -169,6 +196,7 @@ func (d *delegate) listNodes(now time.Time) []MemberState {
 	d.pruneDeparted(now)
 	infos := make([]MemberState, 0, len(d.mu.nodes))
 	for e := range maps.Values(d.mu.nodes) {
+		e.info.LostAt = e.lostAt()
 		infos = append(infos, e.info)
 	}
 	slices.SortFunc(infos, func(a, b MemberState) int { return strings.Compare(a.Name, b.Name) })

@@ -32,10 +32,12 @@ type Feature uint32
 const (
 	// FeatureRunPayloads: the node delivers the payload that a run has of its own.
 	FeatureRunPayloads Feature = 1 << iota
+	// FeatureAnnouncesLeave: the node announces over its links that it leaves. If it departs without, it is lost.
+	FeatureAnnouncesLeave
 )
 
 // allFeatures are those of this version.
-const allFeatures = FeatureRunPayloads
+const allFeatures = FeatureRunPayloads | FeatureAnnouncesLeave
 
 func encodeMeta(m nodeMeta) []byte {
 	b, _ := json.Marshal(m) // strings, numbers and a bool cannot fail

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +124,48 @@ func TestSplitTarget(t *testing.T) {
 		if host, port := splitTarget(c.target, "9"); host != c.host || port != c.port {
 			t.Errorf("%q: host %q port %q", c.target, host, port)
 		}
+	}
+}
+
+// TestLostNodes: a node that departs is lost, unless its process has announced that it leaves, before or after gossip
+// reports its departure. A node of an earlier build, which announces nothing, is never lost.
+func TestLostNodes(t *testing.T) {
+	o, _ := Options{Name: "a"}.withDefaults()
+	d := newDelegate(o, func() {})
+	node := func(name, process string, features Feature) *memberlist.Node {
+		return &memberlist.Node{Name: name, Addr: net.IPv4(10, 0, 0, 1), Port: 1,
+			Meta: encodeMeta(nodeMeta{GRPC: "g", Peer: "p", Process: process, Features: features})}
+	}
+	lost := func() (names []string) {
+		for _, m := range d.listNodes(time.Now()) {
+			if !m.LostAt.IsZero() {
+				names = append(names, m.Name)
+			}
+		}
+		return names
+	}
+	for _, name := range []string{"dies", "leaves", "leaves-late", "returns", "returned"} {
+		d.NotifyJoin(node(name, name+"/1", allFeatures))
+	}
+	d.NotifyJoin(node("earlier", "earlier/1", FeatureRunPayloads))
+	if names := lost(); names != nil {
+		t.Errorf("members are lost: %q", names)
+	}
+	d.recordLeaving("leaves")
+	d.recordLeaving("returned")
+	d.NotifyUpdate(node("leaves", "leaves/1", allFeatures))
+	for _, name := range []string{"dies", "leaves", "leaves-late", "returns"} {
+		d.NotifyLeave(node(name, name+"/1", allFeatures))
+	}
+	d.NotifyLeave(node("earlier", "earlier/1", FeatureRunPayloads))
+	d.recordLeaving("leaves-late")
+	d.recordLeaving("unknown")
+	// The next process of a name has announced nothing.
+	d.NotifyJoin(node("returned", "returned/2", allFeatures))
+	d.NotifyLeave(node("returned", "returned/2", allFeatures))
+	d.NotifyJoin(node("returns", "returns/2", allFeatures))
+	if names := lost(); !slices.Equal(names, []string{"dies", "returned"}) {
+		t.Errorf("lost nodes: %q", names)
 	}
 }
 

@@ -119,13 +119,13 @@ func permitFromPB(p *fermatav1.Permit) (job.Permit, bool) {
 	return permit, ok && permit.Shard >= 0 && permit.N > 0 && permit.LockValue != "" && permit.ValidFor > 0
 }
 
-func handOverToPB(shards []int) *fermatav1.LinkResponse {
+func handOverToPB(shards []int, leaving bool) *fermatav1.LinkResponse {
 	list := make([]int32, len(shards))
 	for i, s := range shards {
 		list[i] = int32(s)
 	}
 	return &fermatav1.LinkResponse{Message: &fermatav1.LinkResponse_HandOver{
-		HandOver: &fermatav1.HandOver{Shards: list},
+		HandOver: &fermatav1.HandOver{Shards: list, Leaving: leaving},
 	}}
 }
 

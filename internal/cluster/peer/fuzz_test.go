@@ -49,6 +49,7 @@ func (c boundsChecker) OnHandOver(shards []int) {
 	}
 }
 func (c boundsChecker) OnCancel(job.RecordID, uint64) {}
+func (c boundsChecker) OnLeaving(string)              {}
 func (c boundsChecker) OnLinkDown(string)             {}
 func (c boundsChecker) OnProcessEnded(string)         {}
 func (c boundsChecker) OnLinkUp(string)               {}
@@ -79,7 +80,7 @@ func FuzzMessages(f *testing.F) {
 		&fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Nudge{Nudge: &fermatav1.Nudge{Shard: -1, Lane: "a/b/c", DueMs: -1}}},
 		permitToPB(job.Permit{ID: 1, Shard: 2, Lane: job.Lane{Namespace: "n", Queue: "q"}, N: 3, LockValue: "v", ValidFor: time.Second}),
 		&fermatav1.LinkResponse{Message: &fermatav1.LinkResponse_Permit{Permit: &fermatav1.Permit{Lane: "n/q/5", Count: -1, ValidFor: &durationpb.Duration{Seconds: 1 << 62, Nanos: -1}}}},
-		handOverToPB([]int{1, 2}), infoToPB(job.NodeInfo{Name: "n", Workers: []job.WorkerInfo{{ID: "w"}}}),
+		handOverToPB([]int{1, 2}, true), infoToPB(job.NodeInfo{Name: "n", Workers: []job.WorkerInfo{{ID: "w"}}}),
 		&fermatav1.DescribeNodeResponse{Node: &fermatav1.Node{StartTime: &timestamppb.Timestamp{Seconds: -1 << 62}}, Workers: []*fermatav1.Worker{nil}},
 	} {
 		wire, err := proto.Marshal(m)

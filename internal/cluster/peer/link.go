@@ -213,7 +213,12 @@ func (l *link) receiveMessages(stream linkStream) error {
 		case *fermatav1.LinkResponse_Permits:
 			l.receivePermits(m.Permits.GetPermits())
 		case *fermatav1.LinkResponse_HandOver:
-			l.p.o.Handler.OnHandOver(handOverFromPB(m.HandOver))
+			if m.HandOver.GetLeaving() {
+				l.p.o.Handler.OnLeaving(l.member.Name)
+			}
+			if shards := handOverFromPB(m.HandOver); len(shards) > 0 {
+				l.p.o.Handler.OnHandOver(shards)
+			}
 		}
 	}
 }

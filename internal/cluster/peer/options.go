@@ -38,6 +38,8 @@ type Handler interface {
 	OnPermitResults(node string, results []job.PermitResult)
 	// OnHandOver takes that a peer released these shards.
 	OnHandOver(shards []int)
+	// OnLeaving is called when a peer leaves the cluster. It stops without having died.
+	OnLeaving(node string)
 	// OnCancel asks to cancel an attempt, if it is here.
 	OnCancel(record job.RecordID, token uint64)
 	// OnAddress is called when a peer has sent a new address for clients over its link.

@@ -199,13 +199,20 @@ func (p *Peer) BroadcastCancel(record job.RecordID, token uint64) {
 
 // BroadcastHandOver notifies all peers that this node released shards.
 func (p *Peer) BroadcastHandOver(shards []int) {
-	if len(shards) == 0 {
-		return
+	if len(shards) > 0 {
+		p.broadcast("hand_over", handOverToPB(shards, false))
 	}
+}
+
+// BroadcastLeave notifies all peers that this node leaves the cluster and has released these shards.
+func (p *Peer) BroadcastLeave(shards []int) { p.broadcast("hand_over", handOverToPB(shards, true)) }
+
+// broadcast sends a message to all peers that have dialled this node.
+func (p *Peer) broadcast(kind string, m *fermatav1.LinkResponse) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.servedLinks {
-		p.countDropped("hand_over", s.enqueue(handOverToPB(shards)))
+		p.countDropped(kind, s.enqueue(m))
 	}
 }
 

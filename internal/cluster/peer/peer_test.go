@@ -71,6 +71,7 @@ func (n *node) OnPermitResults(from string, results []job.PermitResult) {
 	}
 }
 func (n *node) OnHandOver(shards []int)                    { n.record("handover %v", shards) }
+func (n *node) OnLeaving(peer string)                      { n.record("leaving %s", peer) }
 func (n *node) OnCancel(record job.RecordID, token uint64) { n.record("cancel %s %d", record, token) }
 
 var started = time.Unix(1_700_000_000, 0).UTC()
@@ -200,6 +201,11 @@ func TestAllMessagesAreDelivered(t *testing.T) {
 	c.peer.BroadcastHandOver(nil)
 	b.peer.OfferSlots(nil)
 	a.waitFor("demand b []")
+	c.peer.BroadcastLeave([]int{3})
+	a.waitFor("leaving c")
+	a.waitFor("handover [3]")
+	b.peer.BroadcastLeave(nil)
+	a.waitFor("leaving b")
 
 	if a.peer.SendPermits("nobody", []job.Permit{permit}) != 0 {
 		t.Error("sent a permit to nobody")

@@ -275,6 +275,29 @@ func (c *cluster) awaitSettled() {
 	}
 }
 
+// awaitLostNodes waits until all nodes list these as lost, and no others.
+func (c *cluster) awaitLostNodes(want ...string) {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		redistest.Eventually(c.t, patience, n.name+" lists the lost nodes", func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			defer cancel()
+			list, err := n.cluster.ListNodes(ctx, &fermatav1.ListNodesRequest{})
+			if err != nil {
+				return err
+			}
+			var have []string
+			for _, m := range list.GetLostNodes() {
+				have = append(have, m.GetName())
+			}
+			if !slices.Equal(want, have) {
+				return fmt.Errorf("lost nodes are %v, want %v", have, want)
+			}
+			return nil
+		})
+	}
+}
+
 func (c *cluster) checkSettled(n *schedulerNode) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

@@ -79,6 +79,7 @@ func surviveCrashAndFreeze(t *testing.T, c *cluster, n int) {
 	faults := []historycheck.Fault{crash.endFault(takeOverPromise + time.Second - bounds.Lag)}
 	c.waitEnds(time.Now().Add(takeOver + 2*time.Second))
 	c.awaitSettled()
+	c.awaitLostNodes("c")
 
 	freeze := beginFault("node b frozen", "w2")
 	b.freezeProcess()

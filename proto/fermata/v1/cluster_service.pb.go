@@ -121,7 +121,7 @@ func (x Finding_Fault) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Finding_Fault.Descriptor instead.
 func (Finding_Fault) EnumDescriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{30, 0}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{31, 0}
 }
 
 type ListAuditRecordsRequest struct {
@@ -980,7 +980,11 @@ func (*ListNodesRequest) Descriptor() ([]byte, []int) {
 type ListNodesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// All members of the cluster.
-	Nodes         []*Node `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Nodes []*Node `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Nodes that disappeared within the last ten minutes without leaving: their process died, or the network separates
+	// them. Other nodes have taken over their shards. A node that returns is a member again. The node that answers lists
+	// those that it has seen disappear.
+	LostNodes     []*LostNode `protobuf:"bytes,2,rep,name=lost_nodes,json=lostNodes,proto3" json:"lost_nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1022,6 +1026,95 @@ func (x *ListNodesResponse) GetNodes() []*Node {
 	return nil
 }
 
+func (x *ListNodesResponse) GetLostNodes() []*LostNode {
+	if x != nil {
+		return x.LostNodes
+	}
+	return nil
+}
+
+// LostNode is a node that disappeared without leaving.
+type LostNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the node.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Address for clients and workers that it had.
+	GrpcAddress string `protobuf:"bytes,2,opt,name=grpc_address,json=grpcAddress,proto3" json:"grpc_address,omitempty"`
+	// Address for other nodes that it had.
+	PeerAddress string `protobuf:"bytes,3,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
+	// Version of its software.
+	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	// When the node that answers noticed it.
+	LostTime      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=lost_time,json=lostTime,proto3" json:"lost_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LostNode) Reset() {
+	*x = LostNode{}
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LostNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LostNode) ProtoMessage() {}
+
+func (x *LostNode) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LostNode.ProtoReflect.Descriptor instead.
+func (*LostNode) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *LostNode) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *LostNode) GetGrpcAddress() string {
+	if x != nil {
+		return x.GrpcAddress
+	}
+	return ""
+}
+
+func (x *LostNode) GetPeerAddress() string {
+	if x != nil {
+		return x.PeerAddress
+	}
+	return ""
+}
+
+func (x *LostNode) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *LostNode) GetLostTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LostTime
+	}
+	return nil
+}
+
 // Node is one scheduler node.
 type Node struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1051,7 +1144,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[13]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1156,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[13]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1169,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{13}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Node) GetName() string {
@@ -1157,7 +1250,7 @@ type ListShardsRequest struct {
 
 func (x *ListShardsRequest) Reset() {
 	*x = ListShardsRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1262,7 @@ func (x *ListShardsRequest) String() string {
 func (*ListShardsRequest) ProtoMessage() {}
 
 func (x *ListShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1275,7 @@ func (x *ListShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListShardsRequest.ProtoReflect.Descriptor instead.
 func (*ListShardsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{14}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{15}
 }
 
 type ListShardsResponse struct {
@@ -1195,7 +1288,7 @@ type ListShardsResponse struct {
 
 func (x *ListShardsResponse) Reset() {
 	*x = ListShardsResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[15]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1300,7 @@ func (x *ListShardsResponse) String() string {
 func (*ListShardsResponse) ProtoMessage() {}
 
 func (x *ListShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[15]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1313,7 @@ func (x *ListShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListShardsResponse.ProtoReflect.Descriptor instead.
 func (*ListShardsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{15}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListShardsResponse) GetShards() []*Shard {
@@ -1249,7 +1342,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[16]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1261,7 +1354,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[16]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1274,7 +1367,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{16}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Shard) GetShard() int32 {
@@ -1322,7 +1415,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[17]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +1427,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[17]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1440,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{17}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListQueuesRequest) GetParent() string {
@@ -1367,7 +1460,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[18]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1379,7 +1472,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[18]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1392,7 +1485,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{18}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*Queue {
@@ -1438,7 +1531,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[19]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1543,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[19]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1556,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{19}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Queue) GetNamespace() string {
@@ -1578,7 +1671,7 @@ type RecentRuns struct {
 
 func (x *RecentRuns) Reset() {
 	*x = RecentRuns{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[20]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1683,7 @@ func (x *RecentRuns) String() string {
 func (*RecentRuns) ProtoMessage() {}
 
 func (x *RecentRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[20]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1696,7 @@ func (x *RecentRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecentRuns.ProtoReflect.Descriptor instead.
 func (*RecentRuns) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{20}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RecentRuns) GetStarted() int64 {
@@ -1656,7 +1749,7 @@ type ListNamespacesRequest struct {
 
 func (x *ListNamespacesRequest) Reset() {
 	*x = ListNamespacesRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[21]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1761,7 @@ func (x *ListNamespacesRequest) String() string {
 func (*ListNamespacesRequest) ProtoMessage() {}
 
 func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[21]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1774,7 @@ func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesRequest.ProtoReflect.Descriptor instead.
 func (*ListNamespacesRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{21}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{22}
 }
 
 type ListNamespacesResponse struct {
@@ -1694,7 +1787,7 @@ type ListNamespacesResponse struct {
 
 func (x *ListNamespacesResponse) Reset() {
 	*x = ListNamespacesResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[22]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1799,7 @@ func (x *ListNamespacesResponse) String() string {
 func (*ListNamespacesResponse) ProtoMessage() {}
 
 func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[22]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1812,7 @@ func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesResponse.ProtoReflect.Descriptor instead.
 func (*ListNamespacesResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{22}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListNamespacesResponse) GetNamespaces() []*Namespace {
@@ -1759,7 +1852,7 @@ type Namespace struct {
 
 func (x *Namespace) Reset() {
 	*x = Namespace{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[23]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1771,7 +1864,7 @@ func (x *Namespace) String() string {
 func (*Namespace) ProtoMessage() {}
 
 func (x *Namespace) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[23]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1784,7 +1877,7 @@ func (x *Namespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
 func (*Namespace) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{23}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Namespace) GetName() string {
@@ -1863,7 +1956,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[24]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1875,7 +1968,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[24]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1888,7 +1981,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{24}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Quota) GetUsed() int64 {
@@ -1913,7 +2006,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[25]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1925,7 +2018,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[25]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1938,7 +2031,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{25}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{26}
 }
 
 type ListWorkersResponse struct {
@@ -1951,7 +2044,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[26]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2056,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[26]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2069,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{26}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -2018,7 +2111,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[27]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2030,7 +2123,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[27]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2043,7 +2136,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{27}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Worker) GetWorkerId() string {
@@ -2135,7 +2228,7 @@ type CheckShardRequest struct {
 
 func (x *CheckShardRequest) Reset() {
 	*x = CheckShardRequest{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[28]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2147,7 +2240,7 @@ func (x *CheckShardRequest) String() string {
 func (*CheckShardRequest) ProtoMessage() {}
 
 func (x *CheckShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[28]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2160,7 +2253,7 @@ func (x *CheckShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckShardRequest.ProtoReflect.Descriptor instead.
 func (*CheckShardRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{28}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CheckShardRequest) GetShard() int32 {
@@ -2191,7 +2284,7 @@ type CheckShardResponse struct {
 
 func (x *CheckShardResponse) Reset() {
 	*x = CheckShardResponse{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[29]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2203,7 +2296,7 @@ func (x *CheckShardResponse) String() string {
 func (*CheckShardResponse) ProtoMessage() {}
 
 func (x *CheckShardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[29]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2216,7 +2309,7 @@ func (x *CheckShardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckShardResponse.ProtoReflect.Descriptor instead.
 func (*CheckShardResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{29}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CheckShardResponse) GetFindings() []*Finding {
@@ -2261,7 +2354,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[30]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2273,7 +2366,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_cluster_service_proto_msgTypes[30]
+	mi := &file_fermata_v1_cluster_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2286,7 +2379,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{30}
+	return file_fermata_v1_cluster_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Finding) GetFault() Finding_Fault {
@@ -2399,9 +2492,17 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\x18DeleteAuditExportRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x1b\n" +
 	"\x19DeleteAuditExportResponse\"\x12\n" +
-	"\x10ListNodesRequest\";\n" +
+	"\x10ListNodesRequest\"p\n" +
 	"\x11ListNodesResponse\x12&\n" +
-	"\x05nodes\x18\x01 \x03(\v2\x10.fermata.v1.NodeR\x05nodes\"\xce\x02\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x10.fermata.v1.NodeR\x05nodes\x123\n" +
+	"\n" +
+	"lost_nodes\x18\x02 \x03(\v2\x14.fermata.v1.LostNodeR\tlostNodes\"\xb7\x01\n" +
+	"\bLostNode\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
+	"\fgrpc_address\x18\x02 \x01(\tR\vgrpcAddress\x12!\n" +
+	"\fpeer_address\x18\x03 \x01(\tR\vpeerAddress\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\x127\n" +
+	"\tlost_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\blostTime\"\xce\x02\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fgrpc_address\x18\x02 \x01(\tR\vgrpcAddress\x12!\n" +
@@ -2563,7 +2664,7 @@ func file_fermata_v1_cluster_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_cluster_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fermata_v1_cluster_service_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_fermata_v1_cluster_service_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_fermata_v1_cluster_service_proto_goTypes = []any{
 	(Finding_Fault)(0),                     // 0: fermata.v1.Finding.Fault
 	(*ListAuditRecordsRequest)(nil),        // 1: fermata.v1.ListAuditRecordsRequest
@@ -2579,87 +2680,90 @@ var file_fermata_v1_cluster_service_proto_goTypes = []any{
 	(*DeleteAuditExportResponse)(nil),      // 11: fermata.v1.DeleteAuditExportResponse
 	(*ListNodesRequest)(nil),               // 12: fermata.v1.ListNodesRequest
 	(*ListNodesResponse)(nil),              // 13: fermata.v1.ListNodesResponse
-	(*Node)(nil),                           // 14: fermata.v1.Node
-	(*ListShardsRequest)(nil),              // 15: fermata.v1.ListShardsRequest
-	(*ListShardsResponse)(nil),             // 16: fermata.v1.ListShardsResponse
-	(*Shard)(nil),                          // 17: fermata.v1.Shard
-	(*ListQueuesRequest)(nil),              // 18: fermata.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),             // 19: fermata.v1.ListQueuesResponse
-	(*Queue)(nil),                          // 20: fermata.v1.Queue
-	(*RecentRuns)(nil),                     // 21: fermata.v1.RecentRuns
-	(*ListNamespacesRequest)(nil),          // 22: fermata.v1.ListNamespacesRequest
-	(*ListNamespacesResponse)(nil),         // 23: fermata.v1.ListNamespacesResponse
-	(*Namespace)(nil),                      // 24: fermata.v1.Namespace
-	(*Quota)(nil),                          // 25: fermata.v1.Quota
-	(*ListWorkersRequest)(nil),             // 26: fermata.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),            // 27: fermata.v1.ListWorkersResponse
-	(*Worker)(nil),                         // 28: fermata.v1.Worker
-	(*CheckShardRequest)(nil),              // 29: fermata.v1.CheckShardRequest
-	(*CheckShardResponse)(nil),             // 30: fermata.v1.CheckShardResponse
-	(*Finding)(nil),                        // 31: fermata.v1.Finding
-	nil,                                    // 32: fermata.v1.Worker.LabelsEntry
-	(*timestamppb.Timestamp)(nil),          // 33: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),            // 34: google.protobuf.Duration
-	(*ForecastLoadRequest)(nil),            // 35: fermata.v1.ForecastLoadRequest
-	(*ForecastLoadResponse)(nil),           // 36: fermata.v1.ForecastLoadResponse
+	(*LostNode)(nil),                       // 14: fermata.v1.LostNode
+	(*Node)(nil),                           // 15: fermata.v1.Node
+	(*ListShardsRequest)(nil),              // 16: fermata.v1.ListShardsRequest
+	(*ListShardsResponse)(nil),             // 17: fermata.v1.ListShardsResponse
+	(*Shard)(nil),                          // 18: fermata.v1.Shard
+	(*ListQueuesRequest)(nil),              // 19: fermata.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),             // 20: fermata.v1.ListQueuesResponse
+	(*Queue)(nil),                          // 21: fermata.v1.Queue
+	(*RecentRuns)(nil),                     // 22: fermata.v1.RecentRuns
+	(*ListNamespacesRequest)(nil),          // 23: fermata.v1.ListNamespacesRequest
+	(*ListNamespacesResponse)(nil),         // 24: fermata.v1.ListNamespacesResponse
+	(*Namespace)(nil),                      // 25: fermata.v1.Namespace
+	(*Quota)(nil),                          // 26: fermata.v1.Quota
+	(*ListWorkersRequest)(nil),             // 27: fermata.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),            // 28: fermata.v1.ListWorkersResponse
+	(*Worker)(nil),                         // 29: fermata.v1.Worker
+	(*CheckShardRequest)(nil),              // 30: fermata.v1.CheckShardRequest
+	(*CheckShardResponse)(nil),             // 31: fermata.v1.CheckShardResponse
+	(*Finding)(nil),                        // 32: fermata.v1.Finding
+	nil,                                    // 33: fermata.v1.Worker.LabelsEntry
+	(*timestamppb.Timestamp)(nil),          // 34: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),            // 35: google.protobuf.Duration
+	(*ForecastLoadRequest)(nil),            // 36: fermata.v1.ForecastLoadRequest
+	(*ForecastLoadResponse)(nil),           // 37: fermata.v1.ForecastLoadResponse
 }
 var file_fermata_v1_cluster_service_proto_depIdxs = []int32{
-	33, // 0: fermata.v1.ListAuditRecordsRequest.start_time:type_name -> google.protobuf.Timestamp
-	33, // 1: fermata.v1.ListAuditRecordsRequest.end_time:type_name -> google.protobuf.Timestamp
+	34, // 0: fermata.v1.ListAuditRecordsRequest.start_time:type_name -> google.protobuf.Timestamp
+	34, // 1: fermata.v1.ListAuditRecordsRequest.end_time:type_name -> google.protobuf.Timestamp
 	3,  // 2: fermata.v1.ListAuditRecordsResponse.records:type_name -> fermata.v1.AuditRecord
-	33, // 3: fermata.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
+	34, // 3: fermata.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
 	3,  // 4: fermata.v1.ReadAuditRecordsResponse.records:type_name -> fermata.v1.AuditRecord
-	33, // 5: fermata.v1.AuditExport.update_time:type_name -> google.protobuf.Timestamp
-	33, // 6: fermata.v1.AuditExport.waiting_since:type_name -> google.protobuf.Timestamp
+	34, // 5: fermata.v1.AuditExport.update_time:type_name -> google.protobuf.Timestamp
+	34, // 6: fermata.v1.AuditExport.waiting_since:type_name -> google.protobuf.Timestamp
 	7,  // 7: fermata.v1.ListAuditExportsResponse.exports:type_name -> fermata.v1.AuditExport
-	14, // 8: fermata.v1.ListNodesResponse.nodes:type_name -> fermata.v1.Node
-	33, // 9: fermata.v1.Node.start_time:type_name -> google.protobuf.Timestamp
-	17, // 10: fermata.v1.ListShardsResponse.shards:type_name -> fermata.v1.Shard
-	34, // 11: fermata.v1.Shard.lock_ttl:type_name -> google.protobuf.Duration
-	34, // 12: fermata.v1.Shard.lag:type_name -> google.protobuf.Duration
-	20, // 13: fermata.v1.ListQueuesResponse.queues:type_name -> fermata.v1.Queue
-	34, // 14: fermata.v1.Queue.oldest_overdue:type_name -> google.protobuf.Duration
-	21, // 15: fermata.v1.Queue.recent_runs:type_name -> fermata.v1.RecentRuns
-	34, // 16: fermata.v1.Queue.oldest_dead_letter:type_name -> google.protobuf.Duration
-	34, // 17: fermata.v1.RecentRuns.max_lag:type_name -> google.protobuf.Duration
-	34, // 18: fermata.v1.RecentRuns.span:type_name -> google.protobuf.Duration
-	24, // 19: fermata.v1.ListNamespacesResponse.namespaces:type_name -> fermata.v1.Namespace
-	25, // 20: fermata.v1.Namespace.jobs_quota:type_name -> fermata.v1.Quota
-	25, // 21: fermata.v1.Namespace.job_bytes_quota:type_name -> fermata.v1.Quota
-	28, // 22: fermata.v1.ListWorkersResponse.workers:type_name -> fermata.v1.Worker
-	33, // 23: fermata.v1.Worker.connect_time:type_name -> google.protobuf.Timestamp
-	32, // 24: fermata.v1.Worker.labels:type_name -> fermata.v1.Worker.LabelsEntry
-	31, // 25: fermata.v1.CheckShardResponse.findings:type_name -> fermata.v1.Finding
-	0,  // 26: fermata.v1.Finding.fault:type_name -> fermata.v1.Finding.Fault
-	12, // 27: fermata.v1.ClusterService.ListNodes:input_type -> fermata.v1.ListNodesRequest
-	15, // 28: fermata.v1.ClusterService.ListShards:input_type -> fermata.v1.ListShardsRequest
-	18, // 29: fermata.v1.ClusterService.ListQueues:input_type -> fermata.v1.ListQueuesRequest
-	22, // 30: fermata.v1.ClusterService.ListNamespaces:input_type -> fermata.v1.ListNamespacesRequest
-	26, // 31: fermata.v1.ClusterService.ListWorkers:input_type -> fermata.v1.ListWorkersRequest
-	35, // 32: fermata.v1.ClusterService.ForecastLoad:input_type -> fermata.v1.ForecastLoadRequest
-	29, // 33: fermata.v1.ClusterService.CheckShard:input_type -> fermata.v1.CheckShardRequest
-	1,  // 34: fermata.v1.ClusterService.ListAuditRecords:input_type -> fermata.v1.ListAuditRecordsRequest
-	4,  // 35: fermata.v1.ClusterService.ReadAuditRecords:input_type -> fermata.v1.ReadAuditRecordsRequest
-	6,  // 36: fermata.v1.ClusterService.AcknowledgeAuditRecords:input_type -> fermata.v1.AcknowledgeAuditRecordsRequest
-	8,  // 37: fermata.v1.ClusterService.ListAuditExports:input_type -> fermata.v1.ListAuditExportsRequest
-	10, // 38: fermata.v1.ClusterService.DeleteAuditExport:input_type -> fermata.v1.DeleteAuditExportRequest
-	13, // 39: fermata.v1.ClusterService.ListNodes:output_type -> fermata.v1.ListNodesResponse
-	16, // 40: fermata.v1.ClusterService.ListShards:output_type -> fermata.v1.ListShardsResponse
-	19, // 41: fermata.v1.ClusterService.ListQueues:output_type -> fermata.v1.ListQueuesResponse
-	23, // 42: fermata.v1.ClusterService.ListNamespaces:output_type -> fermata.v1.ListNamespacesResponse
-	27, // 43: fermata.v1.ClusterService.ListWorkers:output_type -> fermata.v1.ListWorkersResponse
-	36, // 44: fermata.v1.ClusterService.ForecastLoad:output_type -> fermata.v1.ForecastLoadResponse
-	30, // 45: fermata.v1.ClusterService.CheckShard:output_type -> fermata.v1.CheckShardResponse
-	2,  // 46: fermata.v1.ClusterService.ListAuditRecords:output_type -> fermata.v1.ListAuditRecordsResponse
-	5,  // 47: fermata.v1.ClusterService.ReadAuditRecords:output_type -> fermata.v1.ReadAuditRecordsResponse
-	7,  // 48: fermata.v1.ClusterService.AcknowledgeAuditRecords:output_type -> fermata.v1.AuditExport
-	9,  // 49: fermata.v1.ClusterService.ListAuditExports:output_type -> fermata.v1.ListAuditExportsResponse
-	11, // 50: fermata.v1.ClusterService.DeleteAuditExport:output_type -> fermata.v1.DeleteAuditExportResponse
-	39, // [39:51] is the sub-list for method output_type
-	27, // [27:39] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	15, // 8: fermata.v1.ListNodesResponse.nodes:type_name -> fermata.v1.Node
+	14, // 9: fermata.v1.ListNodesResponse.lost_nodes:type_name -> fermata.v1.LostNode
+	34, // 10: fermata.v1.LostNode.lost_time:type_name -> google.protobuf.Timestamp
+	34, // 11: fermata.v1.Node.start_time:type_name -> google.protobuf.Timestamp
+	18, // 12: fermata.v1.ListShardsResponse.shards:type_name -> fermata.v1.Shard
+	35, // 13: fermata.v1.Shard.lock_ttl:type_name -> google.protobuf.Duration
+	35, // 14: fermata.v1.Shard.lag:type_name -> google.protobuf.Duration
+	21, // 15: fermata.v1.ListQueuesResponse.queues:type_name -> fermata.v1.Queue
+	35, // 16: fermata.v1.Queue.oldest_overdue:type_name -> google.protobuf.Duration
+	22, // 17: fermata.v1.Queue.recent_runs:type_name -> fermata.v1.RecentRuns
+	35, // 18: fermata.v1.Queue.oldest_dead_letter:type_name -> google.protobuf.Duration
+	35, // 19: fermata.v1.RecentRuns.max_lag:type_name -> google.protobuf.Duration
+	35, // 20: fermata.v1.RecentRuns.span:type_name -> google.protobuf.Duration
+	25, // 21: fermata.v1.ListNamespacesResponse.namespaces:type_name -> fermata.v1.Namespace
+	26, // 22: fermata.v1.Namespace.jobs_quota:type_name -> fermata.v1.Quota
+	26, // 23: fermata.v1.Namespace.job_bytes_quota:type_name -> fermata.v1.Quota
+	29, // 24: fermata.v1.ListWorkersResponse.workers:type_name -> fermata.v1.Worker
+	34, // 25: fermata.v1.Worker.connect_time:type_name -> google.protobuf.Timestamp
+	33, // 26: fermata.v1.Worker.labels:type_name -> fermata.v1.Worker.LabelsEntry
+	32, // 27: fermata.v1.CheckShardResponse.findings:type_name -> fermata.v1.Finding
+	0,  // 28: fermata.v1.Finding.fault:type_name -> fermata.v1.Finding.Fault
+	12, // 29: fermata.v1.ClusterService.ListNodes:input_type -> fermata.v1.ListNodesRequest
+	16, // 30: fermata.v1.ClusterService.ListShards:input_type -> fermata.v1.ListShardsRequest
+	19, // 31: fermata.v1.ClusterService.ListQueues:input_type -> fermata.v1.ListQueuesRequest
+	23, // 32: fermata.v1.ClusterService.ListNamespaces:input_type -> fermata.v1.ListNamespacesRequest
+	27, // 33: fermata.v1.ClusterService.ListWorkers:input_type -> fermata.v1.ListWorkersRequest
+	36, // 34: fermata.v1.ClusterService.ForecastLoad:input_type -> fermata.v1.ForecastLoadRequest
+	30, // 35: fermata.v1.ClusterService.CheckShard:input_type -> fermata.v1.CheckShardRequest
+	1,  // 36: fermata.v1.ClusterService.ListAuditRecords:input_type -> fermata.v1.ListAuditRecordsRequest
+	4,  // 37: fermata.v1.ClusterService.ReadAuditRecords:input_type -> fermata.v1.ReadAuditRecordsRequest
+	6,  // 38: fermata.v1.ClusterService.AcknowledgeAuditRecords:input_type -> fermata.v1.AcknowledgeAuditRecordsRequest
+	8,  // 39: fermata.v1.ClusterService.ListAuditExports:input_type -> fermata.v1.ListAuditExportsRequest
+	10, // 40: fermata.v1.ClusterService.DeleteAuditExport:input_type -> fermata.v1.DeleteAuditExportRequest
+	13, // 41: fermata.v1.ClusterService.ListNodes:output_type -> fermata.v1.ListNodesResponse
+	17, // 42: fermata.v1.ClusterService.ListShards:output_type -> fermata.v1.ListShardsResponse
+	20, // 43: fermata.v1.ClusterService.ListQueues:output_type -> fermata.v1.ListQueuesResponse
+	24, // 44: fermata.v1.ClusterService.ListNamespaces:output_type -> fermata.v1.ListNamespacesResponse
+	28, // 45: fermata.v1.ClusterService.ListWorkers:output_type -> fermata.v1.ListWorkersResponse
+	37, // 46: fermata.v1.ClusterService.ForecastLoad:output_type -> fermata.v1.ForecastLoadResponse
+	31, // 47: fermata.v1.ClusterService.CheckShard:output_type -> fermata.v1.CheckShardResponse
+	2,  // 48: fermata.v1.ClusterService.ListAuditRecords:output_type -> fermata.v1.ListAuditRecordsResponse
+	5,  // 49: fermata.v1.ClusterService.ReadAuditRecords:output_type -> fermata.v1.ReadAuditRecordsResponse
+	7,  // 50: fermata.v1.ClusterService.AcknowledgeAuditRecords:output_type -> fermata.v1.AuditExport
+	9,  // 51: fermata.v1.ClusterService.ListAuditExports:output_type -> fermata.v1.ListAuditExportsResponse
+	11, // 52: fermata.v1.ClusterService.DeleteAuditExport:output_type -> fermata.v1.DeleteAuditExportResponse
+	41, // [41:53] is the sub-list for method output_type
+	29, // [29:41] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_cluster_service_proto_init() }
@@ -2668,15 +2772,15 @@ func file_fermata_v1_cluster_service_proto_init() {
 		return
 	}
 	file_fermata_v1_forecast_proto_init()
-	file_fermata_v1_cluster_service_proto_msgTypes[23].OneofWrappers = []any{}
 	file_fermata_v1_cluster_service_proto_msgTypes[24].OneofWrappers = []any{}
+	file_fermata_v1_cluster_service_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_cluster_service_proto_rawDesc), len(file_fermata_v1_cluster_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   32,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

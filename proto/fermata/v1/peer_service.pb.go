@@ -816,7 +816,9 @@ func (x *PermitResults) GetResults() []*PermitResult {
 type HandOver struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The shards.
-	Shards        []int32 `protobuf:"varint,1,rep,packed,name=shards,proto3" json:"shards,omitempty"`
+	Shards []int32 `protobuf:"varint,1,rep,packed,name=shards,proto3" json:"shards,omitempty"`
+	// True: the sender leaves the cluster. A node that disappears without it is lost.
+	Leaving       bool `protobuf:"varint,2,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -856,6 +858,13 @@ func (x *HandOver) GetShards() []int32 {
 		return x.Shards
 	}
 	return nil
+}
+
+func (x *HandOver) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
 }
 
 // CancelAttempt asks the node that has this attempt to cancel it.
@@ -1294,9 +1303,10 @@ const file_fermata_v1_peer_service_proto_rawDesc = "" +
 	"\x06leased\x18\x02 \x01(\x05R\x06leased\x12\x1e\n" +
 	"\vnext_due_ms\x18\x03 \x01(\x03R\tnextDueMs\"C\n" +
 	"\rPermitResults\x122\n" +
-	"\aresults\x18\x01 \x03(\v2\x18.fermata.v1.PermitResultR\aresults\"\"\n" +
+	"\aresults\x18\x01 \x03(\v2\x18.fermata.v1.PermitResultR\aresults\"<\n" +
 	"\bHandOver\x12\x16\n" +
-	"\x06shards\x18\x01 \x03(\x05R\x06shards\"=\n" +
+	"\x06shards\x18\x01 \x03(\x05R\x06shards\x12\x18\n" +
+	"\aleaving\x18\x02 \x01(\bR\aleaving\"=\n" +
 	"\rCancelAttempt\x12\x16\n" +
 	"\x06record\x18\x01 \x01(\tR\x06record\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x03R\x05token\"\x15\n" +

@@ -1,6 +1,6 @@
 // Cluster: nodes with their shards, take-overs as they happen, workers.
 import { call } from "../../api/client";
-import type { Node, Shard, Worker } from "../../api/generated";
+import type { ListNodesResponse, LostNode, Node, Shard, Worker } from "../../api/generated";
 import { anyNamespace, namespace } from "../../app/routes";
 import type { Screen } from "../../app/screen";
 import { Card, Sentence } from "../../components/card";
@@ -11,7 +11,7 @@ import { Ago } from "../../components/time";
 import { formatSpan, parseDuration } from "../../format/duration";
 import { formatCount, plural } from "../../format/text";
 import { useQuery } from "../../live/query";
-import { stateOfNode } from "../overview/cluster";
+import { stateOfLostNode, stateOfNode } from "../overview/cluster";
 import { ShardMap } from "./shard_map";
 
 const nodeColumns: Column<Node>[] = [
@@ -23,6 +23,13 @@ const nodeColumns: Column<Node>[] = [
   { title: "Started", minor: 1, cell: (n) => <Ago at={n.startTime} /> },
   { title: "Address", minor: 2, cell: (n) => <span class="id">{n.grpcAddress}</span> },
   { title: "Durability", minor: 2, cell: (n) => n.durability },
+];
+
+const lostNodeColumns: Column<LostNode>[] = [
+  { title: "Node", cell: (n) => <bdi class="id">{n.name}</bdi> },
+  { title: "State", cell: (n) => <State {...stateOfLostNode(n)} /> },
+  { title: "Version", minor: 1, cell: (n) => n.version },
+  { title: "Address", minor: 2, cell: (n) => <span class="id">{n.grpcAddress}</span> },
 ];
 
 const workerColumns: Column<Worker>[] = [
@@ -45,11 +52,16 @@ function Cluster() {
   return (
     <>
       <h1>Cluster</h1>
-      <Sentence>{sentenceOf(nodes.data.value?.nodes, shards.data.value?.shards)}</Sentence>
+      <Sentence>{sentenceOf(nodes.data.value, shards.data.value?.shards)}</Sentence>
       <div class="stack">
         <Card title="Nodes">
           <Loaded query={nodes} what="The nodes">{(d) => <Table caption="Nodes" columns={nodeColumns} rows={d.nodes ?? []} keyOf={(n) => n.name ?? ""} />}</Loaded>
         </Card>
+        {(nodes.data.value?.lostNodes ?? []).length > 0 && (
+          <Card title="Lost nodes" note="disappeared within the last ten minutes without leaving">
+            <Table caption="Lost nodes" columns={lostNodeColumns} rows={nodes.data.value?.lostNodes ?? []} keyOf={(n) => n.name ?? ""} />
+          </Card>
+        )}
         <Card title="Shards" note="each square is one; outlined: taken over within the last minute">
           <Loaded query={shards} what="The shards">{(d) => <ShardMap shards={d.shards ?? []} nodes={nodes.data.value?.nodes ?? []} />}</Loaded>
         </Card>
@@ -68,14 +80,17 @@ function Cluster() {
   );
 }
 
-function sentenceOf(nodes: Node[] | undefined, shards: Shard[] | undefined): string {
-  if (!nodes || !shards) return "";
-  const lost = nodes.filter((n) => n.unreachable).map((n) => n.name);
+function sentenceOf(list: ListNodesResponse | undefined, shards: Shard[] | undefined): string {
+  if (!list || !shards) return "";
+  const nodes = list.nodes ?? [];
+  const unreachable = nodes.filter((n) => n.unreachable).map((n) => n.name);
+  const lost = (list.lostNodes ?? []).map((n) => n.name);
   const free = shards.filter((s) => !s.holder).length;
   const lag = Math.max(0, ...shards.map((s) => parseDuration(s.lag)));
   const jobs = shards.reduce((n, s) => n + Number(s.jobs ?? 0), 0);
   return [
-    lost.length > 0 ? `${plural(lost.length, "node")} cannot be reached: ${lost.join(", ")}.` : `${plural(nodes.length, "node")} ${nodes.length === 1 ? "serves" : "serve"} ${plural(jobs, "job")} in ${plural(shards.length, "shard")}.`,
+    lost.length > 0 ? `${plural(lost.length, "node")} disappeared without leaving: ${lost.join(", ")}.` : "",
+    unreachable.length > 0 ? `${plural(unreachable.length, "node")} cannot be reached: ${unreachable.join(", ")}.` : `${plural(nodes.length, "node")} ${nodes.length === 1 ? "serves" : "serve"} ${plural(jobs, "job")} in ${plural(shards.length, "shard")}.`,
     free > 0 ? `${formatCount(free)} without a node.` : "Each shard has a node.",
     lag > 1000 ? `The longest lag of a shard is ${formatSpan(`${lag / 1000}s`)}.` : "",
   ].filter(Boolean).join(" ");

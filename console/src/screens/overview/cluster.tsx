@@ -1,9 +1,11 @@
-import type { Node, Shard, Worker } from "../../api/generated";
+import type { LostNode, Node, Shard, Worker } from "../../api/generated";
 import { listLink } from "../../app/routes";
 import { Loaded } from "../../components/messages";
 import { ShardSquares, TakeoverText, useTakeovers } from "../../components/shards";
 import { State, type StateWord } from "../../components/state";
+import { formatDuration } from "../../format/duration";
 import { plural } from "../../format/text";
+import { second } from "../../live/clock";
 import type { OverviewData } from ".";
 
 /** stateOfNode is the state of a node in words. */
@@ -11,6 +13,10 @@ export function stateOfNode(n: Node): StateWord {
   if (n.unreachable) return { tone: "lost", text: "cannot be reached" };
   return n.draining ? { tone: "hold", text: "stops" } : { tone: "ok", text: "serves" };
 }
+
+/** stateOfLostNode says since when a node is lost. */
+export const stateOfLostNode = (n: LostNode): StateWord =>
+  ({ tone: "lost", text: `lost ${formatDuration(Math.max(0, second.value - Date.parse(n.lostTime ?? "")))} ago` });
 
 /** Cluster shows the nodes with their shards and workers. */
 export function Cluster({ data }: { data: OverviewData }) {
@@ -31,6 +37,12 @@ export function Cluster({ data }: { data: OverviewData }) {
                   <td><State {...stateOfNode(n)} /></td>
                   <td><ShardSquares shards={shards.filter((s) => s.holder === n.name)} takeovers={takeovers} /></td>
                   <td class="num">{n.workers ?? 0}</td>
+                </tr>
+              ))}
+              {(list.lostNodes ?? []).map((n) => (
+                <tr key={`lost ${n.name}`}>
+                  <th scope="row"><a class="id" href={listLink("cluster", {})}>{n.name}</a></th>
+                  <td colSpan={3}><State {...stateOfLostNode(n)} /></td>
                 </tr>
               ))}
             </tbody>

@@ -8,7 +8,8 @@ const maxSentences = 4;
 export function Headline({ data }: { data: OverviewData }) {
   if (!data.queues.data.value) return <><h1>Overview</h1><Sentence> </Sentence></>;
   const problems = findProblems({
-    queues: data.queues.data.value.queues, nodes: data.nodes.data.value?.nodes, shards: data.shards.data.value?.shards,
+    queues: data.queues.data.value.queues, nodes: data.nodes.data.value?.nodes,
+    lostNodes: data.nodes.data.value?.lostNodes, shards: data.shards.data.value?.shards,
     upcoming: data.upcoming.data.value,
   });
   return (

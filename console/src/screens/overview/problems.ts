@@ -1,5 +1,5 @@
 // What needs attention, the worst first. Each problem is a sentence with a link.
-import type { ListUpcomingJobsResponse, Node, Queue, Shard } from "../../api/generated";
+import type { ListUpcomingJobsResponse, LostNode, Node, Queue, Shard } from "../../api/generated";
 import { linkTo, listLink } from "../../app/routes";
 import { formatDuration, parseDuration } from "../../format/duration";
 import { plural } from "../../format/text";
@@ -16,6 +16,7 @@ export interface Problem {
 export interface Facts {
   queues?: Queue[];
   nodes?: Node[];
+  lostNodes?: LostNode[];
   shards?: Shard[];
   upcoming?: ListUpcomingJobsResponse;
 }
@@ -60,13 +61,16 @@ function targetProblems(upcoming: ListUpcomingJobsResponse | undefined): Problem
   }));
 }
 
-function clusterProblems({ nodes, shards }: Facts): Problem[] {
+function clusterProblems({ nodes, lostNodes, shards }: Facts): Problem[] {
   const found: Problem[] = [];
   const href = listLink("cluster", {});
   for (const n of nodes ?? []) {
     if (n.unreachable) found.push({ name: `node ${n.name}`, href, text: `Node ${n.name} cannot be reached.` });
   }
   const free = (shards ?? []).filter((s) => !s.holder).length;
+  for (const n of lostNodes ?? []) {
+    found.push({ name: `node ${n.name}`, href, text: `Node ${n.name} has disappeared without leaving${shards && free === 0 ? "; other nodes have its shards" : ""}.` });
+  }
   if (free > 0) {
     found.push({ name: plural(free, "shard"), href,
       text: `${plural(free, "shard")} ${free === 1 ? "has" : "have"} no node: ${free === 1 ? "its" : "their"} jobs do not run.` });

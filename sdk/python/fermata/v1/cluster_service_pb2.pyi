@@ -124,7 +124,19 @@ class ListNodesResponse(_message.Message):
     DESCRIPTOR: _ClassVar[_descriptor.Descriptor]
     @property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Node]: ...
-    def __init__(self, *, nodes: _Iterable[Node | _Mapping[str, _Any]] | None = ...) -> None: ...
+    @property
+    def lost_nodes(self) -> _containers.RepeatedCompositeFieldContainer[LostNode]: ...
+    def __init__(self, *, nodes: _Iterable[Node | _Mapping[str, _Any]] | None = ..., lost_nodes: _Iterable[LostNode | _Mapping[str, _Any]] | None = ...) -> None: ...
+
+class LostNode(_message.Message):
+    DESCRIPTOR: _ClassVar[_descriptor.Descriptor]
+    name: str
+    grpc_address: str
+    peer_address: str
+    version: str
+    @property
+    def lost_time(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(self, *, name: str | None = ..., grpc_address: str | None = ..., peer_address: str | None = ..., version: str | None = ..., lost_time: _timestamp_pb2.Timestamp | _Mapping[str, _Any] | None = ...) -> None: ...
 
 class Node(_message.Message):
     DESCRIPTOR: _ClassVar[_descriptor.Descriptor]

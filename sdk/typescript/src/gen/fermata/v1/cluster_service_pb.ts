@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fermata/v1/cluster_service.proto.
  */
 export const file_fermata_v1_cluster_service: GenFile = /*@__PURE__*/
-  fileDesc("CiBmZXJtYXRhL3YxL2NsdXN0ZXJfc2VydmljZS5wcm90bxIKZmVybWF0YS52MSLCAQoXTGlzdEF1ZGl0UmVjb3Jkc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkSEAoIcmVzb3VyY2UYAyABKAkSEAoIaWRlbnRpdHkYBCABKAkSLgoKc3RhcnRfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIl0KGExpc3RBdWRpdFJlY29yZHNSZXNwb25zZRIoCgdyZWNvcmRzGAEgAygLMhcuZmVybWF0YS52MS5BdWRpdFJlY29yZBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkinAMKC0F1ZGl0UmVjb3JkEgoKAmlkGAEgASgJEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGlkZW50aXR5GAMgASgJEgwKBHBlZXIYBCABKAkSDAoEbm9kZRgFIAEoCRIOCgZtZXRob2QYBiABKAkSEAoIcmVzb3VyY2UYByABKAkSDQoFbmFtZXMYCCADKAkSFgoOY2hhbmdlZF9maWVsZHMYCSADKAkSEgoKcmVxdWVzdF9pZBgKIAEoCRIMCgRjb2RlGAsgASgFEg8KB2NoYW5nZWQYDCABKAMSDwoHcmVmdXNlZBgNIAEoAxIVCg1iZWZvcmVfZGlnZXN0GA4gASgMEhQKDGFmdGVyX2RpZ2VzdBgPIAEoDBIQCghzZXF1ZW5jZRgQIAEoAxIVCg1jaGFpbl92ZXJzaW9uGBEgASgFEgwKBGhhc2gYEiABKAwSFQoNcHJldmlvdXNfaGFzaBgTIAEoDBIOCgZrZXlfaWQYFCABKAkSEQoJc2lnbmF0dXJlGBUgASgMIjsKF1JlYWRBdWRpdFJlY29yZHNSZXF1ZXN0Eg0KBWFmdGVyGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBSJ8ChhSZWFkQXVkaXRSZWNvcmRzUmVzcG9uc2USKAoHcmVjb3JkcxgBIAMoCzIXLmZlcm1hdGEudjEuQXVkaXRSZWNvcmQSFQoNaGVhZF9zZXF1ZW5jZRgCIAEoAxIRCgloZWFkX2hhc2gYAyABKAwSDAoEbW9yZRgEIAEoCCJVCh5BY2tub3dsZWRnZUF1ZGl0UmVjb3Jkc1JlcXVlc3QSDgoGZXhwb3J0GAEgASgJEhEKCXJlY29yZF9pZBgCIAEoCRIQCghzZXF1ZW5jZRgDIAEoAyK1AQoLQXVkaXRFeHBvcnQSDAoEbmFtZRgBIAEoCRIRCglyZWNvcmRfaWQYAiABKAkSEAoIc2VxdWVuY2UYAyABKAMSLwoLdXBkYXRlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB3dhaXRpbmcYBSABKAMSMQoNd2FpdGluZ19zaW5jZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiGQoXTGlzdEF1ZGl0RXhwb3J0c1JlcXVlc3QiRAoYTGlzdEF1ZGl0RXhwb3J0c1Jlc3BvbnNlEigKB2V4cG9ydHMYASADKAsyFy5mZXJtYXRhLnYxLkF1ZGl0RXhwb3J0IigKGERlbGV0ZUF1ZGl0RXhwb3J0UmVxdWVzdBIMCgRuYW1lGAEgASgJIhsKGURlbGV0ZUF1ZGl0RXhwb3J0UmVzcG9uc2UiEgoQTGlzdE5vZGVzUmVxdWVzdCI0ChFMaXN0Tm9kZXNSZXNwb25zZRIfCgVub2RlcxgBIAMoCzIQLmZlcm1hdGEudjEuTm9kZSLiAQoETm9kZRIMCgRuYW1lGAEgASgJEhQKDGdycGNfYWRkcmVzcxgCIAEoCRIUCgxwZWVyX2FkZHJlc3MYAyABKAkSEwoLc2hhcmRzX2hlbGQYBCABKAUSDwoHd29ya2VycxgFIAEoBRIQCghkcmFpbmluZxgGIAEoCBIPCgd2ZXJzaW9uGAcgASgJEi4KCnN0YXJ0X3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3VucmVhY2hhYmxlGAkgASgIEhIKCmR1cmFiaWxpdHkYCiABKAkiEwoRTGlzdFNoYXJkc1JlcXVlc3QiNwoSTGlzdFNoYXJkc1Jlc3BvbnNlEiEKBnNoYXJkcxgBIAMoCzIRLmZlcm1hdGEudjEuU2hhcmQiiQEKBVNoYXJkEg0KBXNoYXJkGAEgASgFEg4KBmhvbGRlchgCIAEoCRIrCghsb2NrX3R0bBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIMCgRqb2JzGAQgASgDEiYKA2xhZxgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiIjChFMaXN0UXVldWVzUmVxdWVzdBIOCgZwYXJlbnQYASABKAkiNwoSTGlzdFF1ZXVlc1Jlc3BvbnNlEiEKBnF1ZXVlcxgBIAMoCzIRLmZlcm1hdGEudjEuUXVldWUizgIKBVF1ZXVlEhEKCW5hbWVzcGFjZRgBIAEoCRINCgVxdWV1ZRgCIAEoCRIPCgdiYWNrbG9nGAMgASgDEg8KB3J1bm5pbmcYBCABKAMSEQoJc2NoZWR1bGVkGAUgASgDEg4KBnBhdXNlZBgGIAEoAxIMCgRkZWFkGAcgASgDEhIKCmZyZWVfc2xvdHMYCCABKAMSDwoHd29ya2VycxgJIAEoAxIxCg5vbGRlc3Rfb3ZlcmR1ZRgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIrCgtyZWNlbnRfcnVucxhBIAEoCzIWLmZlcm1hdGEudjEuUmVjZW50UnVucxI1ChJvbGRlc3RfZGVhZF9sZXR0ZXIYQiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFAoMcXVldWVfcGF1c2VkGEMgASgIIqcBCgpSZWNlbnRSdW5zEg8KB3N0YXJ0ZWQYASABKAMSEQoJc3VjY2VlZGVkGAIgASgDEg4KBmZhaWxlZBgDIAEoAxIQCghicmVhY2hlcxgEIAEoAxIqCgdtYXhfbGFnGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEicKBHNwYW4YBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iFwoVTGlzdE5hbWVzcGFjZXNSZXF1ZXN0IkMKFkxpc3ROYW1lc3BhY2VzUmVzcG9uc2USKQoKbmFtZXNwYWNlcxgBIAMoCzIVLmZlcm1hdGEudjEuTmFtZXNwYWNlItsBCglOYW1lc3BhY2USDAoEbmFtZRgBIAEoCRIMCgRqb2JzGAIgASgDEg8KB3J1bm5pbmcYAyABKAMSDgoGcGF1c2VkGAQgASgDEgwKBGRlYWQYBSABKAMSFAoHZmFpbGluZxgGIAEoA0gAiAEBEg4KBnF1ZXVlcxgHIAEoBRIlCgpqb2JzX3F1b3RhGAggASgLMhEuZmVybWF0YS52MS5RdW90YRIqCg9qb2JfYnl0ZXNfcXVvdGEYCSABKAsyES5mZXJtYXRhLnYxLlF1b3RhQgoKCF9mYWlsaW5nIjIKBVF1b3RhEhEKBHVzZWQYASABKANIAIgBARINCgVsaW1pdBgCIAEoA0IHCgVfdXNlZCIUChJMaXN0V29ya2Vyc1JlcXVlc3QiOgoTTGlzdFdvcmtlcnNSZXNwb25zZRIjCgd3b3JrZXJzGAEgAygLMhIuZmVybWF0YS52MS5Xb3JrZXIisgIKBldvcmtlchIRCgl3b3JrZXJfaWQYASABKAkSDAoEbm9kZRgCIAEoCRIRCgluYW1lc3BhY2UYAyABKAkSDgoGcXVldWVzGAQgAygJEg0KBXNsb3RzGAUgASgFEg8KB3J1bm5pbmcYBiABKAUSEAoIZHJhaW5pbmcYByABKAgSMAoMY29ubmVjdF90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd2ZXJzaW9uGAkgASgJEi4KBmxhYmVscxgKIAMoCzIeLmZlcm1hdGEudjEuV29ya2VyLkxhYmVsc0VudHJ5EhAKCGlkZW50aXR5GAsgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiMgoRQ2hlY2tTaGFyZFJlcXVlc3QSDQoFc2hhcmQYASABKAUSDgoGcmVwYWlyGAIgASgIIloKEkNoZWNrU2hhcmRSZXNwb25zZRIlCghmaW5kaW5ncxgBIAMoCzITLmZlcm1hdGEudjEuRmluZGluZxIMCgRtb3JlGAIgASgIEg8KB3JlY29yZHMYAyABKAMi2QMKB0ZpbmRpbmcSKAoFZmF1bHQYASABKA4yGS5mZXJtYXRhLnYxLkZpbmRpbmcuRmF1bHQSDgoGcmVjb3JkGAIgASgJEgwKBGxhbmUYAyABKAkSDgoGZGV0YWlsGAQgASgJEhIKCnJlcGFpcmFibGUYBSABKAgSEAoIcmVwYWlyZWQYBiABKAgizwIKBUZhdWx0EhUKEUZBVUxUX1VOU1BFQ0lGSUVEEAASFgoSRkFVTFRfSU5ERVhfUkVHSU9OEAESFwoTRkFVTFRfSU5ERVhfTUlTU0lORxACEhUKEUZBVUxUX0lOREVYX0VYVFJBEAMSFAoQRkFVTFRfTEFORV9JTkRFWBAEEhEKDUZBVUxUX0hJU1RPUlkQBRISCg5GQVVMVF9OT19TVEFURRAGEhcKE0ZBVUxUX05PX0RFRklOSVRJT04QBxIUChBGQVVMVF9VTlJFQURBQkxFEAgSDwoLRkFVTFRfU1RBVEUQCRIOCgpGQVVMVF9SVU5TEAoSEwoPRkFVTFRfT0JKRUNUSVZFEAsSEwoPRkFVTFRfT1ZFUlNJWkVEEAwSEwoPRkFVTFRfUkVWSVNJT05TEA0SGwoXRkFVTFRfVU5TVUNDRVNTRlVMX1JVTlMQDjK0CwoOQ2x1c3RlclNlcnZpY2USWwoJTGlzdE5vZGVzEhwuZmVybWF0YS52MS5MaXN0Tm9kZXNSZXF1ZXN0Gh0uZmVybWF0YS52MS5MaXN0Tm9kZXNSZXNwb25zZSIRgtPkkwILEgkvdjEvbm9kZXMSXwoKTGlzdFNoYXJkcxIdLmZlcm1hdGEudjEuTGlzdFNoYXJkc1JlcXVlc3QaHi5mZXJtYXRhLnYxLkxpc3RTaGFyZHNSZXNwb25zZSISgtPkkwIMEgovdjEvc2hhcmRzEoMBCgpMaXN0UXVldWVzEh0uZmVybWF0YS52MS5MaXN0UXVldWVzUmVxdWVzdBoeLmZlcm1hdGEudjEuTGlzdFF1ZXVlc1Jlc3BvbnNlIjaC0+STAjBaIhIgL3YxL3twYXJlbnQ9bmFtZXNwYWNlcy8qfS9xdWV1ZXMSCi92MS9xdWV1ZXMSbwoOTGlzdE5hbWVzcGFjZXMSIS5mZXJtYXRhLnYxLkxpc3ROYW1lc3BhY2VzUmVxdWVzdBoiLmZlcm1hdGEudjEuTGlzdE5hbWVzcGFjZXNSZXNwb25zZSIWgtPkkwIQEg4vdjEvbmFtZXNwYWNlcxJjCgtMaXN0V29ya2VycxIeLmZlcm1hdGEudjEuTGlzdFdvcmtlcnNSZXF1ZXN0Gh8uZmVybWF0YS52MS5MaXN0V29ya2Vyc1Jlc3BvbnNlIhOC0+STAg0SCy92MS93b3JrZXJzEo0BCgxGb3JlY2FzdExvYWQSHy5mZXJtYXRhLnYxLkZvcmVjYXN0TG9hZFJlcXVlc3QaIC5mZXJtYXRhLnYxLkZvcmVjYXN0TG9hZFJlc3BvbnNlIjqC0+STAjRaJBIiL3YxL3twYXJlbnQ9bmFtZXNwYWNlcy8qfS9mb3JlY2FzdBIML3YxL2ZvcmVjYXN0EnAKCkNoZWNrU2hhcmQSHS5mZXJtYXRhLnYxLkNoZWNrU2hhcmRSZXF1ZXN0Gh4uZmVybWF0YS52MS5DaGVja1NoYXJkUmVzcG9uc2UiI4LT5JMCHToBKiIYL3YxL3NoYXJkcy97c2hhcmR9OmNoZWNrEncKEExpc3RBdWRpdFJlY29yZHMSIy5mZXJtYXRhLnYxLkxpc3RBdWRpdFJlY29yZHNSZXF1ZXN0GiQuZmVybWF0YS52MS5MaXN0QXVkaXRSZWNvcmRzUmVzcG9uc2UiGILT5JMCEhIQL3YxL2F1ZGl0UmVjb3JkcxJ9ChBSZWFkQXVkaXRSZWNvcmRzEiMuZmVybWF0YS52MS5SZWFkQXVkaXRSZWNvcmRzUmVxdWVzdBokLmZlcm1hdGEudjEuUmVhZEF1ZGl0UmVjb3Jkc1Jlc3BvbnNlIh6C0+STAhgSFi92MS9hdWRpdFJlY29yZHMvY2hhaW4SkAEKF0Fja25vd2xlZGdlQXVkaXRSZWNvcmRzEiouZmVybWF0YS52MS5BY2tub3dsZWRnZUF1ZGl0UmVjb3Jkc1JlcXVlc3QaFy5mZXJtYXRhLnYxLkF1ZGl0RXhwb3J0IjCC0+STAio6ASoiJS92MS9hdWRpdEV4cG9ydHMve2V4cG9ydH06YWNrbm93bGVkZ2USdwoQTGlzdEF1ZGl0RXhwb3J0cxIjLmZlcm1hdGEudjEuTGlzdEF1ZGl0RXhwb3J0c1JlcXVlc3QaJC5mZXJtYXRhLnYxLkxpc3RBdWRpdEV4cG9ydHNSZXNwb25zZSIYgtPkkwISEhAvdjEvYXVkaXRFeHBvcnRzEoEBChFEZWxldGVBdWRpdEV4cG9ydBIkLmZlcm1hdGEudjEuRGVsZXRlQXVkaXRFeHBvcnRSZXF1ZXN0GiUuZmVybWF0YS52MS5EZWxldGVBdWRpdEV4cG9ydFJlc3BvbnNlIh+C0+STAhkqFy92MS9hdWRpdEV4cG9ydHMve25hbWV9QjpaOGdpdGh1Yi5jb20vZmVybWF0YS1pby9mZXJtYXRhL3Byb3RvL2Zlcm1hdGEvdjE7ZmVybWF0YXYxYgZwcm90bzM", [file_fermata_v1_forecast, file_google_api_annotations, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiBmZXJtYXRhL3YxL2NsdXN0ZXJfc2VydmljZS5wcm90bxIKZmVybWF0YS52MSLCAQoXTGlzdEF1ZGl0UmVjb3Jkc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkSEAoIcmVzb3VyY2UYAyABKAkSEAoIaWRlbnRpdHkYBCABKAkSLgoKc3RhcnRfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIl0KGExpc3RBdWRpdFJlY29yZHNSZXNwb25zZRIoCgdyZWNvcmRzGAEgAygLMhcuZmVybWF0YS52MS5BdWRpdFJlY29yZBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkinAMKC0F1ZGl0UmVjb3JkEgoKAmlkGAEgASgJEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGlkZW50aXR5GAMgASgJEgwKBHBlZXIYBCABKAkSDAoEbm9kZRgFIAEoCRIOCgZtZXRob2QYBiABKAkSEAoIcmVzb3VyY2UYByABKAkSDQoFbmFtZXMYCCADKAkSFgoOY2hhbmdlZF9maWVsZHMYCSADKAkSEgoKcmVxdWVzdF9pZBgKIAEoCRIMCgRjb2RlGAsgASgFEg8KB2NoYW5nZWQYDCABKAMSDwoHcmVmdXNlZBgNIAEoAxIVCg1iZWZvcmVfZGlnZXN0GA4gASgMEhQKDGFmdGVyX2RpZ2VzdBgPIAEoDBIQCghzZXF1ZW5jZRgQIAEoAxIVCg1jaGFpbl92ZXJzaW9uGBEgASgFEgwKBGhhc2gYEiABKAwSFQoNcHJldmlvdXNfaGFzaBgTIAEoDBIOCgZrZXlfaWQYFCABKAkSEQoJc2lnbmF0dXJlGBUgASgMIjsKF1JlYWRBdWRpdFJlY29yZHNSZXF1ZXN0Eg0KBWFmdGVyGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBSJ8ChhSZWFkQXVkaXRSZWNvcmRzUmVzcG9uc2USKAoHcmVjb3JkcxgBIAMoCzIXLmZlcm1hdGEudjEuQXVkaXRSZWNvcmQSFQoNaGVhZF9zZXF1ZW5jZRgCIAEoAxIRCgloZWFkX2hhc2gYAyABKAwSDAoEbW9yZRgEIAEoCCJVCh5BY2tub3dsZWRnZUF1ZGl0UmVjb3Jkc1JlcXVlc3QSDgoGZXhwb3J0GAEgASgJEhEKCXJlY29yZF9pZBgCIAEoCRIQCghzZXF1ZW5jZRgDIAEoAyK1AQoLQXVkaXRFeHBvcnQSDAoEbmFtZRgBIAEoCRIRCglyZWNvcmRfaWQYAiABKAkSEAoIc2VxdWVuY2UYAyABKAMSLwoLdXBkYXRlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB3dhaXRpbmcYBSABKAMSMQoNd2FpdGluZ19zaW5jZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiGQoXTGlzdEF1ZGl0RXhwb3J0c1JlcXVlc3QiRAoYTGlzdEF1ZGl0RXhwb3J0c1Jlc3BvbnNlEigKB2V4cG9ydHMYASADKAsyFy5mZXJtYXRhLnYxLkF1ZGl0RXhwb3J0IigKGERlbGV0ZUF1ZGl0RXhwb3J0UmVxdWVzdBIMCgRuYW1lGAEgASgJIhsKGURlbGV0ZUF1ZGl0RXhwb3J0UmVzcG9uc2UiEgoQTGlzdE5vZGVzUmVxdWVzdCJeChFMaXN0Tm9kZXNSZXNwb25zZRIfCgVub2RlcxgBIAMoCzIQLmZlcm1hdGEudjEuTm9kZRIoCgpsb3N0X25vZGVzGAIgAygLMhQuZmVybWF0YS52MS5Mb3N0Tm9kZSKEAQoITG9zdE5vZGUSDAoEbmFtZRgBIAEoCRIUCgxncnBjX2FkZHJlc3MYAiABKAkSFAoMcGVlcl9hZGRyZXNzGAMgASgJEg8KB3ZlcnNpb24YBCABKAkSLQoJbG9zdF90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLiAQoETm9kZRIMCgRuYW1lGAEgASgJEhQKDGdycGNfYWRkcmVzcxgCIAEoCRIUCgxwZWVyX2FkZHJlc3MYAyABKAkSEwoLc2hhcmRzX2hlbGQYBCABKAUSDwoHd29ya2VycxgFIAEoBRIQCghkcmFpbmluZxgGIAEoCBIPCgd2ZXJzaW9uGAcgASgJEi4KCnN0YXJ0X3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3VucmVhY2hhYmxlGAkgASgIEhIKCmR1cmFiaWxpdHkYCiABKAkiEwoRTGlzdFNoYXJkc1JlcXVlc3QiNwoSTGlzdFNoYXJkc1Jlc3BvbnNlEiEKBnNoYXJkcxgBIAMoCzIRLmZlcm1hdGEudjEuU2hhcmQiiQEKBVNoYXJkEg0KBXNoYXJkGAEgASgFEg4KBmhvbGRlchgCIAEoCRIrCghsb2NrX3R0bBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIMCgRqb2JzGAQgASgDEiYKA2xhZxgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiIjChFMaXN0UXVldWVzUmVxdWVzdBIOCgZwYXJlbnQYASABKAkiNwoSTGlzdFF1ZXVlc1Jlc3BvbnNlEiEKBnF1ZXVlcxgBIAMoCzIRLmZlcm1hdGEudjEuUXVldWUizgIKBVF1ZXVlEhEKCW5hbWVzcGFjZRgBIAEoCRINCgVxdWV1ZRgCIAEoCRIPCgdiYWNrbG9nGAMgASgDEg8KB3J1bm5pbmcYBCABKAMSEQoJc2NoZWR1bGVkGAUgASgDEg4KBnBhdXNlZBgGIAEoAxIMCgRkZWFkGAcgASgDEhIKCmZyZWVfc2xvdHMYCCABKAMSDwoHd29ya2VycxgJIAEoAxIxCg5vbGRlc3Rfb3ZlcmR1ZRgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIrCgtyZWNlbnRfcnVucxhBIAEoCzIWLmZlcm1hdGEudjEuUmVjZW50UnVucxI1ChJvbGRlc3RfZGVhZF9sZXR0ZXIYQiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFAoMcXVldWVfcGF1c2VkGEMgASgIIqcBCgpSZWNlbnRSdW5zEg8KB3N0YXJ0ZWQYASABKAMSEQoJc3VjY2VlZGVkGAIgASgDEg4KBmZhaWxlZBgDIAEoAxIQCghicmVhY2hlcxgEIAEoAxIqCgdtYXhfbGFnGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEicKBHNwYW4YBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iFwoVTGlzdE5hbWVzcGFjZXNSZXF1ZXN0IkMKFkxpc3ROYW1lc3BhY2VzUmVzcG9uc2USKQoKbmFtZXNwYWNlcxgBIAMoCzIVLmZlcm1hdGEudjEuTmFtZXNwYWNlItsBCglOYW1lc3BhY2USDAoEbmFtZRgBIAEoCRIMCgRqb2JzGAIgASgDEg8KB3J1bm5pbmcYAyABKAMSDgoGcGF1c2VkGAQgASgDEgwKBGRlYWQYBSABKAMSFAoHZmFpbGluZxgGIAEoA0gAiAEBEg4KBnF1ZXVlcxgHIAEoBRIlCgpqb2JzX3F1b3RhGAggASgLMhEuZmVybWF0YS52MS5RdW90YRIqCg9qb2JfYnl0ZXNfcXVvdGEYCSABKAsyES5mZXJtYXRhLnYxLlF1b3RhQgoKCF9mYWlsaW5nIjIKBVF1b3RhEhEKBHVzZWQYASABKANIAIgBARINCgVsaW1pdBgCIAEoA0IHCgVfdXNlZCIUChJMaXN0V29ya2Vyc1JlcXVlc3QiOgoTTGlzdFdvcmtlcnNSZXNwb25zZRIjCgd3b3JrZXJzGAEgAygLMhIuZmVybWF0YS52MS5Xb3JrZXIisgIKBldvcmtlchIRCgl3b3JrZXJfaWQYASABKAkSDAoEbm9kZRgCIAEoCRIRCgluYW1lc3BhY2UYAyABKAkSDgoGcXVldWVzGAQgAygJEg0KBXNsb3RzGAUgASgFEg8KB3J1bm5pbmcYBiABKAUSEAoIZHJhaW5pbmcYByABKAgSMAoMY29ubmVjdF90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd2ZXJzaW9uGAkgASgJEi4KBmxhYmVscxgKIAMoCzIeLmZlcm1hdGEudjEuV29ya2VyLkxhYmVsc0VudHJ5EhAKCGlkZW50aXR5GAsgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiMgoRQ2hlY2tTaGFyZFJlcXVlc3QSDQoFc2hhcmQYASABKAUSDgoGcmVwYWlyGAIgASgIIloKEkNoZWNrU2hhcmRSZXNwb25zZRIlCghmaW5kaW5ncxgBIAMoCzITLmZlcm1hdGEudjEuRmluZGluZxIMCgRtb3JlGAIgASgIEg8KB3JlY29yZHMYAyABKAMi2QMKB0ZpbmRpbmcSKAoFZmF1bHQYASABKA4yGS5mZXJtYXRhLnYxLkZpbmRpbmcuRmF1bHQSDgoGcmVjb3JkGAIgASgJEgwKBGxhbmUYAyABKAkSDgoGZGV0YWlsGAQgASgJEhIKCnJlcGFpcmFibGUYBSABKAgSEAoIcmVwYWlyZWQYBiABKAgizwIKBUZhdWx0EhUKEUZBVUxUX1VOU1BFQ0lGSUVEEAASFgoSRkFVTFRfSU5ERVhfUkVHSU9OEAESFwoTRkFVTFRfSU5ERVhfTUlTU0lORxACEhUKEUZBVUxUX0lOREVYX0VYVFJBEAMSFAoQRkFVTFRfTEFORV9JTkRFWBAEEhEKDUZBVUxUX0hJU1RPUlkQBRISCg5GQVVMVF9OT19TVEFURRAGEhcKE0ZBVUxUX05PX0RFRklOSVRJT04QBxIUChBGQVVMVF9VTlJFQURBQkxFEAgSDwoLRkFVTFRfU1RBVEUQCRIOCgpGQVVMVF9SVU5TEAoSEwoPRkFVTFRfT0JKRUNUSVZFEAsSEwoPRkFVTFRfT1ZFUlNJWkVEEAwSEwoPRkFVTFRfUkVWSVNJT05TEA0SGwoXRkFVTFRfVU5TVUNDRVNTRlVMX1JVTlMQDjK0CwoOQ2x1c3RlclNlcnZpY2USWwoJTGlzdE5vZGVzEhwuZmVybWF0YS52MS5MaXN0Tm9kZXNSZXF1ZXN0Gh0uZmVybWF0YS52MS5MaXN0Tm9kZXNSZXNwb25zZSIRgtPkkwILEgkvdjEvbm9kZXMSXwoKTGlzdFNoYXJkcxIdLmZlcm1hdGEudjEuTGlzdFNoYXJkc1JlcXVlc3QaHi5mZXJtYXRhLnYxLkxpc3RTaGFyZHNSZXNwb25zZSISgtPkkwIMEgovdjEvc2hhcmRzEoMBCgpMaXN0UXVldWVzEh0uZmVybWF0YS52MS5MaXN0UXVldWVzUmVxdWVzdBoeLmZlcm1hdGEudjEuTGlzdFF1ZXVlc1Jlc3BvbnNlIjaC0+STAjBaIhIgL3YxL3twYXJlbnQ9bmFtZXNwYWNlcy8qfS9xdWV1ZXMSCi92MS9xdWV1ZXMSbwoOTGlzdE5hbWVzcGFjZXMSIS5mZXJtYXRhLnYxLkxpc3ROYW1lc3BhY2VzUmVxdWVzdBoiLmZlcm1hdGEudjEuTGlzdE5hbWVzcGFjZXNSZXNwb25zZSIWgtPkkwIQEg4vdjEvbmFtZXNwYWNlcxJjCgtMaXN0V29ya2VycxIeLmZlcm1hdGEudjEuTGlzdFdvcmtlcnNSZXF1ZXN0Gh8uZmVybWF0YS52MS5MaXN0V29ya2Vyc1Jlc3BvbnNlIhOC0+STAg0SCy92MS93b3JrZXJzEo0BCgxGb3JlY2FzdExvYWQSHy5mZXJtYXRhLnYxLkZvcmVjYXN0TG9hZFJlcXVlc3QaIC5mZXJtYXRhLnYxLkZvcmVjYXN0TG9hZFJlc3BvbnNlIjqC0+STAjRaJBIiL3YxL3twYXJlbnQ9bmFtZXNwYWNlcy8qfS9mb3JlY2FzdBIML3YxL2ZvcmVjYXN0EnAKCkNoZWNrU2hhcmQSHS5mZXJtYXRhLnYxLkNoZWNrU2hhcmRSZXF1ZXN0Gh4uZmVybWF0YS52MS5DaGVja1NoYXJkUmVzcG9uc2UiI4LT5JMCHToBKiIYL3YxL3NoYXJkcy97c2hhcmR9OmNoZWNrEncKEExpc3RBdWRpdFJlY29yZHMSIy5mZXJtYXRhLnYxLkxpc3RBdWRpdFJlY29yZHNSZXF1ZXN0GiQuZmVybWF0YS52MS5MaXN0QXVkaXRSZWNvcmRzUmVzcG9uc2UiGILT5JMCEhIQL3YxL2F1ZGl0UmVjb3JkcxJ9ChBSZWFkQXVkaXRSZWNvcmRzEiMuZmVybWF0YS52MS5SZWFkQXVkaXRSZWNvcmRzUmVxdWVzdBokLmZlcm1hdGEudjEuUmVhZEF1ZGl0UmVjb3Jkc1Jlc3BvbnNlIh6C0+STAhgSFi92MS9hdWRpdFJlY29yZHMvY2hhaW4SkAEKF0Fja25vd2xlZGdlQXVkaXRSZWNvcmRzEiouZmVybWF0YS52MS5BY2tub3dsZWRnZUF1ZGl0UmVjb3Jkc1JlcXVlc3QaFy5mZXJtYXRhLnYxLkF1ZGl0RXhwb3J0IjCC0+STAio6ASoiJS92MS9hdWRpdEV4cG9ydHMve2V4cG9ydH06YWNrbm93bGVkZ2USdwoQTGlzdEF1ZGl0RXhwb3J0cxIjLmZlcm1hdGEudjEuTGlzdEF1ZGl0RXhwb3J0c1JlcXVlc3QaJC5mZXJtYXRhLnYxLkxpc3RBdWRpdEV4cG9ydHNSZXNwb25zZSIYgtPkkwISEhAvdjEvYXVkaXRFeHBvcnRzEoEBChFEZWxldGVBdWRpdEV4cG9ydBIkLmZlcm1hdGEudjEuRGVsZXRlQXVkaXRFeHBvcnRSZXF1ZXN0GiUuZmVybWF0YS52MS5EZWxldGVBdWRpdEV4cG9ydFJlc3BvbnNlIh+C0+STAhkqFy92MS9hdWRpdEV4cG9ydHMve25hbWV9QjpaOGdpdGh1Yi5jb20vZmVybWF0YS1pby9mZXJtYXRhL3Byb3RvL2Zlcm1hdGEvdjE7ZmVybWF0YXYxYgZwcm90bzM", [file_fermata_v1_forecast, file_google_api_annotations, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message fermata.v1.ListAuditRecordsRequest
@@ -505,6 +505,15 @@ export type ListNodesResponse = Message<"fermata.v1.ListNodesResponse"> & {
    * @generated from field: repeated fermata.v1.Node nodes = 1;
    */
   nodes: Node[];
+
+  /**
+   * Nodes that disappeared within the last ten minutes without leaving: their process died, or the network separates
+   * them. Other nodes have taken over their shards. A node that returns is a member again. The node that answers lists
+   * those that it has seen disappear.
+   *
+   * @generated from field: repeated fermata.v1.LostNode lost_nodes = 2;
+   */
+  lostNodes: LostNode[];
 };
 
 /**
@@ -513,6 +522,55 @@ export type ListNodesResponse = Message<"fermata.v1.ListNodesResponse"> & {
  */
 export const ListNodesResponseSchema: GenMessage<ListNodesResponse> = /*@__PURE__*/
   messageDesc(file_fermata_v1_cluster_service, 12);
+
+/**
+ * LostNode is a node that disappeared without leaving.
+ *
+ * @generated from message fermata.v1.LostNode
+ */
+export type LostNode = Message<"fermata.v1.LostNode"> & {
+  /**
+   * Name of the node.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Address for clients and workers that it had.
+   *
+   * @generated from field: string grpc_address = 2;
+   */
+  grpcAddress: string;
+
+  /**
+   * Address for other nodes that it had.
+   *
+   * @generated from field: string peer_address = 3;
+   */
+  peerAddress: string;
+
+  /**
+   * Version of its software.
+   *
+   * @generated from field: string version = 4;
+   */
+  version: string;
+
+  /**
+   * When the node that answers noticed it.
+   *
+   * @generated from field: google.protobuf.Timestamp lost_time = 5;
+   */
+  lostTime?: Timestamp;
+};
+
+/**
+ * Describes the message fermata.v1.LostNode.
+ * Use `create(LostNodeSchema)` to create a new message.
+ */
+export const LostNodeSchema: GenMessage<LostNode> = /*@__PURE__*/
+  messageDesc(file_fermata_v1_cluster_service, 13);
 
 /**
  * Node is one scheduler node.
@@ -596,7 +654,7 @@ export type Node = Message<"fermata.v1.Node"> & {
  * Use `create(NodeSchema)` to create a new message.
  */
 export const NodeSchema: GenMessage<Node> = /*@__PURE__*/
-  messageDesc(file_fermata_v1_cluster_service, 13);
+  messageDesc(file_fermata_v1_cluster_service, 14);
 
 /**
  * @generated from message fermata.v1.ListShardsRequest
@@ -609,7 +667,7 @@ export type ListShardsRequest = Message<"fermata.v1.ListShardsRequest"> & {
  * Use `create(ListShardsRequestSchema)` to create a new message.
  */
 export const ListShardsRequestSchema: GenMessage<ListShardsRequest> = /*@__PURE__*/
-  messageDesc(file_fermata_v1_cluster_service, 14);
+  messageDesc(file_fermata_v1_cluster_service, 15);
 
 /**
  * @generated from message fermata.v1.ListShardsResponse
@@ -628,7 +686,7 @@ export type ListShardsResponse = Message<"fermata.v1.ListShardsResponse"> & {
  * Use `create(ListShardsResponseSchema)` to create a new message.
  */
 export const ListShardsResponseSchema: GenMessage<ListShardsResponse> = /*@__PURE__*/
-  messageDesc(file_fermata_v1_cluster_service, 15);
+  messageDesc(file_fermata_v1_cluster_service, 16);
 
 /**
  * Shard is one partition of the jobs, which one node at a time schedules.
@@ -677,7 +735,7 @@ export type Shard = Message<"fermata.v1.Shard"> & {
  * Use `create(ShardSchema)` to create a new message.
  */
 export const ShardSchema: GenMessage<Shard> = /*@__PURE__*/
-  messageDesc(file_fermata_v1_cluster_service, 16);
+  messageDesc(file_fermata_v1_cluster_service, 17);
 
 /**
  * @generated from message fermata.v1.ListQueuesRequest
@@ -696,7 +754,7 @@ export type ListQueuesRequest = Message<"fermata.v1.ListQueuesRequest"> & {
  * Use `create(ListQueuesRequestSchema)` to create a new message.
  */
 export const ListQueuesRequestSchema: GenMessage<ListQueuesRequest> = /*@__PURE__*/
-  messageDesc(file_fermata_v1_cluster_service, 17);
+  messageDesc(file_fermata_v1_cluster_service, 18);
 
 /**
  * @generated from message fermata.v1.ListQueuesResponse
@@ -715,7 +773,7 @@ export type ListQueuesResponse = Message<"fermata.v1.ListQueuesResponse"> & {
  * Use `create(ListQueuesResponseSchema)` to create a new message.
  */
 export const ListQueuesResponseSchema: GenMessage<ListQueuesResponse> = /*@__PURE__*/
-  messageDesc(file_fermata_v1_cluster_service, 18);
+  messageDesc(file_fermata_v1_cluster_service, 19);
 
 /**
  * Queue is the state of one queue over all nodes.
@@ -821,7 +879,7 @@ export type Queue = Message<"fermata.v1.Queue"> & {
  * Use `create(QueueSchema)` to create a new message.
  */
 export const QueueSchema: GenMessage<Queue> = /*@__PURE__*/
-  messageDesc(file_fermata_v1_cluster_service, 19);
+  messageDesc(file_fermata_v1_cluster_service, 20);
 
 /**
  * RecentRuns is the activity of a queue within the last minute.
@@ -877,7 +935,7 @@ export type RecentRuns = Message<"fermata.v1.RecentRuns"> & {
  * Use `create(RecentRunsSchema)` to create a new message.
  */
 export const RecentRunsSchema: GenMessage<RecentRuns> = /*@__PURE__*/
-  messageDesc(file_fermata_v1_cluster_service, 20);
+  messageDesc(file_fermata_v1_cluster_service, 21);
 
 /**
  * @generated from message fermata.v1.ListNamespacesRequest
@@ -890,7 +948,7 @@ export type ListNamespacesRequest = Message<"fermata.v1.ListNamespacesRequest"> 
  * Use `create(ListNamespacesRequestSchema)` to create a new message.
  */
 export const ListNamespacesRequestSchema: GenMessage<ListNamespacesRequest> = /*@__PURE__*/
-  messageDesc(file_fermata_v1_cluster_service, 21);
+  messageDesc(file_fermata_v1_cluster_service, 22);
 
 /**
  * @generated from message fermata.v1.ListNamespacesResponse
@@ -909,7 +967,7 @@ export type ListNamespacesResponse = Message<"fermata.v1.ListNamespacesResponse"
  * Use `create(ListNamespacesResponseSchema)` to create a new message.
  */
 export const ListNamespacesResponseSchema: GenMessage<ListNamespacesResponse> = /*@__PURE__*/
-  messageDesc(file_fermata_v1_cluster_service, 22);
+  messageDesc(file_fermata_v1_cluster_service, 23);
 
 /**
  * Namespace is the size of a namespace. If the roles of the caller are limited to queues, the
@@ -989,7 +1047,7 @@ export type Namespace = Message<"fermata.v1.Namespace"> & {
  * Use `create(NamespaceSchema)` to create a new message.
  */
 export const NamespaceSchema: GenMessage<Namespace> = /*@__PURE__*/
-  messageDesc(file_fermata_v1_cluster_service, 23);
+  messageDesc(file_fermata_v1_cluster_service, 24);
 
 /**
  * Quota is how much of something there is, and how much there may be.
@@ -1017,7 +1075,7 @@ export type Quota = Message<"fermata.v1.Quota"> & {
  * Use `create(QuotaSchema)` to create a new message.
  */
 export const QuotaSchema: GenMessage<Quota> = /*@__PURE__*/
-  messageDesc(file_fermata_v1_cluster_service, 24);
+  messageDesc(file_fermata_v1_cluster_service, 25);
 
 /**
  * @generated from message fermata.v1.ListWorkersRequest
@@ -1030,7 +1088,7 @@ export type ListWorkersRequest = Message<"fermata.v1.ListWorkersRequest"> & {
  * Use `create(ListWorkersRequestSchema)` to create a new message.
  */
 export const ListWorkersRequestSchema: GenMessage<ListWorkersRequest> = /*@__PURE__*/
-  messageDesc(file_fermata_v1_cluster_service, 25);
+  messageDesc(file_fermata_v1_cluster_service, 26);
 
 /**
  * @generated from message fermata.v1.ListWorkersResponse
@@ -1049,7 +1107,7 @@ export type ListWorkersResponse = Message<"fermata.v1.ListWorkersResponse"> & {
  * Use `create(ListWorkersResponseSchema)` to create a new message.
  */
 export const ListWorkersResponseSchema: GenMessage<ListWorkersResponse> = /*@__PURE__*/
-  messageDesc(file_fermata_v1_cluster_service, 26);
+  messageDesc(file_fermata_v1_cluster_service, 27);
 
 /**
  * Worker is a connected worker.
@@ -1141,7 +1199,7 @@ export type Worker = Message<"fermata.v1.Worker"> & {
  * Use `create(WorkerSchema)` to create a new message.
  */
 export const WorkerSchema: GenMessage<Worker> = /*@__PURE__*/
-  messageDesc(file_fermata_v1_cluster_service, 27);
+  messageDesc(file_fermata_v1_cluster_service, 28);
 
 /**
  * @generated from message fermata.v1.CheckShardRequest
@@ -1167,7 +1225,7 @@ export type CheckShardRequest = Message<"fermata.v1.CheckShardRequest"> & {
  * Use `create(CheckShardRequestSchema)` to create a new message.
  */
 export const CheckShardRequestSchema: GenMessage<CheckShardRequest> = /*@__PURE__*/
-  messageDesc(file_fermata_v1_cluster_service, 28);
+  messageDesc(file_fermata_v1_cluster_service, 29);
 
 /**
  * @generated from message fermata.v1.CheckShardResponse
@@ -1200,7 +1258,7 @@ export type CheckShardResponse = Message<"fermata.v1.CheckShardResponse"> & {
  * Use `create(CheckShardResponseSchema)` to create a new message.
  */
 export const CheckShardResponseSchema: GenMessage<CheckShardResponse> = /*@__PURE__*/
-  messageDesc(file_fermata_v1_cluster_service, 29);
+  messageDesc(file_fermata_v1_cluster_service, 30);
 
 /**
  * Finding is an inconsistency in the stored data.
@@ -1256,7 +1314,7 @@ export type Finding = Message<"fermata.v1.Finding"> & {
  * Use `create(FindingSchema)` to create a new message.
  */
 export const FindingSchema: GenMessage<Finding> = /*@__PURE__*/
-  messageDesc(file_fermata_v1_cluster_service, 30);
+  messageDesc(file_fermata_v1_cluster_service, 31);
 
 /**
  * @generated from enum fermata.v1.Finding.Fault
@@ -1371,7 +1429,7 @@ export enum Finding_Fault {
  * Describes the enum fermata.v1.Finding.Fault.
  */
 export const Finding_FaultSchema: GenEnum<Finding_Fault> = /*@__PURE__*/
-  enumDesc(file_fermata_v1_cluster_service, 30, 0);
+  enumDesc(file_fermata_v1_cluster_service, 31, 0);
 
 /**
  * ClusterService shows the state of the cluster to operators. Any node answers for all.
