@@ -18,8 +18,9 @@ func (a *app) checkCommand() *cobra.Command {
 			"exactly one\n" +
 			"place, nothing is left over, and jobs and their runs refer to each other. --repair rebuilds the " +
 			"indexes from the\n" +
-			"records and removes ended runs of jobs that do not exist; it changes nothing else. The exit code is\n" +
-			"1 if a fault remains. Give --request-timeout time for millions of jobs.",
+			"records, removes ended runs and revisions of jobs that do not exist, and frees names that are kept for\n" +
+			"renames which are over; it changes nothing else. The exit code is 1 if a finding is left. Set a longer\n" +
+			"--request-timeout for millions of jobs.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSession(cmd, func(ctx context.Context,
@@ -32,10 +33,10 @@ func (a *app) checkCommand() *cobra.Command {
 	return cmd
 }
 
-// remainingFaults is the error of a check that left faults.
-type remainingFaults int
+// remainingFindings is the error of a check that left findings.
+type remainingFindings int
 
-func (n remainingFaults) Error() string { return countText(int(n), "fault", "faults") + " left" }
+func (n remainingFindings) Error() string { return countText(int(n), "finding", "findings") + " left" }
 
 func (a *app) checkCluster(ctx context.Context, c *client.Client, repair bool) error {
 	shards, err := c.Admin().Shards(ctx)
@@ -71,7 +72,7 @@ func (a *app) checkCluster(ctx context.Context, c *client.Client, repair bool) e
 		return a.findingTable(list)
 	})
 	if err == nil && left > 0 {
-		return remainingFaults(left)
+		return remainingFindings(left)
 	}
 	return err
 }
