@@ -228,7 +228,7 @@ func (g *Gate) ConnectionOptions(secure credentials.TransportCredentials, r prom
 
 // PeerConnectionOptions are options for the server that other nodes connect to: its
 // connections are bounded, as those of clients are, until they call. Of the options
-// only MaxUnproved, UnprovedAge, Registerer and Logger count.
+// only MaxUnauthenticated, UnauthenticatedAge, Registerer and Logger count.
 func PeerConnectionOptions(secure credentials.TransportCredentials, o Options) ([]grpc.ServerOption, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -31,7 +31,7 @@ const (
 	DefaultUnauthenticatedAge = time.Minute
 	// openMethodAgeFactor is how much longer one may be that asks for nothing but health.
 	openMethodAgeFactor = 10
-	// MaxUnauthenticatedStreams are those of one connection, and allUnprovedStreams those of all
+	// MaxUnauthenticatedStreams are those of one connection, and MaxUnauthenticatedStreamsTotal those of all
 	// connections together: each keeps a goroutine, buffers and headers before anybody
 	// has been asked who it is.
 	MaxUnauthenticatedStreams      = 8
@@ -49,7 +49,7 @@ const (
 	maxUnauthenticatedHeaderBytes = 4 << 10
 	// MaxRefusedCalls is how many calls of a connection are refused by their headers before
 	// it is closed. gRPC keeps the deadline of such a call until it has passed, so that
-	// calls with a deadline after refusalLife are not refused that way.
+	// calls with a deadline after maxRefusedDeadline are not refused that way.
 	MaxRefusedCalls    = 64
 	maxRefusedDeadline = 10 * time.Second
 

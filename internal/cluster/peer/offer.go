@@ -28,7 +28,7 @@ const offersPerRound = 8
 // OfferSlots sets the free slots of this node's workers, and notifies the peers that need
 // to know of them. A peer that has not used up the slots that it knows of is not notified.
 // Of the exhausted peers the one that was notified longest ago is notified; more reports
-// that there are others, which are notified when Offer is called again. Where slots are
+// that there are others, which are notified when OfferSlots is called again. Where slots are
 // scarce, free slots go to one peer at a time: notifying all of them would wake each for
 // a small share, or for nothing. If more than 8 peers are exhausted, several are notified
 // at once, so that each is notified within 8 calls.
@@ -95,7 +95,7 @@ type exhaustedPeer struct {
 	notifiedAt time.Time
 }
 
-// ResendDemand notifies all peers of this node's free slots, as given to Offer.
+// ResendDemand notifies all peers of this node's free slots, as given to OfferSlots.
 func (p *Peer) ResendDemand(demand []job.QueueDemand) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,7 +129,7 @@ func (o offer) findQueue(lane job.Lane) (int, bool) {
 }
 
 // setOffer stores the latest offer. It returns the state of the peer and the time of its last notification. For
-// each queue in which the peer knows of no free slot, it increments that queue's count in wanting; nil counts
+// each queue in which the peer knows of no free slot, it increments that queue's count in starved; nil counts
 // nothing.
 func (q *sendQueue) setOffer(o offer, starved []int) (demandState, time.Time) {
 	q.mu.Lock()

@@ -24,7 +24,7 @@ type Peer struct {
 	mu             sync.Mutex
 	stopped        bool
 	latestOffer    offer                  // the latest
-	starvedPeers   []int                  // for each queue of the offer, see Wanting
+	starvedPeers   []int                  // for each queue of the offer, see PeersWithoutSlots
 	notifiedAtOnce int                    // peers that are notified at once in the current round of offers
 	links          map[string]*link       // that this node dialled, by peer
 	servedLinks    map[string]*servedLink // that peers dialled

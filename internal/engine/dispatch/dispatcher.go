@@ -49,7 +49,7 @@ type Dispatcher struct {
 		// announcedAddresses are the addresses that workers were last sent.
 		announcedAddresses []string
 		relocation         relocation
-		spread             map[workerKey]struct{} // workers that SpreadWorker has asked
+		spread             map[workerKey]time.Time // workers that SpreadWorker has asked, and when
 	}
 	// reporting is held while Attempts is called; it is taken before mu.
 	reporting         sync.Mutex
@@ -79,7 +79,7 @@ func New(o Options) (*Dispatcher, error) {
 	d.mu.sessionShares, d.mu.returns = newSessionShares(memoryLimit()), make(map[string]*identityReturns)
 	d.mu.queues = make(map[queueKey]*queueSessions)
 	d.mu.workerGroups = make(map[string]*WorkerGroup)
-	d.mu.attempts, d.mu.spread = make(map[string]*attempt), make(map[workerKey]struct{})
+	d.mu.attempts, d.mu.spread = make(map[string]*attempt), make(map[workerKey]time.Time)
 	d.metrics, err = newMetrics(o.Registerer, d)
 	if err != nil {
 		return nil, err

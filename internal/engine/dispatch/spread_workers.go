@@ -1,14 +1,25 @@
 package dispatch
 
-import "github.com/fermata-io/fermata/internal/core/job"
+import (
+	"maps"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// askAgainAfter is how long a worker is left alone that was asked to move to a node without workers. One that cannot
+// reach such nodes is asked rarely, and one that comes back because its node has stopped can move again.
+const askAgainAfter = time.Hour
 
 // SpreadWorker asks one worker of this node to move to one of the nodes at these addresses, which have no workers. Its
 // session goes on until it has moved. The worker is one of the group that has the most workers here, two at least, so
-// that its queues are still served here; of these it is the one with the least load. Each worker is asked once. It
-// returns false if no worker was asked.
+// that its queues are still served here; of these it is the one with the least load. Each worker is asked
+// once in askAgainAfter. It returns false if no worker was asked.
 func (d *Dispatcher) SpreadWorker(addresses []string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(d.mu.spread, func(_ workerKey, at time.Time) bool { return now.Sub(at) >= askAgainAfter })
 	if len(addresses) == 0 || d.mu.draining || len(d.mu.relocation.addresses) > 0 || len(d.mu.spread) >= maxRelocated {
 		return false
 	}
@@ -16,7 +27,7 @@ func (d *Dispatcher) SpreadWorker(addresses []string) bool {
 	if s == nil {
 		return false
 	}
-	d.mu.spread[s.key] = struct{}{}
+	d.mu.spread[s.key] = now
 	d.o.Logger.Info("asking worker to move to a node without workers", "worker", s.hello.WorkerID, "namespace",
 		s.hello.Namespace, "addresses", addresses)
 	return s.sendMessage(job.Relocation{Addresses: addresses})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 )
@@ -41,6 +42,38 @@ func TestSpreadWorkerAsksEachWorkerOnce(t *testing.T) {
 		b.wantSent(back)
 		b.wantSent(first, "move to n2:7000")
 		b.wantSent(second, "move to n2:7000")
+	})
+}
+
+// A worker that has come back, because the node that it moved to has stopped, is asked again after a while. Those that
+// were asked are not remembered for ever.
+func TestSpreadWorkerAsksAgainLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		to := []string{"n2:7000"}
+		b.connect("first", 2, 1)
+		b.connect("second", 2, 1)
+		askAll := func() (asked int) {
+			for b.d.SpreadWorker(to) {
+				asked++
+			}
+			return asked
+		}
+		if asked := askAll(); asked != 2 {
+			t.Errorf("%d of two workers are asked", asked)
+		}
+		time.Sleep(askAgainAfter - time.Second)
+		if askAll() > 0 {
+			t.Error("a worker is asked again too soon")
+		}
+		time.Sleep(time.Second)
+		b.d.SpreadWorker(nil)
+		b.d.mu.Lock()
+		remembered := len(b.d.mu.spread)
+		b.d.mu.Unlock()
+		if asked := askAll(); asked != 2 || remembered != 0 {
+			t.Errorf("after an hour %d of two workers are asked again, and %d are remembered", asked, remembered)
+		}
 	})
 }
 

@@ -54,7 +54,7 @@ const (
 	clockDrift = 1000
 )
 
-// leadTimesAfter is the outlook after a round.
+// leadTimesAfterRound is the outlook after a round.
 func (s *Scheduler) leadTimesAfterRound(r *pickRound) leadTimes {
 	switch {
 	case len(r.calls) > 0:

@@ -12,7 +12,7 @@ import (
 )
 
 // Scheduler leases the due records of the shards that this node holds. Call New, then Run, once. Apart from Run
-// only [AcceptedPermit.Lease] blocks.
+// only [AcceptedPermits.Lease] blocks.
 type Scheduler struct {
 	o       Options
 	metrics *metrics

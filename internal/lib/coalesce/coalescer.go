@@ -3,6 +3,7 @@ package coalesce
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -102,13 +103,12 @@ func (f *Coalescer[T]) waitForTurn(ctx context.Context, l *queuedItem[T], patien
 func (f *Coalescer[T]) removeQueued(l *queuedItem[T]) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for i, w := range f.waiting {
-		if w == l {
-			f.waiting = append(f.waiting[:i], f.waiting[i+1:]...)
-			return true
-		}
+	i := slices.Index(f.waiting, l)
+	if i < 0 {
+		return false
 	}
-	return false
+	f.waiting = slices.Delete(f.waiting, i, i+1)
+	return true
 }
 
 // endSend ends a send and passes its place to the waiting items.
@@ -130,7 +130,7 @@ func (f *Coalescer[T]) endSend(sent []*queuedItem[T]) {
 		}
 		n++
 	}
-	together := append([]*queuedItem[T](nil), f.waiting[:n]...)
-	f.waiting = append(f.waiting[:0], f.waiting[n:]...)
+	together := slices.Clone(f.waiting[:n])
+	f.waiting = slices.Delete(f.waiting, 0, n) // which drops the references, so that a burst leaves nothing behind
 	together[0].turn <- together
 }

@@ -29,6 +29,11 @@ func (f *Coalescer[T]) wantIdle(t *testing.T) {
 	if f.inFlight != 0 || len(f.waiting) != 0 {
 		t.Errorf("%d under way and %d waiting when all is done", f.inFlight, len(f.waiting))
 	}
+	for _, l := range f.waiting[:cap(f.waiting)] {
+		if l != nil {
+			t.Fatal("the queue keeps an item that has left it")
+		}
+	}
 }
 
 // TestGathers: what waits goes out together, in order.
