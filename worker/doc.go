@@ -93,7 +93,8 @@
 //     new Hello on, use acknowledgements of the new stream only. An Addresses message
 //     replaces the addresses of the Welcome. On Relocate connect to one of its nodes; the
 //     session goes on until the new Welcome.
-//  7. To stop: send Draining, and Returned for what has not started. Finish what runs or was
+//  7. To stop: send Draining, and Returned for what has not started. While a Hello to another
+//     node is unanswered, the old stream gets no Draining. Finish what runs or was
 //     named in a Hello, which counts as started. Wait for the ResultAcks, close the stream,
 //     and wait for its end. If it ends with an error, send Returned on another stream.
 //

@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -114,6 +117,72 @@ func TestStoppingWorkerReturnsLeasesToANode(t *testing.T) {
 	s.returned("early")
 	if err := w.returned(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestStoppingWorkerReturnsLeasesOfTheNodeBefore: a node sends a lease before it reads that the worker has moved, and
+// the worker stops then. It returns the lease on its new stream: the old one takes nothing any more.
+func TestStoppingWorkerReturnsLeasesOfTheNodeBefore(t *testing.T) {
+	a, b := newNode(t), newNode(t)
+	a.lingers = make(chan struct{})
+	w := run(t, worker.Options{Addresses: []string{a.addr}}, newGates().handlers())
+	before := a.accept(ttl)
+	before.relocate(b.addr)
+	s := b.accept(ttl)
+	before.closed()
+	before.lease(leaseOf("late", "gate"))
+	w.stop()
+	if s.next().GetDraining() == nil {
+		t.Error("no Draining")
+	}
+	close(a.lingers)
+	s.returned("late")
+	s.closed()
+	if err := w.returned(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStopWhileAnotherNodeIsAsked: a node returns what has not started when a worker that stops has left. So a worker
+// that has named its leases to another node does not tell the node before that it stops, unless the other one refuses.
+func TestStopWhileAnotherNodeIsAsked(t *testing.T) {
+	for name, isRefused := range map[string]bool{"welcomed": false, "refused": true} {
+		t.Run(name, func(t *testing.T) {
+			a, b := newNode(t), newNode(t)
+			g := newGates("j")
+			w := run(t, worker.Options{Addresses: []string{a.addr}}, g.handlers())
+			before := a.accept(ttl)
+			before.lease(leaseOf("j", "gate"))
+			before.started("j")
+			before.relocate(b.addr)
+			s := b.greeted()
+			w.stop()
+			redistest.Eventually(t, dialTimeout, "the begin of the drain", func() bool {
+				err := w.Ready()
+				return err != nil && err.Error() == "draining"
+			})
+			before.cancel(leaseLost, "marker")
+			before.returned("marker")
+			if isRefused {
+				s.end <- status.Error(codes.Unavailable, "it takes no workers")
+				if before.next().GetDraining() == nil {
+					t.Error("the node that goes on is not told that the worker stops")
+				}
+				s = b.greeted()
+			}
+			s.welcome(ttl)
+			before.closed()
+			if s.next().GetDraining() == nil {
+				t.Error("no Draining")
+			}
+			g.open["j"] <- nil
+			s.result("j")
+			s.ack(accepted, "j")
+			s.closed()
+			if err := w.returned(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -121,7 +121,9 @@ func (w *Worker) attachSession(s *session) {
 	if t.welcomedSessions > 1 {
 		w.metrics.reconnects.Inc()
 	}
-	s.out.draining = t.draining
+	if t.draining {
+		s.announceStop()
+	}
 	w.sendPendingReturns(s)
 	s.out.lost = slices.Clone(t.pendingLosses)
 	w.resendResults()
@@ -146,6 +148,9 @@ func (w *Worker) undoHello(s *session) {
 	t.helloEpoch = 0
 	if t.current != nil {
 		t.current.superseded, t.current.closedToLeases = false, t.current.drainReceived
+		if t.draining {
+			t.current.announceStop()
+		}
 		for _, a := range t.attempts {
 			if a.knownEpoch == s.epoch {
 				a.knownEpoch = t.current.epoch
@@ -177,7 +182,7 @@ func (w *Worker) detachSession(s *session) {
 			w.giveUpAttempt(a)
 		}
 	}
-	t.pendingReturns = append(t.pendingReturns, s.unconfirmedReturns(t.draining)...)
+	t.pendingReturns = append(t.pendingReturns, s.unconfirmedReturns()...)
 	if t.current != s {
 		if t.current != nil {
 			w.sendPendingReturns(t.current)

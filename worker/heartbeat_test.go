@@ -251,9 +251,7 @@ func TestRelocationKeepsTheSession(t *testing.T) {
 		b.worker(g, slow.addr)
 		s := slow.greet()
 		s.runs("a", "gate")
-		s.send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Relocate{Relocate: &fermatav1.Relocate{
-			Addresses: []string{fast.addr},
-		}}})
+		s.relocate(fast.addr)
 		next := fast.greeted()
 		if live := next.hello.GetLiveLeaseIds(); !slices.Equal(live, []string{"a"}) {
 			t.Errorf("it moves with %v", live)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ type link struct {
 	failures     int       // since the last stable session
 	withoutSince time.Time // when the last stable session ended, or of the first attempt to connect
 	failureLog   logPacer
+	replaced     []*session // those that were closed for another one, until they have ended
 	sessions     sync.WaitGroup
 }
 
@@ -47,7 +49,11 @@ func (l *link) run(ctx context.Context) {
 				l.handleLostSession(s)
 				l.pauseRandomly(ctx)
 			}
-			s = l.openSession(ctx, life, nil)
+			next := l.openSession(ctx, life, nil)
+			if next == nil && l.w.hasDrained() {
+				l.finishSession(life, s) // it was cut just after it had sent its last returns
+			}
+			s = next
 		case addresses := <-s.drainAddresses:
 			l.preferAddresses(s, addresses)
 			l.withoutSince = time.Now()
@@ -63,13 +69,16 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// replaceSession opens another session and closes s when that is open. Meanwhile s continues.
+// replaceSession opens another session and closes s when that is open. Meanwhile s continues. If ctx ends first, s is
+// the last session.
 func (l *link) replaceSession(ctx, life context.Context, s *session) *session {
 	next := l.openSession(ctx, life, s)
-	s.close()
 	if next == nil {
-		<-s.done
+		l.finishSession(life, s)
+		return nil
 	}
+	s.close()
+	l.replaced = append(slices.DeleteFunc(l.replaced, (*session).hasEnded), s)
 	return next
 }
 
@@ -246,9 +255,13 @@ func (l *link) pauseRandomly(ctx context.Context) {
 	}
 }
 
-// finishSession closes the last session. If the stream is cut before the node has confirmed that it read
-// everything, the returned leases are sent to another node.
+// finishSession closes the last session. If the stream is cut before the node has confirmed that it read everything,
+// the returned leases are sent to another node. The sessions before it have to end first: leases that came on them too
+// late to be returned there are returned on the last one.
 func (l *link) finishSession(life context.Context, s *session) {
+	for _, before := range l.replaced {
+		<-before.done
+	}
 	s.close()
 	<-s.done
 	ctx, cancel := context.WithTimeout(life, returnTimeout)

@@ -38,6 +38,7 @@ type node struct {
 	t       *testing.T
 	addr    string
 	streams chan *stream
+	lingers chan struct{} // not nil: a stream that the worker has closed ends when this is closed
 
 	mu     sync.Mutex
 	server *grpc.Server
@@ -109,6 +110,14 @@ func (n *node) Work(g fermatav1.WorkerService_WorkServer) error {
 	case err := <-s.end:
 		return err
 	case <-halfClosed:
+	case <-g.Context().Done():
+		return g.Context().Err()
+	}
+	if n.lingers == nil {
+		return nil
+	}
+	select {
+	case <-n.lingers:
 		return nil
 	case <-g.Context().Done():
 		return g.Context().Err()
@@ -166,6 +175,13 @@ func (s *stream) cancel(reason fermatav1.Cancel_Reason, ids ...string) {
 func (s *stream) drain(addresses ...string) {
 	s.t.Helper()
 	s.send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Drain{Drain: &fermatav1.Drain{Addresses: addresses}}})
+}
+
+func (s *stream) relocate(addresses ...string) {
+	s.t.Helper()
+	s.send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Relocate{Relocate: &fermatav1.Relocate{
+		Addresses: addresses,
+	}}})
 }
 
 func (s *stream) next() *fermatav1.WorkRequest {

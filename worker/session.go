@@ -62,6 +62,7 @@ type session struct {
 	drainReceived  bool // the node asked this worker to connect to another one
 	closedToLeases bool // takes no further leases
 	superseded     bool // another node was asked to take the leases over
+	toldOfStop     bool // the node was sent, or will be before the end of the stream, that this worker stops
 	recentReturns  []returnedLease
 }
 
@@ -157,6 +158,25 @@ func (s *session) close() {
 		context.AfterFunc(s.ctx, func() { limit.Stop() })
 		close(s.closing)
 	})
+}
+
+// hasEnded reports whether the stream has ended.
+func (s *session) hasEnded() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// announceStop tells the node that this worker stops. The node then returns what it has sent and what has not started
+// when the stream ends. So a session is told only while no other node has been asked to take its leases over.
+func (s *session) announceStop() {
+	if !s.toldOfStop {
+		s.out.draining, s.toldOfStop = true, true
+	}
+	s.wakeUp()
 }
 
 func (s *session) wakeUp() {

@@ -233,12 +233,22 @@ func (w *Worker) beginDrain() int {
 	s := w.table.current
 	w.returnWaiting(s, anyAttempt)
 	w.returnEarly(s, func(a *attempt) bool { return !a.namedInHello })
-	if s != nil {
-		s.out.draining = true
-		s.wakeUp()
+	switch {
+	case s == nil:
+	case s.superseded:
+		s.wakeUp() // a node is being asked to take its leases over: it, or this one, is told when that is decided
+	default:
+		s.announceStop()
 	}
 	w.checkIdle()
 	return w.table.slotsTaken
+}
+
+// hasDrained reports whether nothing was left to run or send after the worker was stopped.
+func (w *Worker) hasDrained() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.table.isIdle
 }
 
 // checkIdle closes idle when draining is complete.

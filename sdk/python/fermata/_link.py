@@ -53,6 +53,7 @@ class Link:
         self.table, self.routes, self.hello, self.configured = table, routes, hello, configured
         self.tls, self.token, self.log = tls, token, log
         self.session: Session | None = None  # the latest one
+        self.sessions: list[Session] = []  # that one, and those before it that have not ended
         self.failures = 0  # since the last stable session
         self.without_since = clock()  # when the last stable session ended
         self._log_at = self._log_pause = 0.0
@@ -95,6 +96,10 @@ class Link:
         session = self.session
         if session is None:
             return
+        for before in self.sessions:  # leases that came on them too late are returned on the last one
+            if before is not session:
+                before.close()
+                await before.ended_event.wait()
         session.close()
         await session.ended_event.wait()
         try:
@@ -163,6 +168,7 @@ class Link:
         self.routes.mark_welcomed(dialed.route)
         self.routes.replace_advertised([a for a in session.addresses if is_plain(a)])
         self.session = session
+        self.sessions = [*(s for s in self.sessions if not s.ended), session]
         session.start()
         self._log_at = self._log_pause = 0.0
         self.log.info("connected: node=%s address=%s epoch=%d", session.node, session.address, session.epoch)

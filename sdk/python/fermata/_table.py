@@ -611,6 +611,8 @@ class Table:
             for a in self.attempts.values():
                 if a.known_epoch == refused.epoch:
                     a.known_epoch = current.epoch
+            if self.draining:
+                current.announce_stop()
             current.wake()
         self._resend_results()
         self.check_idle()
@@ -622,7 +624,8 @@ class Table:
             self.current.started, self.current.results = [], []
         self.current, self.hello_epoch, self.lease_ttl = session, 0, session.lease_ttl
         self.welcomed += 1
-        session.draining = self.draining
+        if self.draining:
+            session.announce_stop()
         self._send_pending_returns(session)
         session.lost = list(self.pending_losses)
         self._resend_results()
@@ -654,7 +657,7 @@ class Table:
         for a in list(self.attempts.values()):
             if a.phase is Phase.ENDED and a.lost and a.sent_on is session:
                 self._give_up(a)
-        self.pending_returns += session.unconfirmed_returns(self.draining)
+        self.pending_returns += session.unconfirmed_returns()
         if self.current is not session:
             if self.current:
                 self._send_pending_returns(self.current)
@@ -677,9 +680,10 @@ class Table:
         self._return_unstarted(session, Phase.QUEUED)
         self.waiting.clear()
         self._return_unstarted(session, Phase.EARLY, named_too=False)
-        if session:
-            session.draining = True
-            session.wake()
+        if session and session.superseded:
+            session.wake()  # it, or the node that was asked to take its leases over, is told when that is decided
+        elif session:
+            session.announce_stop()
         self.check_idle()
         return self.slots_taken
 

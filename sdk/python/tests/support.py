@@ -72,6 +72,7 @@ class Stream:
         self.messages: list[pb.WorkRequest] = []
         self.hello: pb.Hello | None = None
         self.closed = False  # by the worker
+        self.lingers = False  # goes on when the worker has closed its side, until end is called
 
     def send(self, **message: Any) -> None:
         self.answers.put_nowait(pb.WorkResponse(**message))
@@ -82,6 +83,9 @@ class Stream:
 
     def end(self) -> None:
         self.answers.put_nowait(None)
+
+    def told_of_stop(self) -> bool:
+        return any(m.HasField("draining") for m in self.messages)
 
     def results(self) -> dict[str, pb.Result]:
         return {r.lease_id: r for m in self.messages for r in m.results.results}
@@ -103,7 +107,8 @@ class Stream:
             if message.HasField("heartbeat"):
                 self.send(heartbeat_ack=pb.HeartbeatAck(seq=message.heartbeat.seq, confirmed=True))
         self.closed = True
-        self.end()
+        if not self.lingers:
+            self.end()
 
 
 class Node(grpc.GenericRpcHandler):
@@ -112,6 +117,9 @@ class Node(grpc.GenericRpcHandler):
     def __init__(self, session_ttl: float = 30.0, lease_ttl: float = 30.0) -> None:
         self.session_ttl, self.lease_ttl = session_ttl, lease_ttl
         self.streams: list[Stream] = []
+        self.hellos = 0
+        self.welcomes = asyncio.Event()  # a Hello is answered when it is set
+        self.welcomes.set()
         self.server: Any = None
         self.address = ""
 
@@ -124,6 +132,8 @@ class Node(grpc.GenericRpcHandler):
         stream = Stream(iterator, context)
         reading = asyncio.create_task(stream.read())
         await eventually(lambda: stream.hello or reading.done())
+        self.hellos += 1
+        await self.welcomes.wait()
         welcome = pb.Welcome(node="scripted")
         welcome.lease_ttl.FromNanoseconds(int(self.lease_ttl * 1e9))
         welcome.session_ttl.FromNanoseconds(int(self.session_ttl * 1e9))

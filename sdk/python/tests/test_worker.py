@@ -265,6 +265,59 @@ def test_drain_finishes_and_second_abort_cuts_off():
     run_with_node(body)
 
 
+def test_stop_after_a_move_returns_what_came_too_late():
+    async def body(node):
+        async with Node() as other:
+            w = Worker(node.address)
+            w.handle("sleep", lambda task: time.sleep(60))
+            task = asyncio.create_task(w.run(signals=()))
+            before = await node.stream()
+            before.lingers = True
+            before.send(relocate=pb.Relocate(addresses=[other.address]))
+            s = await other.stream()
+            await eventually(lambda: before.closed)
+            before.lease("late", "sleep")
+            w.stop()
+            await eventually(s.told_of_stop)
+            before.end()
+            await task
+            await eventually(lambda: s.closed)
+            assert s.ids("returned") == ["late"]
+
+    run_with_node(body)
+
+
+def test_stop_while_another_node_is_asked_is_told_to_that_one():
+    async def body(node):
+        async with Node() as other:
+            w, released = Worker(node.address), asyncio.Event()
+
+            async def hold(task):
+                await released.wait()
+
+            w.handle("hold", hold)
+            task = asyncio.create_task(w.run(signals=()))
+            before = await node.stream()
+            before.lease("1", "hold")
+            await eventually(lambda: "1" in before.ids("started"))
+            other.welcomes.clear()
+            before.send(relocate=pb.Relocate(addresses=[other.address]))
+            await eventually(lambda: other.hellos)
+            w.stop()
+            await eventually(lambda: not w.ready())
+            other.welcomes.set()
+            s = await other.stream()
+            await eventually(s.told_of_stop)
+            released.set()
+            await s.result("1")
+            await task
+            await eventually(lambda: before.closed)
+            # It would return the lease that the other node has taken over, if it did not know of its start.
+            assert not before.told_of_stop()
+
+    run_with_node(body)
+
+
 def test_cancelled_run_stops_soon():
     async def body(node):
         w, ended = Worker(node.address), []
