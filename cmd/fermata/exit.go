@@ -172,10 +172,10 @@ func classifyError(err error) (code int, hint string) {
 		return exitUnavailable, hintTimeout
 	case codes.ResourceExhausted:
 		if strings.Contains(err.Error(), "message larger than max") {
-			return exitFailed, "the request is too large: a payload has at most 262144 bytes; store more elsewhere " +
-				"and pass where it is"
+			return exitFailed, "the request is too large: a payload has at most 262144 bytes, or --max-payload of the " +
+				"nodes; store more elsewhere and pass where it is"
 		}
-		return exitFailed, "Redis, a message or the cluster has reached its limit; running jobs continue"
+		return exitFailed, limitHint(reasonOf(err))
 	case codes.Unauthenticated:
 		return exitSignedOut, credentialHint(err)
 	case codes.PermissionDenied:
@@ -185,6 +185,17 @@ func classifyError(err error) (code int, hint string) {
 		return exitFailed, "does {address} belong to a Fermata node of this version?"
 	}
 	return exitFailed, ""
+}
+
+// limitHint returns what a limit leaves as it is. The errors of most reasons say themselves what to do.
+func limitHint(reason string) string {
+	switch reason {
+	case "":
+		return "Redis, a message or the cluster has reached its limit; running jobs continue"
+	case "REDIS_OUT_OF_MEMORY":
+		return "jobs that exist continue; delete some, or raise maxmemory of Redis"
+	}
+	return ""
 }
 
 // highestCodeError returns the error with the highest exit code.

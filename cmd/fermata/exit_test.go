@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -159,6 +160,29 @@ func TestExitCodesAreDocumented(t *testing.T) {
 	for _, code := range codes {
 		if row := fmt.Sprintf("| %s | %s |", code[1], code[2]); !strings.Contains(string(text), row) {
 			t.Errorf("docs/operations.md has no row %q", row)
+		}
+	}
+}
+
+// TestHintsOfLimits: a limit whose error says what to do has no hint about Redis.
+func TestHintsOfLimits(t *testing.T) {
+	for reason, want := range map[string]string{
+		"":                    "running jobs continue",
+		"REDIS_OUT_OF_MEMORY": "maxmemory",
+		"NAMESPACE_JOBS":      "",
+		"TOO_MANY_QUEUES":     "",
+	} {
+		refused := status.New(codes.ResourceExhausted, "refused")
+		if reason != "" {
+			detailed, err := refused.WithDetails(&errdetails.ErrorInfo{Reason: reason})
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused = detailed
+		}
+		code, hint := classifyError(refused.Err())
+		if code != exitFailed || !strings.Contains(hint, want) || want == "" && hint != "" {
+			t.Errorf("%q: exit code %d, hint %q", reason, code, hint)
 		}
 	}
 }

@@ -73,7 +73,8 @@ func (p *policyFlags) registerBackoff(f *pflag.FlagSet) {
 		"discard a failure count whose run is late by this much (default never)")
 	f.BoolVar(&p.staleHalve, "stale-halve", false, "halve such a count for each --stale-after instead of discarding it")
 	f.BoolVar(&p.withinSlot, "within-period", false,
-		"with --cron: the delays between attempts grow with failed runs too, but never reach the next slot")
+		"with --cron or --calendar: the delays between attempts grow with failed runs too, but never reach the next "+
+			"scheduled time")
 	f.StringVar(&p.jitter, "jitter", "", "spread of delays: none, down, proportional, spread, full or equal, with "+
 		"a fraction as in down:0.1")
 }
