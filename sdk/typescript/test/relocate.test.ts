@@ -19,7 +19,13 @@ type Response = MessageInitShape<typeof WorkResponseSchema>;
 class ScriptedNode {
   readonly hello = new Trigger<Hello>();
   readonly results: string[] = [];
+  readonly returned: string[] = [];
+  readonly toldOfStop = new Trigger<void>();
+  /** ended: the worker has closed its side. */
   readonly ended = new Trigger<void>();
+  /** mayWelcome is waited for before a Hello is answered. */
+  mayWelcome = Promise.resolve();
+  afterEnd: () => AsyncIterable<Response> = async function* () {};
   address = "";
   readonly #server = createServer(
     connectNodeAdapter({
@@ -40,13 +46,23 @@ class ScriptedNode {
   }
 
   async *#work(requests: AsyncIterable<{ message: { case?: string; value?: unknown } }>): AsyncGenerator<Response> {
-    for await (const { message } of requests) yield* this.#answer(message.case, message.value);
+    for await (const { message } of requests) {
+      if (message.case === "hello") {
+        this.hello.fire(message.value as Hello);
+        await this.mayWelcome;
+      }
+      yield* this.#answer(message.case, message.value);
+    }
     this.ended.fire();
+    yield* this.afterEnd();
   }
 
   *#answer(kind: string | undefined, value: unknown): Generator<Response> {
-    if (kind === "hello") {
-      this.hello.fire(value as Hello);
+    if (kind === "draining") {
+      this.toldOfStop.fire();
+    } else if (kind === "returned") {
+      this.returned.push(...(value as { leaseIds: string[] }).leaseIds);
+    } else if (kind === "hello") {
       const ttls = { leaseTtl: { seconds: 30n }, sessionTtl: { seconds: 10n } };
       yield { message: { case: "welcome", value: { node: this.address, ...ttls } } };
       for (const response of this.afterWelcome()) yield response;
@@ -61,10 +77,11 @@ class ScriptedNode {
   }
 }
 
+const lease = { leaseId: "lease", run: "namespaces/n/jobs/j/runs/r", handler: "hold", attempt: 1 };
+
 test("a worker that is asked to move takes its leases to the other node", async () => {
   const released = new Trigger<void>();
   const other = await new ScriptedNode(() => [{ message: { case: undefined } }]).start();
-  const lease = { leaseId: "lease", run: "namespaces/n/jobs/j/runs/r", handler: "hold", attempt: 1 };
   const first = await new ScriptedNode(() => [
     { message: { case: "leases", value: { leases: [lease] } } },
     { message: { case: "relocate", value: { addresses: [other.address, "not an address"] } } },
@@ -81,6 +98,51 @@ test("a worker that is asked to move takes its leases to the other node", async 
   worker.stop();
   await running;
   assert.deepEqual([first.results, other.results], [[], ["lease"]]);
+  first.stop();
+  other.stop();
+});
+
+test("a worker that stops after it has moved returns what came too late", async () => {
+  const other = await new ScriptedNode(() => []).start();
+  const first = await new ScriptedNode(() => [
+    { message: { case: "relocate", value: { addresses: [other.address] } } },
+  ]).start();
+  first.afterEnd = async function* () {
+    yield { message: { case: "leases", value: { leases: [lease] } } };
+    await other.toldOfStop.fired;
+  };
+  const worker = new Worker({ addresses: first.address, logger: silentLogger });
+  worker.handle("hold", () => undefined);
+  const running = worker.run();
+  await first.ended.fired;
+  worker.stop();
+  await running;
+  assert.deepEqual(other.returned, ["lease"]);
+  first.stop();
+  other.stop();
+});
+
+test("a worker that stops while it asks another node to take its leases tells that one", async () => {
+  const [released, welcomed] = [new Trigger<void>(), new Trigger<void>()];
+  const other = await new ScriptedNode(() => []).start();
+  other.mayWelcome = welcomed.fired;
+  const first = await new ScriptedNode(() => [
+    { message: { case: "leases", value: { leases: [lease] } } },
+    { message: { case: "relocate", value: { addresses: [other.address] } } },
+  ]).start();
+  const worker = new Worker({ addresses: first.address, logger: silentLogger });
+  worker.handle("hold", () => released.fired);
+  const running = worker.run();
+  assert.deepEqual((await other.hello.fired).liveLeaseIds, ["lease"]);
+  worker.stop();
+  while (worker.notReadyReason !== "draining") await new Promise(setImmediate);
+  welcomed.fire();
+  await other.toldOfStop.fired;
+  released.fire();
+  await running;
+  // The first node would return the lease that the other one has taken over, if it did not know of its start.
+  assert.equal(first.toldOfStop.hasFired, false);
+  assert.deepEqual(other.results, ["lease"]);
   first.stop();
   other.stop();
 });

@@ -21,6 +21,8 @@ export class Link {
   readonly #runtime: Runtime;
   readonly #routes: Routes;
   readonly #stop = new Trigger<void>();
+  /** #replaced are the sessions that were closed for another one, until they have ended. */
+  #replaced: Session[] = [];
   #failures = 0;
   /** #withoutSince is when the last stable session ended, or of the first attempt to connect. */
   #withoutSince = performance.now();
@@ -61,7 +63,10 @@ export class Link {
         this.#handleLostSession(session);
         await this.#pauseRandomly();
       }
-      return this.#openSession(this.#stop);
+      const next = await this.#openSession(this.#stop);
+      // It was cut just after it had sent its last returns.
+      if (!next && this.#runtime.idle.hasFired) await this.#finish(session);
+      return next;
     }
     this.#withoutSince = performance.now();
     if (session.drained.hasFired || session.relocated.hasFired) {
@@ -72,11 +77,16 @@ export class Link {
     return this.#replaceSession(session);
   }
 
-  /** #replaceSession opens another session and closes this one when that is open. Meanwhile it continues. */
+  /** #replaceSession opens another session and closes this one when that is open. Meanwhile it continues. If the worker
+   * stops before, this one is the last session. */
   async #replaceSession(session: Session): Promise<Session | undefined> {
     const next = await this.#openSession(this.#stop, session);
+    if (!next) {
+      await this.#finish(session);
+      return undefined;
+    }
     session.close();
-    if (!next) await session.ended.fired;
+    this.#replaced = [...this.#replaced.filter((s) => !s.ended.hasFired), session];
     return next;
   }
 
@@ -177,8 +187,10 @@ export class Link {
   }
 
   /** #finish closes the last session. If the stream is cut before the node has confirmed that it read everything, the
-   * returned leases are sent to another node. */
+   * returned leases are sent to another node. The sessions before it have to end first: leases that came on them too late
+   * are returned on the last one. */
   async #finish(session: Session): Promise<void> {
+    await Promise.all(this.#replaced.map((before) => before.ended.fired));
     session.close();
     await session.ended.fired;
     const late = new Trigger<void>();

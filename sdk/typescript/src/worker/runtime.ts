@@ -693,7 +693,7 @@ export class Runtime {
     this.#current = session;
     this.#helloEpoch = 0;
     this.#leaseTtl = session.leaseTtl;
-    session.out.draining = this.#isDraining;
+    if (this.#isDraining) session.announceStop();
     this.#sendPendingReturns(session);
     session.out.lost = [...this.#pendingLosses];
     this.#resendResults();
@@ -714,6 +714,7 @@ export class Runtime {
     if (this.#current) {
       this.#current.isSuperseded = false;
       this.#current.closedToLeases = this.#current.drainReceived;
+      if (this.#isDraining) this.#current.announceStop();
       for (const a of this.#attempts.values()) {
         if (a.knownEpoch === epoch) a.knownEpoch = this.#current.epoch;
       }
@@ -737,7 +738,7 @@ export class Runtime {
     for (const a of [...this.#attempts.values()]) {
       if (a.phase === Phase.Ended && a.isLost && a.sentOn === session) this.#giveUp(a);
     }
-    this.#pendingReturns = this.#pendingReturns.concat(session.unconfirmedReturns(this.#isDraining));
+    this.#pendingReturns = this.#pendingReturns.concat(session.unconfirmedReturns());
     if (this.#current !== session) {
       if (this.#current) this.#sendPendingReturns(this.#current);
       return;
@@ -756,10 +757,9 @@ export class Runtime {
     this.#isDraining = true;
     this.#returnWaiting(this.#current);
     this.#returnEarly(this.#current, (a) => !a.wasNamedInHello);
-    if (this.#current) {
-      this.#current.out.draining = true;
-      this.#current.wake();
-    }
+    // A node that is being asked to take the leases over, or else this one, is told when that is decided.
+    if (this.#current?.isSuperseded) this.#current.wake();
+    else this.#current?.announceStop();
     this.#checkIdle();
   }
 
