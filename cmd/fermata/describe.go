@@ -53,7 +53,7 @@ func (a *app) describeJob(j *client.Job) error {
 		} else {
 			line("Held run", due)
 		}
-		line("Nominally", formatTime(s.GetNextNominalTime()))
+		line("Scheduled", formatTime(s.GetNextNominalTime()))
 		line("Run", fmt.Sprintf("%s, attempt %d, %d workers lost", client.RunID(&client.Run{Name: s.GetCurrentRun()}),
 			s.GetCurrentAttempt(), s.GetCurrentLostAttempts()))
 	}

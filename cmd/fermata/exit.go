@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -68,25 +69,26 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func exactArgs(n int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error { return argError(cmd, cobra.ExactArgs(n)(cmd, args)) }
-}
+func exactArgs(n int) cobra.PositionalArgs { return rangeArgs(n, n) }
 
 func rangeArgs(low, high int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		return argError(cmd, cobra.RangeArgs(low, high)(cmd, args))
+		if low <= len(args) && len(args) <= high {
+			return nil
+		}
+		want := countText(high, "argument", "arguments")
+		if low < high {
+			want = fmt.Sprintf("%d to %s", low, want)
+		}
+		return usageErrorf("takes %s, and has %d\nusage: %s", want, len(args), cmd.UseLine())
 	}
 }
 
 func atLeastOneArg(cmd *cobra.Command, args []string) error {
-	return argError(cmd, cobra.MinimumNArgs(1)(cmd, args))
-}
-
-func argError(cmd *cobra.Command, err error) error {
-	if err == nil {
-		return nil
+	if len(args) == 0 {
+		return usageErrorf("takes at least 1 argument, and has none\nusage: %s", cmd.UseLine())
 	}
-	return usageErrorf("%w\nusage: %s", err, cmd.UseLine())
+	return nil
 }
 
 // printError prints an error with a hint and returns the exit code.
@@ -124,8 +126,11 @@ func (a *app) errorMessage(err error) string {
 	case st.Message() == "":
 		return st.Code().String()
 	}
-	return printableText(st.Message())
+	return printableText(dialFailure.ReplaceAllString(st.Message(), "$1"))
 }
+
+// dialFailure is what gRPC puts around the reason why it has no connection.
+var dialFailure = regexp.MustCompile(`^connection error: desc = "(?:transport: )?(?:Error while dialing: )?(.*)"$`)
 
 // withoutCode is the text of an error, for people: where an answer of a node is in it, without gRPC's prefix.
 func withoutCode(err error) string {

@@ -186,3 +186,18 @@ func TestHintsOfLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestConnectionErrorsAreBrief: the text of gRPC around the reason is left out.
+func TestConnectionErrorsAreBrief(t *testing.T) {
+	a := &app{addresses: []string{"127.0.0.1:1"}}
+	const reason = "dial tcp 127.0.0.1:1: connect: connection refused"
+	for _, text := range []string{
+		reason,
+		`connection error: desc = "` + reason + `"`,
+		`connection error: desc = "transport: Error while dialing: ` + reason + `"`,
+	} {
+		if got := a.errorMessage(status.Error(codes.Unavailable, text)); got != reason {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}

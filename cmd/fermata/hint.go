@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,7 +54,10 @@ func (a *app) hintCommand() *cobra.Command {
 					if hint != nil {
 						text = fmt.Sprintf("hint of %s: %s", client.JobID(j), a.hintText(j.GetStatus().GetHint()))
 					}
-					return a.println(text + ", " + a.nextText(j))
+					if next := a.nextText(j); !strings.Contains(text, next) {
+						text += ", " + next
+					}
+					return a.println(text)
 				})
 			})
 		},

@@ -127,7 +127,7 @@ func (a *app) describeRun(r *client.Run) error {
 	line("Trigger", enumName(r.GetTrigger()))
 	line("Own payload", ownPayloadText(r))
 	line("Content", fullText(string(r.GetOwnPayload().GetPayload())))
-	line("Nominally", formatTime(r.GetNominalTime()))
+	line("Scheduled", formatTime(r.GetNominalTime()))
 	line("Due", formatTime(r.GetDueTime()))
 	line("Started", formatTime(r.GetStartTime()))
 	line("Finished", formatTime(r.GetFinishTime()))

@@ -16,4 +16,6 @@ async def main(id: str) -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(f"usage: {sys.argv[0]} JOB")
     sys.exit(asyncio.run(main(sys.argv[1])))
