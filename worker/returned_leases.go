@@ -32,10 +32,10 @@ func (s *session) returnLease(id string) {
 }
 
 // unconfirmedReturns returns the leases that an ended session has returned, or should have, without proof that
-// its node read them. If the node was told that the worker stops, and ended the stream without error after the worker
-// had closed its side, it has read everything, and returns by itself what it sent later.
+// its node read them. If the node was notified that the worker stops, and ended the stream without error after
+// the worker had closed its side, it has read everything, and returns by itself what it sent later.
 func (s *session) unconfirmedReturns() []string {
-	if s.toldOfStop && errors.Is(s.err, io.EOF) {
+	if s.stopAnnounced && errors.Is(s.err, io.EOF) {
 		return nil
 	}
 	ids, now := s.out.returned, time.Now()

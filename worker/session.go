@@ -62,7 +62,7 @@ type session struct {
 	drainReceived  bool // the node asked this worker to connect to another one
 	closedToLeases bool // takes no further leases
 	superseded     bool // another node was asked to take the leases over
-	toldOfStop     bool // the node was sent, or will be before the end of the stream, that this worker stops
+	stopAnnounced  bool // the node was sent, or will be before the end of the stream, that this worker stops
 	recentReturns  []returnedLease
 }
 
@@ -170,11 +170,11 @@ func (s *session) hasEnded() bool {
 	}
 }
 
-// announceStop tells the node that this worker stops. The node then returns what it has sent and what has not started
-// when the stream ends. So a session is told only while no other node has been asked to take its leases over.
+// announceStop notifies the node that this worker stops. When the stream ends, the node returns what has not started.
+// So it is called only while no other node has been asked to take over the leases of the session.
 func (s *session) announceStop() {
-	if !s.toldOfStop {
-		s.out.draining, s.toldOfStop = true, true
+	if !s.stopAnnounced {
+		s.out.draining, s.stopAnnounced = true, true
 	}
 	s.wakeUp()
 }

@@ -236,7 +236,7 @@ func (w *Worker) beginDrain() int {
 	switch {
 	case s == nil:
 	case s.superseded:
-		s.wakeUp() // a node is being asked to take its leases over: it, or this one, is told when that is decided
+		s.wakeUp() // another node is asked to take over its leases: one of the two is notified when that has answered
 	default:
 		s.announceStop()
 	}
