@@ -44,7 +44,7 @@ EMBEDDED := Embedded$$
 # suite on the first kind finds the same races.
 SERIAL := ^(TestSuiteOnCluster|TestSuiteByFunctions|TestEveryGrantedCommandIsUsed|TestEveryInterleaving|TestLostRepliesInRandomHistories)$$
 # Browser tests that take more than five seconds each or need several tabs; `make console-test` has them.
-CONSOLE_LONG := ^(TestEditSurvivesTheEndOfASession|TestRestoreRevision|TestBulkChangesOfDeadLetters|TestRedrive|TestWhatFailed|TestGroupOfAnError|TestJobShowsItsBackoff|TestConsoleWhileANodeIsKilled|TestConsoleUnderLoad|TestSleepAndWake|TestTwoTabs|TestBehindAProxy|TestRunWithAnotherPayload)$$
+CONSOLE_LONG := ^(TestEditSurvivesTheEndOfASession|TestRestoreRevision|TestBulkChangesOfDeadLetters|TestRedrive|TestWhatFailed|TestGroupOfAnError|TestJobShowsItsBackoff|TestConsoleWhileANodeIsKilled|TestConsoleUnderLoad|TestSleepAndWake|TestTwoTabs|TestSignInLeadsBack|TestSignInInAnotherTab|TestBehindAProxy|TestRunWithAnotherPayload)$$
 FUZZTIME ?= 10s
 DEPTH ?= 7
 SEED ?= 1

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,23 +20,34 @@ import (
 // putProxyInFront puts a proxy that ends TLS and removes a path before the gateway of a cluster. Browsers see its URL.
 func (c *cluster) putProxyInFront(path string) {
 	c.t.Helper()
-	to, err := url.Parse(c.url)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	proxyURL, forward := startProxy(c.t, path)
+	forward(c.url)
+	c.url = proxyURL
+}
+
+// startProxy starts a proxy that ends TLS and removes a path. forward sets the URL to which it passes requests on.
+func startProxy(t *testing.T, path string) (proxyURL string, forward func(to string)) {
+	t.Helper()
+	var to atomic.Pointer[url.URL]
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(to)
+		r.SetURL(to.Load())
 		r.SetXForwarded()
 		r.Out.Host = r.In.Host
 	}}
 	mux := http.NewServeMux()
 	mux.Handle(path+"/", http.StripPrefix(path, proxy))
 	s := httptest.NewTLSServer(mux)
-	c.t.Cleanup(func() {
+	t.Cleanup(func() {
 		s.CloseClientConnections() // streams of events
 		s.Close()
 	})
-	c.url = s.URL + path
+	return s.URL + path, func(text string) {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to.Store(u)
+	}
 }
 
 // TestBehindAProxy: a proxy that ends TLS and removes a path needs no setting. People sign in, act and see events.

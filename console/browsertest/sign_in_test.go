@@ -36,6 +36,23 @@ func accessText(callers ...[2]string) string {
 // startGuardedCluster is a cluster whose node authenticates callers. access replaces the access file.
 func startGuardedCluster(t *testing.T, text string) (c *cluster, access func(string)) {
 	t.Helper()
+	address, access := startGuardedNode(t, text)
+	return startGuardedGateway(t, address, &gateway.SessionOptions{}), access
+}
+
+// startGuardedGateway serves the console of a node that authenticates callers.
+func startGuardedGateway(t *testing.T, address string, o *gateway.SessionOptions) *cluster {
+	t.Helper()
+	console := testConsole()
+	console.Sessions = o
+	return startGateway(t, address, gateway.Options{Console: console}, client.Options{
+		Token: func(context.Context) (string, error) { return testToken("admin"), nil },
+	})
+}
+
+// startGuardedNode starts a node that authenticates callers. access replaces the access file.
+func startGuardedNode(t *testing.T, text string) (address string, access func(string)) {
+	t.Helper()
 	redis := miniredis.NewMiniRedis()
 	redis.ClockTTL(true)
 	if err := redis.Start(); err != nil {
@@ -69,11 +86,7 @@ func startGuardedCluster(t *testing.T, text string) (c *cluster, access func(str
 		defer cancel()
 		_ = n.Stop(ctx)
 	})
-	console := testConsole()
-	console.Sessions = &gateway.SessionOptions{}
-	return startGateway(t, n.GRPCAddr(), gateway.Options{Console: console}, client.Options{
-		Token: func(context.Context) (string, error) { return testToken("admin"), nil },
-	}), access
+	return n.GRPCAddr(), access
 }
 
 // signIn pastes a token.

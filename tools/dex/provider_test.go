@@ -22,8 +22,10 @@ const (
 	clientID = "fermata-cli"
 	// consoleClientID is the client of the web console. Its tokens name the other client too, which nodes want.
 	consoleClientID = "fermata-console"
-	email           = "ann@example.org"
-	password        = "correct horse battery staple"
+	// consolePath is that below which the gateway serves.
+	consolePath = "/ops/fermata"
+	email       = "ann@example.org"
+	password    = "correct horse battery staple"
 )
 
 // provider is Dex on TLS, with one user and two public clients.
@@ -47,7 +49,8 @@ func startProvider(t *testing.T, life time.Duration) *provider {
 	s := memory.New(slog.New(slog.DiscardHandler))
 	s = storage.WithStaticClients(s, []storage.Client{
 		{ID: clientID, Name: "Fermata", Public: true, TrustedPeers: []string{consoleClientID}},
-		{ID: consoleClientID, Name: "Fermata console", Public: true, RedirectURIs: []string{"http://" + p.console + "/console/callback"}},
+		{ID: consoleClientID, Name: "Fermata console", Public: true,
+			RedirectURIs: []string{"http://" + p.console + consolePath + "/console/callback"}},
 	})
 	s = storage.WithStaticPasswords(s, []storage.Password{{Email: email, Username: "ann", UserID: "08a8684b", Hash: hash}}, slog.New(slog.DiscardHandler))
 	p.store = storage.WithStaticConnectors(s, []storage.Connector{{ID: server.LocalConnector, Name: "Email", Type: server.LocalConnector}})
@@ -82,6 +85,20 @@ func (p *provider) renewKeys() {
 	}
 	var h http.Handler = dex
 	p.handler.Store(&h)
+}
+
+// endSessions has the issuer accept no refresh token any more.
+func (p *provider) endSessions() {
+	p.t.Helper()
+	all, err := p.store.ListRefreshTokens()
+	for _, token := range all {
+		if err == nil {
+			err = p.store.DeleteRefresh(token.ID)
+		}
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // goAway has the issuer answer nothing but failures, until renewKeys.

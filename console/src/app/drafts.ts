@@ -1,4 +1,5 @@
-// What was typed and is not saved, kept in this tab: over a reload, a lost connection and the end of a session.
+// What was typed and is not saved, kept in this tab: over a reload, a lost connection and the end of a session. The place
+// of a sign-in too.
 
 const prefix = "fermata.draft/";
 

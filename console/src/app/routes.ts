@@ -1,5 +1,6 @@
 // The place in the console: the part of the URL after #. All state that a link must carry is in it.
 import { computed, signal } from "@preact/signals";
+import { openReturnPlace } from "./return_place";
 import { settings } from "./settings";
 
 /** Place is a path and its query. */
@@ -24,10 +25,15 @@ function decode(text: string): string {
   }
 }
 
+function readPlace(): Place {
+  openReturnPlace();
+  return parsePlace(location.hash);
+}
+
 /** place is where the console is. */
-export const place = signal<Place>(parsePlace(location.hash));
+export const place = signal<Place>(readPlace());
 addEventListener("hashchange", () => {
-  place.value = parsePlace(location.hash);
+  place.value = readPlace();
 });
 
 /** linkTo is the href of a place. Empty values of the query are left out. */

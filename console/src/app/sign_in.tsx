@@ -7,16 +7,19 @@ import { dropCache, refreshAll } from "../live/query";
 import { caller, isSignedOut, learnCaller, serverConfig } from "./access";
 import { dropDrafts } from "./drafts";
 import { notify } from "./notices";
+import { keepReturnPlace } from "./return_place";
 
-/** SignIn asks for a credential. During an edit, the sign-in at an issuer opens in another tab. */
+/**
+ * SignIn asks for a credential. A sign-in at an issuer leads back to the place that is shown; during an edit, it opens
+ * in another tab. A sign-in in another tab counts here too.
+ */
 export function SignIn({ keepsPage }: { keepsPage?: boolean }) {
   const ways = serverConfig.value.signIn;
   useEffect(() => {
-    if (!keepsPage) return undefined;
     const look = () => { if (!document.hidden) void resume().catch(() => {}); };
     document.addEventListener("visibilitychange", look);
     return () => document.removeEventListener("visibilitychange", look);
-  }, [keepsPage]);
+  }, []);
   if (!ways) {
     return <p>This console has no credential that the nodes accept. Run <code>fermata login</code>, then
       {" "}<code>fermata console</code>, and open the link that it prints.</p>;
@@ -24,7 +27,8 @@ export function SignIn({ keepsPage }: { keepsPage?: boolean }) {
   return (
     <>
       {ways.provider && (
-        <p><a class="button main" href={signInAddress} target={keepsPage ? "_blank" : undefined} rel="noopener">Sign in at {ways.provider}</a>
+        <p><a class="button main" href={signInAddress} target={keepsPage ? "_blank" : undefined} rel="noopener"
+          onClick={keepsPage ? undefined : keepReturnPlace}>Sign in at {ways.provider}</a>
           {keepsPage && <span class="soft"> It opens in another tab. Come back here afterwards: nothing on this page is lost.</span>}</p>
       )}
       {ways.token && <TokenForm isSecond={!!ways.provider} />}

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,8 +38,8 @@ type SessionOptions struct {
 type SignIn interface {
 	// Name is shown to people.
 	Name() string
-	// Begin returns the address to which the browser goes, and what Finish needs.
-	Begin(ctx context.Context, redirectURL string) (address string, flow []byte, err error)
+	// Begin returns the address to which the browser goes, the state that it brings back, and what Finish needs.
+	Begin(ctx context.Context, redirectURL string) (address, state string, flow []byte, err error)
 	// Finish exchanges what the browser brought back for tokens.
 	Finish(ctx context.Context, flow []byte, query url.Values, redirectURL string) (token, refresh string, err error)
 	// Refresh exchanges a refresh token for new tokens.
@@ -47,12 +48,19 @@ type SignIn interface {
 
 const (
 	sessionCookie = "fermata-session"
-	signInCookie  = "fermata-sign-in"
-	sessionPath   = "/console/session"
+	// signInCookie begins the names of the cookies of sign-ins at an issuer that have not ended; see signInName.
+	signInCookie = "fermata-sign-in-"
+	sessionPath  = "/console/session"
+	// returnPlace is the place of the console to which a browser comes back from the issuer. The page goes on to where the
+	// sign-in began, which it has kept: nothing in a request decides where a browser is sent.
+	returnPlace = "/#/return"
 	// maxCookie is what browsers keep of a cookie, with its name.
 	maxCookie = 4000
 	// signInTime bounds a sign-in at an issuer.
 	signInTime = 10 * time.Minute
+	// maxBrowserSignIns bounds the sign-ins of one browser that have not ended, so that their cookies, of some 350 bytes
+	// each, fit in the headers of a request beside the session.
+	maxBrowserSignIns = 8
 	// issuerTimeout bounds the calls of one request to the issuer.
 	issuerTimeout = 20 * time.Second
 	// refreshKept is how long the result of a refresh is kept for other tabs that send the same, used refresh token.
@@ -278,28 +286,52 @@ func (s *sessions) redirectToIssuer(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), issuerTimeout)
 	defer cancel()
-	address, flow, err := s.signIn.Begin(ctx, s.callbackURL())
+	address, state, flow, err := s.signIn.Begin(ctx, s.callbackURL())
+	name := signInName(state)
 	var sealed string
 	if err == nil {
-		sealed, err = s.sealText(signInCookie, flow)
+		sealed, err = s.sealText(name, flow)
 	}
 	if err != nil {
-		showSignInError(w, s.url, err)
+		s.showSignInError(w, err)
 		return
 	}
-	s.setCookie(w, signInCookie, sealed, http.SameSiteLaxMode, int(signInTime.Seconds()))
+	s.dropAbandonedSignIns(w, r)
+	s.setCookie(w, name, sealed, http.SameSiteLaxMode, int(signInTime.Seconds()))
 	http.Redirect(w, r, address, http.StatusSeeOther)
+}
+
+// signInName is the name of the cookie of one sign-in, by the state that the issuer sends back. Each has its own, so
+// that tabs in which a person signs in at the same time do not end each other's sign-in.
+func signInName(state string) string {
+	sum := sha256.Sum256([]byte(state))
+	return signInCookie + hex.EncodeToString(sum[:8])
+}
+
+// dropAbandonedSignIns makes room for the cookie of one more sign-in.
+func (s *sessions) dropAbandonedSignIns(w http.ResponseWriter, r *http.Request) {
+	var names []string
+	for _, cookie := range r.Cookies() { // browsers send the oldest first
+		rest, ok := strings.CutPrefix(cookie.Name, s.cookieName(signInCookie))
+		if ok {
+			names = append(names, signInCookie+rest)
+		}
+	}
+	for i := range len(names) - maxBrowserSignIns + 1 {
+		s.setCookie(w, names[i], "", http.SameSiteLaxMode, -1)
+	}
 }
 
 // finishSignIn begins a session with the tokens of the issuer.
 func (g *Gateway) finishSignIn(w http.ResponseWriter, r *http.Request) {
 	s := g.sessions
+	name := signInName(r.URL.Query().Get("state"))
 	var flow []byte
-	if s.signIn == nil || !s.openText(r, signInCookie, &flow) {
-		showSignInError(w, s.url, errors.New("it has taken too long, or began in another browser"))
+	if s.signIn == nil || !s.openText(r, name, &flow) {
+		s.showSignInError(w, errors.New("it has taken too long, has ended before, or began in another browser"))
 		return
 	}
-	s.setCookie(w, signInCookie, "", http.SameSiteLaxMode, -1)
+	s.setCookie(w, name, "", http.SameSiteLaxMode, -1)
 	ctx, cancel := context.WithTimeout(r.Context(), issuerTimeout)
 	defer cancel()
 	var c session
@@ -313,17 +345,18 @@ func (g *Gateway) finishSignIn(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		g.options.Logger.Warn("sign-in failed", "error", err)
-		showSignInError(w, s.url, errors.New(status.Convert(err).Message()))
+		s.showSignInError(w, errors.New(status.Convert(err).Message()))
 		return
 	}
-	http.Redirect(w, r, s.base+"/", http.StatusSeeOther)
+	http.Redirect(w, r, s.url+returnPlace, http.StatusSeeOther)
 }
 
-// showSignInError shows to a person why the sign-in failed: as text, which is no markup.
-func showSignInError(w http.ResponseWriter, consoleURL string, err error) {
+// showSignInError shows to a person why the sign-in failed: as text, which is no markup. The address for the next try
+// leads to where this one began.
+func (s *sessions) showSignInError(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(http.StatusForbidden)
-	fmt.Fprintf(w, "The sign-in failed: %v.\n\nTry again: %s/\n", err, consoleURL)
+	fmt.Fprintf(w, "The sign-in failed: %v.\n\nTry again: %s%s\n", err, s.url, returnPlace)
 }
 
 // refresh exchanges the refresh token of a session. Tabs that send the same one share the result, because an issuer

@@ -3,28 +3,34 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
-// fakeSignIn is an issuer that signs in whoever brings the code "good" as anna.
+// fakeSignIn is an issuer that signs in whoever brings the code "good" as anna. The states of its sign-ins are
+// "state-1", "state-2" and so on.
 type fakeSignIn struct {
-	refreshes int
-	down      bool
+	signIns, refreshes int
+	down               bool
 }
 
 func (*fakeSignIn) Name() string { return "login.example" }
 
-func (*fakeSignIn) Begin(_ context.Context, redirectURL string) (string, []byte, error) {
-	return "https://login.example/auth?back=" + url.QueryEscape(redirectURL), []byte("flow"), nil
+func (f *fakeSignIn) Begin(_ context.Context, redirectURL string) (address, state string, flow []byte, err error) {
+	f.signIns++
+	state = fmt.Sprintf("state-%d", f.signIns)
+	return "https://login.example/auth?back=" + url.QueryEscape(redirectURL), state, []byte("flow of " + state), nil
 }
 
 func (*fakeSignIn) Finish(_ context.Context, flow []byte, q url.Values, _ string) (string, string, error) {
-	if string(flow) != "flow" || q.Get("code") != "good" {
+	if string(flow) != "flow of "+q.Get("state") || q.Get("code") != "good" {
 		return "", "", errors.New("<b>no</b>")
 	}
 	return "anna", "refresh-1", nil
@@ -38,46 +44,65 @@ func (f *fakeSignIn) Refresh(context.Context, string) (string, string, error) {
 	return "bert", "refresh-2", nil
 }
 
-// sessionClient is a browser at a gateway: it keeps cookies.
+// sessionClient is a browser at a gateway: it keeps cookies, and sends the oldest first.
 type sessionClient struct {
 	t       *testing.T
 	gateway *Gateway
 	node    *fakeNode
+	base    string
 	cookies map[string]*http.Cookie
+	order   []string // names of cookies, each where it was first set
 }
 
 func newSessionClient(t *testing.T, o *SessionOptions) *sessionClient {
 	t.Helper()
+	return newSessionClientBelow(t, "", o)
+}
+
+// newSessionClientBelow is a browser at a gateway that serves below a path.
+func newSessionClientBelow(t *testing.T, base string, o *SessionOptions) *sessionClient {
+	t.Helper()
 	n := newFakeNode(t)
 	c := testConsole(false)
 	c.Sessions = o
-	g, err := New(Options{Dial: n.dial, Console: c, AllowedHosts: []string{"console.example"}})
+	g, err := New(Options{Dial: n.dial, Console: c, AllowedHosts: []string{"console.example"}, BasePath: base})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Close)
-	return &sessionClient{t: t, gateway: g, node: n, cookies: map[string]*http.Cookie{}}
+	return &sessionClient{t: t, gateway: g, node: n, base: base, cookies: map[string]*http.Cookie{}}
 }
 
 func (c *sessionClient) send(verb, path, body string, headers ...string) *http.Response {
 	c.t.Helper()
-	r := httptest.NewRequest(verb, "https://console.example"+path, strings.NewReader(body))
+	r := httptest.NewRequest(verb, "https://console.example"+c.base+path, strings.NewReader(body))
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	for _, cookie := range c.cookies {
-		r.AddCookie(cookie)
+	for name := range c.cookies { // those that a test has put there
+		if !slices.Contains(c.order, name) {
+			c.order = append(c.order, name)
+		}
+	}
+	for _, name := range c.order {
+		cookie := c.cookies[name]
+		if cookie != nil {
+			r.AddCookie(cookie)
+		}
 	}
 	w := httptest.NewRecorder()
 	c.gateway.ServeHTTP(w, r)
 	resp := w.Result()
 	for _, cookie := range resp.Cookies() {
-		name := strings.TrimPrefix(cookie.Name, "__Host-")
+		name := strings.TrimPrefix(strings.TrimPrefix(cookie.Name, "__Host-"), "__Secure-")
 		if cookie.MaxAge < 0 {
 			delete(c.cookies, name)
-		} else {
-			c.cookies[name] = cookie
+			continue
 		}
+		if c.cookies[name] == nil {
+			c.order = append(slices.DeleteFunc(c.order, func(n string) bool { return n == name }), name)
+		}
+		c.cookies[name] = cookie
 	}
 	return resp
 }
@@ -160,21 +185,110 @@ func TestSignInAtAnIssuer(t *testing.T) {
 	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != want {
 		t.Fatalf("status %d, to %s", resp.StatusCode, resp.Header.Get("Location"))
 	}
-	if cookie := c.cookies[signInCookie]; cookie == nil || cookie.SameSite != http.SameSiteLaxMode || !cookie.HttpOnly {
-		t.Errorf("cookie of the sign-in: %+v", cookie)
+	name := signInName("state-1")
+	flow := c.cookies[name]
+	if flow == nil || flow.SameSite != http.SameSiteLaxMode || !flow.HttpOnly || !strings.HasPrefix(flow.Name, "__Host-") {
+		t.Errorf("cookie of the sign-in: %+v", flow)
 	}
-	flow := c.cookies[signInCookie]
-	resp = c.send("GET", "/console/callback?code=bad", "")
+	resp = c.send("GET", "/console/callback?code=bad&state=state-1", "")
 	if text := bodyOf(t, resp); resp.StatusCode != http.StatusForbidden || resp.Header.Get("Content-Type") != "text/plain; charset=utf-8" ||
-		!strings.Contains(text, "<b>no</b>") {
+		!strings.Contains(text, "<b>no</b>") || !strings.Contains(text, "https://console.example/#/return\n") {
 		t.Errorf("status %d, %s: %s", resp.StatusCode, resp.Header.Get("Content-Type"), text)
 	}
-	c.cookies[signInCookie] = flow
-	resp = c.send("GET", "/console/callback?code=good", "")
-	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/" || c.cookies[signInCookie] != nil {
+	c.cookies[name] = flow
+	resp = c.send("GET", "/console/callback?code=good&state=state-1", "")
+	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "https://console.example/#/return" ||
+		c.cookies[name] != nil {
 		t.Errorf("status %d, to %s, cookies %v", resp.StatusCode, resp.Header.Get("Location"), c.cookies)
 	}
 	c.wantIdentity("anna")
+}
+
+// TestSignInLeadsToTheConsoleOnly: whatever a request asks for, the issuer gets the callback of the console, and the
+// browser comes back to its page.
+func TestSignInLeadsToTheConsoleOnly(t *testing.T) {
+	const callback = "https://login.example/auth?back=https%3A%2F%2Fconsole.example%2Fops%2Ffermata%2Fconsole%2Fcallback"
+	issuer := &fakeSignIn{}
+	options := &SessionOptions{URL: "https://console.example/ops/fermata/", SignIn: issuer}
+	c := newSessionClientBelow(t, "/ops/fermata", options)
+	for _, place := range []string{
+		"//evil.example", `\\evil.example`, `/\evil.example`, "https://evil.example/", "javascript:alert(1)",
+		"/other", "../../other", "#/jobs", "#//evil.example", "/%0d%0aLocation:%20https://evil.example",
+		"\x00", "\r\nSet-Cookie: a=b", "\xff", strings.Repeat("x", 10_000),
+	} {
+		query := url.Values{"state": {fmt.Sprintf("state-%d", issuer.signIns+1)}, "code": {"good"}}
+		for _, name := range []string{"return_to", "redirect_uri", "redirect_url", "next", "place", "back", "url"} {
+			query.Set(name, place)
+		}
+		headers := []string{"X-Forwarded-Host", "evil.example", "X-Forwarded-Prefix", "/other", "Referer", "https://evil.example/"}
+		resp := c.send("GET", "/console/sign-in?"+query.Encode(), "", headers...)
+		if !utf8.ValidString(place) {
+			if resp.StatusCode != http.StatusBadRequest {
+				t.Errorf("%q: status %d", place, resp.StatusCode)
+			}
+			continue
+		}
+		if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != callback {
+			t.Errorf("%.40q: the browser goes to %q", place, resp.Header.Get("Location"))
+		}
+		resp = c.send("GET", "/console/callback?"+query.Encode(), "", headers...)
+		to := resp.Header.Get("Location")
+		if resp.StatusCode != http.StatusSeeOther || to != "https://console.example/ops/fermata/#/return" {
+			t.Errorf("%.40q: status %d, the browser comes back to %q", place, resp.StatusCode, to)
+		}
+	}
+}
+
+// TestTabsSignInAtOnce: neither tab ends or takes over the sign-in of the other.
+func TestTabsSignInAtOnce(t *testing.T) {
+	c := newSessionClient(t, &SessionOptions{URL: "https://console.example", SignIn: &fakeSignIn{}})
+	c.send("GET", "/console/sign-in", "")
+	c.send("GET", "/console/sign-in", "")
+	first, second := signInName("state-1"), signInName("state-2")
+	if c.cookies[first] == nil || c.cookies[second] == nil {
+		t.Fatalf("cookies %v", c.cookies)
+	}
+	// The cookie of one sign-in does not serve another.
+	mixed := newSessionClient(t, nil)
+	mixed.gateway = c.gateway
+	other := *c.cookies[first]
+	other.Name = c.cookies[second].Name
+	mixed.cookies[second] = &other
+	resp := mixed.send("GET", "/console/callback?code=good&state=state-2", "")
+	if resp.StatusCode != http.StatusForbidden {
+		t.Errorf("the cookie of another sign-in: status %d", resp.StatusCode)
+	}
+	for _, state := range []string{"state-2", "state-1"} {
+		resp = c.send("GET", "/console/callback?code=good&state="+state, "")
+		if resp.StatusCode != http.StatusSeeOther || c.cookies[signInName(state)] != nil || c.cookies[sessionCookie] == nil {
+			t.Errorf("%s: status %d, cookies %v", state, resp.StatusCode, c.cookies)
+		}
+		delete(c.cookies, sessionCookie)
+	}
+	resp = c.send("GET", "/console/callback?code=good&state=state-1", "")
+	if resp.StatusCode != http.StatusForbidden {
+		t.Errorf("the same answer again: status %d", resp.StatusCode)
+	}
+}
+
+// TestAbandonedSignInsAreFew: sign-ins that nobody completes do not outgrow the headers of a request.
+func TestAbandonedSignInsAreFew(t *testing.T) {
+	c := newSessionClient(t, &SessionOptions{URL: "https://console.example", SignIn: &fakeSignIn{}})
+	c.send("POST", sessionPath, `{"token":"anna"}`)
+	const begun = 3 * maxBrowserSignIns
+	for range begun {
+		c.send("GET", "/console/sign-in", "")
+	}
+	if n := len(c.cookies); n != maxBrowserSignIns+1 {
+		t.Errorf("%d cookies of %d sign-ins", n, begun)
+	}
+	c.wantIdentity("anna")
+	for i := begun - maxBrowserSignIns + 1; i <= begun; i++ { // the latest can all be completed
+		resp := c.send("GET", fmt.Sprintf("/console/callback?code=good&state=state-%d", i), "")
+		if resp.StatusCode != http.StatusSeeOther {
+			t.Errorf("sign-in %d: status %d", i, resp.StatusCode)
+		}
+	}
 }
 
 // TestSessionIsRefreshedOnce: two tabs that refresh at once send the refresh token to the issuer once.
@@ -182,7 +296,7 @@ func TestSessionIsRefreshedOnce(t *testing.T) {
 	issuer := &fakeSignIn{}
 	c := newSessionClient(t, &SessionOptions{URL: "https://console.example", SignIn: issuer})
 	c.send("GET", "/console/sign-in", "")
-	c.send("GET", "/console/callback?code=good", "")
+	c.send("GET", "/console/callback?code=good&state=state-1", "")
 	old := c.cookies[sessionCookie]
 	issuer.down = true
 	if resp := c.send("POST", sessionPath+"/refresh", ""); resp.StatusCode != http.StatusUnauthorized {

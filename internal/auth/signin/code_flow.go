@@ -56,21 +56,22 @@ type flowState struct {
 	Nonce    string `json:"n"`
 }
 
-// Begin returns the address at the issuer, and the state of this sign-in, which is secret.
-func (f *CodeFlow) Begin(ctx context.Context, redirectURL string) (address string, flow []byte, err error) {
+// Begin returns the address at the issuer, the state that the browser brings back from there, and what Finish needs,
+// which is secret.
+func (f *CodeFlow) Begin(ctx context.Context, redirectURL string) (address, state string, flow []byte, err error) {
 	i, err := f.issuer(ctx)
 	if err != nil {
-		return "", nil, err
+		return "", "", nil, err
 	}
-	state := flowState{State: rand.Text(), Verifier: oauth2.GenerateVerifier(), Nonce: rand.Text()}
-	options := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(state.Verifier), oidc.Nonce(state.Nonce)}
+	begun := flowState{State: rand.Text(), Verifier: oauth2.GenerateVerifier(), Nonce: rand.Text()}
+	options := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(begun.Verifier), oidc.Nonce(begun.Nonce)}
 	if f.settings.Audience != "" {
 		options = append(options, oauth2.SetAuthURLParam("audience", f.settings.Audience))
 	}
 	config := i.config
 	config.RedirectURL = redirectURL
-	flow, err = json.Marshal(state)
-	return config.AuthCodeURL(state.State, options...), flow, err
+	flow, err = json.Marshal(begun)
+	return config.AuthCodeURL(begun.State, options...), begun.State, flow, err
 }
 
 // Finish exchanges the code of a callback for tokens.

@@ -36,11 +36,14 @@ func TestCodeFlow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, flow, err := f.Begin(t.Context(), callback)
+	address, state, flow, err := f.Begin(t.Context(), callback)
 	if err != nil {
 		t.Fatal(err)
 	}
 	query := visit(t, b, f, address)
+	if state == "" || query.Get("state") != state {
+		t.Errorf("the browser brings back state %q, not %q", query.Get("state"), state)
+	}
 	token, refresh, err := f.Finish(t.Context(), flow, query, callback)
 	if err != nil || token == "" || refresh == "" {
 		t.Fatalf("token %q, refresh token %q, error %v", token, refresh, err)
@@ -61,11 +64,11 @@ func TestCodeFlowRefusesOthersAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mine, myFlow, err := f.Begin(t.Context(), callback)
+	mine, _, myFlow, err := f.Begin(t.Context(), callback)
 	if err != nil {
 		t.Fatal(err)
 	}
-	others, otherFlow, err := f.Begin(t.Context(), callback)
+	others, _, otherFlow, err := f.Begin(t.Context(), callback)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +106,7 @@ func TestCodeFlowNeedsAnEncryptedIssuer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := f.Begin(t.Context(), callback); err == nil {
+	if _, _, _, err := f.Begin(t.Context(), callback); err == nil {
 		t.Error("an authorization endpoint in the clear is accepted")
 	}
 }
