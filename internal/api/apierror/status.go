@@ -10,6 +10,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -168,11 +169,28 @@ func statusOfQuotaError(quota *job.QuotaError) *status.Status {
 	return WithDetails(codes.ResourceExhausted, quota.Error(), reason)
 }
 
+// A status is sent in the trailers of its call, its text twice and its details in base64. Clients that are built on gRPC
+// core, such as those in Python and Ruby, take 8 KiB of trailers for certain. Of a call with more they see another error.
+const (
+	// maxTextBytes bounds the text of a status.
+	maxTextBytes = 1024
+	// maxViolationBytes bounds the violations that a status lists.
+	maxViolationBytes = 1536
+)
+
+// BadRequest lists the first violations: as many as clients can receive.
 func BadRequest(violations []job.Violation) *errdetails.BadRequest {
 	detail := &errdetails.BadRequest{}
-	for _, v := range violations[:min(len(violations), job.MaxViolations)] {
-		detail.FieldViolations = append(detail.FieldViolations,
-			&errdetails.BadRequest_FieldViolation{Field: job.Clip(v.Field, job.MaxError), Description: job.Clip(v.Description, job.MaxError)})
+	bytes := 0
+	for _, v := range violations {
+		violation := &errdetails.BadRequest_FieldViolation{
+			Field: job.Clip(v.Field, job.MaxError), Description: job.Clip(v.Description, job.MaxError),
+		}
+		bytes += proto.Size(violation)
+		if bytes > maxViolationBytes {
+			break
+		}
+		detail.FieldViolations = append(detail.FieldViolations, violation)
 	}
 	return detail
 }
@@ -187,7 +205,12 @@ func RetryInfo(d time.Duration) *errdetails.RetryInfo {
 
 // WithDetails attaches details. Text is made valid UTF-8, which statuses must be.
 func WithDetails(code codes.Code, text string, details ...protoadapt.MessageV1) *status.Status {
-	s := status.New(code, job.Clip(text, 4096))
+	const cut = "..."
+	clipped := job.Clip(text, maxTextBytes)
+	if len(text) > maxTextBytes {
+		clipped = job.Clip(text, maxTextBytes-len(cut)) + cut
+	}
+	s := status.New(code, clipped)
 	detailed, err := s.WithDetails(details...)
 	if err != nil {
 		return s

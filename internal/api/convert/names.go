@@ -90,7 +90,12 @@ func ParseRunName(field, name string) (job.Key, string, error) {
 		return job.Key{}, "", err
 	}
 	key := job.Key{Namespace: ids[0], ID: ids[1]}
-	return key, ids[2], ValidateKey(field, key)
+	err = ValidateKey(field, key)
+	fault := job.ValidateRunID(ids[2])
+	if err == nil && fault != "" {
+		err = job.Invalid(field, "run: %s", fault)
+	}
+	return key, ids[2], err
 }
 
 // queueName returns "namespaces/{n}/queues/{q}".

@@ -126,6 +126,9 @@ func ValidateManualID(id string) string {
 	return validateID(id, MaxRequestID)
 }
 
+// ValidateRunID checks the id of a run that a client names: see [RunID].
+func ValidateRunID(id string) string { return validateID(id, MaxID) }
+
 type violations struct {
 	prefix string
 	list   []Violation

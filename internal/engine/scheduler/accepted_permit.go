@@ -21,6 +21,8 @@ type acceptedPermit struct {
 	job.Permit
 	until time.Time
 	slots slots.Reservation
+	// limited: starts of its queue were taken.
+	limited bool
 }
 
 // Accept reserves slots for permits that a holder sent in one message. Permits get slots in their order, and in the
@@ -121,12 +123,17 @@ func (a *AcceptedPermits) prepare(ctx context.Context) (results []job.LanePermit
 			p.slots.Deliver(nil)
 			continue
 		}
-		n, result := s.permitLimit(ctx, p)
-		if n == 0 {
-			p.slots.Deliver(nil)
+		n := p.slots.Count()
+		p.limited = s.hasLimits(p.Lane)
+		if p.limited {
+			granted, result := s.permitLimit(ctx, p)
 			if result != nil {
 				results = append(results, *result)
 			}
+			n = granted
+		}
+		if n == 0 {
+			p.slots.Deliver(nil)
 			continue
 		}
 		calls = s.addPermitted(calls, p, n)
@@ -137,7 +144,7 @@ func (a *AcceptedPermits) prepare(ctx context.Context) (results []job.LanePermit
 // addPermitted adds a permit with n leases to a call for its shard, or to a new one.
 func (s *Scheduler) addPermitted(calls []*permittedCall, p acceptedPermit, n int) []*permittedCall {
 	advance := time.Duration(0)
-	if p.slots.Advance() && !s.hasLimits(p.Lane) {
+	if p.slots.Advance() && !p.limited {
 		advance = p.Advance
 	}
 	for _, c := range calls {
@@ -210,7 +217,9 @@ func (a *AcceptedPermits) finish(ctx context.Context, c *permittedCall, r job.Le
 	for i, p := range c.permits {
 		n := c.got[i]
 		leased[p.Lane] += n
-		s.returnStarts(p.Lane, c.request.Quotas[i].N-n)
+		if p.limited { // and not only by now
+			s.returnStarts(p.Lane, c.request.Quotas[i].N-n)
+		}
 		if r.Err != nil {
 			continue
 		}

@@ -173,17 +173,14 @@ func (s *Scheduler) returnStarts(l job.Lane, n int) {
 	}
 }
 
-// permitLimit returns how many leases under a permit the limits of its queue allow. If nothing may start now, the
-// holder is sent the time at which to ask again as the lane's first due time; without a result the permit expires.
+// permitLimit takes starts for a permit of a queue with limits, and returns how many there are. If nothing may start
+// now, the holder is sent the time at which to ask again as the lane's first due time; without a result the permit
+// expires.
 func (s *Scheduler) permitLimit(ctx context.Context, p acceptedPermit) (granted int, result *job.LanePermitResult) {
-	n := p.slots.Count()
-	if !s.hasLimits(p.Lane) {
-		return n, nil
-	}
 	valid, cancel := context.WithDeadline(ctx, p.until)
 	defer cancel()
 	grant := s.o.Limits.TakeStarts(valid, []job.QueueRequest{{
-		Queue: job.QueueKey{Namespace: p.Lane.Namespace, Queue: p.Lane.Queue}, N: n,
+		Queue: job.QueueKey{Namespace: p.Lane.Namespace, Queue: p.Lane.Queue}, N: p.slots.Count(),
 	}})[0]
 	if grant.N == 0 {
 		now, err := s.o.Store.Now(ctx, p.Shard)

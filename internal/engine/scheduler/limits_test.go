@@ -238,6 +238,26 @@ func TestPermitOfALimitedQueue(t *testing.T) {
 	})
 }
 
+// TestLimitsThatBeginUnderAPermit: a lease that took no starts, because its queue had no limits yet, gives none back.
+func TestLimitsThatBeginUnderAPermit(t *testing.T) {
+	run(t, func(b *bed) {
+		f := &fakeLimits{left: map[string]int{}}
+		b.s.o.Limits = f
+		b.slots.done("q", 9)
+		b.lose(0)
+		b.store.put(0, laneOf(1), unixtime.MilliOf(time.Now()))
+		b.trips(10 * time.Millisecond)
+		time.AfterFunc(5*time.Millisecond, func() { f.allow("q", 3) })
+		b.permitted(t.Context(), "h", job.Permit{ID: 1, Shard: 0, Lane: laneOf(1), N: 5, LockValue: b.store.locks[0],
+			ValidFor: job.PermitValidity})
+		b.wantServed(1)
+		if _, taken := f.counts(); taken != 0 || !f.Limited("ns", "q") {
+			t.Errorf("%d starts are taken, none was", taken)
+		}
+		b.slots.check(t)
+	})
+}
+
 func TestHolderKeepsToThePeersWord(t *testing.T) {
 	run(t, func(b *bed) {
 		b.s.SetPeerDemand("b", demand(9))

@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"slices"
@@ -22,6 +23,7 @@ type bedOptions struct {
 	Redis    []*redis.Client
 	Beside   *redis.Client // of a server that no trial touches: shows the machine's stalls; default: those above
 	Nodes    int
+	Workers  int             // the first ones; default: 3
 	Flags    []string        // of each node, after the bed's
 	Binary   string          // runs the nodes; default: the one under test
 	Jobs     int             // of the load; default by form
@@ -77,7 +79,7 @@ func newBed(t testing.TB, o bedOptions) *bed {
 	if len(b.o.Programs) == 0 {
 		b.o.Programs = []workerProgram{goProgram(t)}
 	}
-	for i := range 3 {
+	for i := range cmp.Or(o.Workers, 3) {
 		b.addWorkerOf(b.o.Programs[i%len(b.o.Programs)], b.nodes...)
 	}
 	b.load = b.registerLoad()

@@ -60,11 +60,11 @@ var nextSources = map[string][][2]string{
 
 // nextBinary builds the scheduler of the next version.
 var nextBinary = sync.OnceValues(func() (string, error) {
-	root, err := filepath.Abs("../../..")
+	root, err := filepath.Abs(sourceRoot)
 	if err != nil {
 		return "", err
 	}
-	overlay := struct{ Replace map[string]string }{map[string]string{}}
+	replace := map[string]string{}
 	for name, edits := range nextSources {
 		path := filepath.Join(root, name)
 		source, err := os.ReadFile(path)
@@ -82,18 +82,25 @@ var nextBinary = sync.OnceValues(func() (string, error) {
 		if err := os.WriteFile(edited, []byte(text), 0o600); err != nil {
 			return "", err
 		}
-		overlay.Replace[path] = edited
+		replace[path] = edited
 	}
-	text, err := json.Marshal(overlay)
+	file, err := writeOverlay("next", replace)
 	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(buildDir, "next.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return "", err
 	}
 	return buildCommand("scheduler", "scheduler-next", "-overlay", file, "-ldflags", "-X main.buildVersion="+nextVersion)
 })
+
+// writeOverlay writes the file for the flag -overlay of the go command that replaces files by others, or, where there is
+// none, leaves them out.
+func writeOverlay(name string, replace map[string]string) (file string, err error) {
+	text, err := json.Marshal(struct{ Replace map[string]string }{replace})
+	if err != nil {
+		return "", err
+	}
+	file = filepath.Join(buildDir, name+".json")
+	return file, os.WriteFile(file, text, 0o600)
+}
 
 // countVersions counts the nodes of each version, as one of them sees it.
 func (n *schedulerNode) countVersions() map[string]int {
@@ -260,22 +267,27 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 		refusedSchema(t, n.process, why)
 		c.forgetNode(n)
 	}
-	binary := commandPath(t, "scheduler")
-	p := startProcess(t, "late", nil, binary, "--redis-url", c.redisURL, "--shards", fmt.Sprint(shards), "--grpc-addr", "127.0.0.1:0",
-		"--peer-addr", "127.0.0.1:0", "--gossip-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0")
-	select {
-	case <-p.done:
-	case <-time.After(20 * time.Second):
-		t.Fatal("a node of the schema before starts")
-	}
-	refusedSchema(t, p, why)
+	c.checkRefusedBuild(commandPath(t, "scheduler"), why)
 	if err := server.Client().HSet(ctx, "fermata:{meta}", "schema", redisstore.SchemaVersion).Err(); err != nil {
 		t.Fatal(err)
 	}
 }
 
+// checkRefusedBuild starts a node of another build, which must end and give this reason.
+func (c *cluster) checkRefusedBuild(binary, why string) {
+	c.t.Helper()
+	p := startProcess(c.t, "late", nil, binary, "--redis-url", c.redisURL, "--shards", fmt.Sprint(shards),
+		"--grpc-addr", "127.0.0.1:0", "--peer-addr", "127.0.0.1:0", "--gossip-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0")
+	select {
+	case <-p.done:
+	case <-time.After(20 * time.Second):
+		c.t.Fatal("a node starts that does not know the schema")
+	}
+	refusedSchema(c.t, p, why)
+}
+
 // refusedSchema wants exit code 3, and one last line with the reason.
-func refusedSchema(t *testing.T, p *process, why string) {
+func refusedSchema(t testing.TB, p *process, why string) {
 	t.Helper()
 	if code := p.cmd.ProcessState.ExitCode(); code != 3 {
 		t.Errorf("%s ended with exit code %d, want 3", p.name, code)
