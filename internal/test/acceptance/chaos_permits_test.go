@@ -37,7 +37,9 @@ func permitJobs() int {
 
 // permitBound: runs of a node that cannot reach the worker's node wait until it can, and what a failed node had leased
 // until its leases end.
-func permitBound(lock, lease time.Duration) time.Duration { return cutOffTime(lock) + eitherBound(lock, lease) }
+func permitBound(lock, lease time.Duration) time.Duration {
+	return cutOffTime(lock) + eitherBound(lock, lease)
+}
 
 // cutOffTime is how long nodes cannot reach each other.
 func cutOffTime(lock time.Duration) time.Duration { return lock }
