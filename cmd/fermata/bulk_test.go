@@ -211,7 +211,7 @@ func TestJobsAreChangedByFilter(t *testing.T) {
 		"--wait does not go with --filter":      {"jobs", "run", "--wait", "--filter", "id:*"},
 		"--yes needs --filter":                  {"jobs", "delete", "a0", "--yes"},
 		"--request-id needs --filter":           {"jobs", "pause", "a0", "--request-id", "x"},
-		"takes at least 1 argument":               {"dead-letters", "discard"},
+		"takes at least 1 argument":             {"dead-letters", "discard"},
 		"filter: is required; id:* selects all": {"jobs", "delete", "--filter", ""},
 	} {
 		if code, _, errs := c.run(args...); code != exitUsage || !strings.Contains(errs, want) {
