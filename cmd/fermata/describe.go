@@ -82,9 +82,10 @@ func (a *app) describeJob(j *client.Job) error {
 		line("Last attempt", enumName(s.GetLastOutcome())+" "+a.agoText(s.GetLastFinishTime()))
 	}
 	line("Last error", a.fitText(s.GetLastError(), 512))
-	line("Totals", fmt.Sprintf("%d runs: %d succeeded, %d dead; %d attempts timed out, %d lost; %d due times skipped",
-		s.GetRunsTotal(), s.GetSucceededTotal(), s.GetDeadTotal(), s.GetTimeoutTotal(), s.GetLostTotal(),
-		s.GetSkippedTotal()))
+	line("Totals", fmt.Sprintf("%s: %d succeeded, %d dead; %s timed out, %d lost; %s skipped",
+		countText(int(s.GetRunsTotal()), "run", "runs"), s.GetSucceededTotal(), s.GetDeadTotal(),
+		countText(int(s.GetTimeoutTotal()), "attempt", "attempts"), s.GetLostTotal(),
+		countText(int(s.GetSkippedTotal()), "scheduled time", "scheduled times")))
 	line("Created", a.agoText(j.GetCreateTime()))
 	line("Edited", a.agoText(j.GetUpdateTime()))
 	line("Etag", j.GetEtag())

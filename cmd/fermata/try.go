@@ -51,7 +51,7 @@ func (a *app) tryCommand() *cobra.Command {
 
 // runTrial registers the job, and deletes it whatever happens.
 func (a *app) runTrial(ctx context.Context, c *client.Client, queue string, every time.Duration) (err error) {
-	id := "fermata-try-" + strings.ToLower(rand.Text()[:10])
+	id := "fermata-self-test-" + strings.ToLower(rand.Text()[:10])
 	payload := client.HTTPRequest{URL: "http://127.0.0.1/"}.Payload()
 	_, err = c.CreateJob(ctx, id, &client.Job{Queue: queue, Handler: "http", Payload: payload,
 		Schedule: client.Every(every)})

@@ -73,7 +73,7 @@ func TestTryDeletesItsJob(t *testing.T) {
 	if err := a.runTrial(t.Context(), cl, "default", time.Minute); status.Code(err) != codes.Unavailable {
 		t.Errorf("%v", err)
 	}
-	if got := c.must("jobs", "list"); strings.Contains(got, "fermata-try") {
+	if got := c.must("jobs", "list"); strings.Contains(got, "fermata-self-test") {
 		t.Errorf("left: %s", got)
 	}
 }
