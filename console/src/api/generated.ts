@@ -787,8 +787,8 @@ export interface Job {
   /** How long a finished one-time job is kept. Default 1 h. */
   retention?: string;
   /**
-   * Retries between the attempts of one run. Unset: one attempt for recurring jobs, whose interval
-   * backs off; three attempts for other jobs.
+   * Retries between the attempts of one run. Unset: one attempt for recurring jobs, whose next run
+   * follows by itself; three attempts for other jobs.
    */
   retryPolicy?: RetryPolicy;
   /** When runs are due. Unset: only manual runs. */
@@ -2167,7 +2167,7 @@ export const jobMessages: Record<string, Record<string, FieldInfo>> = {
     payload: {"kind":"bytes","help":"Input of the handler, opaque, at most 256 KiB by default."},
     labels: {"kind":"labels","help":"Up to 32 labels; keys and values of at most 128 bytes each."},
     schedule: {"kind":"message","help":"When runs are due. Unset: only manual runs.","message":"Schedule"},
-    retryPolicy: {"kind":"message","help":"Retries between the attempts of one run. Unset: one attempt for recurring jobs, whose interval backs off; three attempts for other jobs.","message":"RetryPolicy"},
+    retryPolicy: {"kind":"message","help":"Retries between the attempts of one run. Unset: one attempt for recurring jobs, whose next run follows by itself; three attempts for other jobs.","message":"RetryPolicy"},
     backoffPolicy: {"kind":"message","help":"How the interval of a failing interval job grows. Unset: it doubles for up to five failures, to at most one hour. Cron schedules do not back off.","message":"BackoffPolicy"},
     timeout: {"kind":"duration","help":"Longest duration of one attempt, 1 ms to 24 h. Default 30 s.","default":"30 s"},
     timeoutGrace: {"kind":"duration","help":"Time from the cancellation of an attempt that timed out until it counts as timed out without a response, 0 to 5 min. Default 5 s.","default":"5 s"},

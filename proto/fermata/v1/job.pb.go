@@ -949,8 +949,8 @@ type Job struct {
 	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// When runs are due. Unset: only manual runs.
 	Schedule *Schedule `protobuf:"bytes,7,opt,name=schedule,proto3" json:"schedule,omitempty"`
-	// Retries between the attempts of one run. Unset: one attempt for recurring jobs, whose interval
-	// backs off; three attempts for other jobs.
+	// Retries between the attempts of one run. Unset: one attempt for recurring jobs, whose next run
+	// follows by itself; three attempts for other jobs.
 	RetryPolicy *RetryPolicy `protobuf:"bytes,8,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
 	// How the interval of a failing interval job grows. Unset: it doubles for up to five failures,
 	// to at most one hour. Cron schedules do not back off.

@@ -72,8 +72,8 @@ export type Job = Message<"fermata.v1.Job"> & {
   schedule?: Schedule;
 
   /**
-   * Retries between the attempts of one run. Unset: one attempt for recurring jobs, whose interval
-   * backs off; three attempts for other jobs.
+   * Retries between the attempts of one run. Unset: one attempt for recurring jobs, whose next run
+   * follows by itself; three attempts for other jobs.
    *
    * @generated from field: fermata.v1.RetryPolicy retry_policy = 8;
    */
