@@ -2,6 +2,9 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"strings"
 
@@ -104,8 +107,29 @@ func newMux(credentials *credentials) (*runtime.ServeMux, error) {
 }
 
 // jsonFormat is ProtoJSON. Unknown fields are errors: a misspelt field must not be ignored.
-var jsonFormat = &runtime.JSONPb{
+var jsonFormat = singleValueFormat{&runtime.JSONPb{
 	MarshalOptions: protojson.MarshalOptions{}, UnmarshalOptions: protojson.UnmarshalOptions{},
+}}
+
+// singleValueFormat refuses bodies with anything after their value, which would be ignored otherwise.
+type singleValueFormat struct{ *runtime.JSONPb }
+
+// NewDecoder implements [runtime.Marshaler].
+func (f singleValueFormat) NewDecoder(body io.Reader) runtime.Decoder {
+	return runtime.DecoderFunc(func(v any) error {
+		data, err := io.ReadAll(body)
+		if err != nil {
+			return err
+		}
+		if len(data) == 0 {
+			return io.EOF
+		}
+		err = f.Unmarshal(data, v)
+		if err == nil && !json.Valid(data) {
+			err = errors.New("the body has more than one JSON value")
+		}
+		return err
+	})
 }
 
 func matchNoHeader(string) (string, bool) { return "", false }

@@ -62,7 +62,9 @@ type buildTrial struct {
 	promise []historycheck.ExpectedSchedule
 	silent  []historycheck.NoRunPeriod
 	manual  []historycheck.ManualRun
-	faults  []historycheck.Fault
+	// redriven are the jobs whose dead run was redriven.
+	redriven []string
+	faults   []historycheck.Fault
 }
 
 // startBuilds starts nodes of the earlier build, which create the keyspace, with two workers and a load.
@@ -289,6 +291,7 @@ func (r *buildRound) followJobs(nodes ...*schedulerNode) {
 		}
 		return nil
 	})
+	r.redriven = append(r.redriven, dead)
 }
 
 // lastingJobs is how many jobs createLasting makes.
@@ -301,7 +304,8 @@ func (b *buildTrial) createLasting() {
 	once := func(does behaviour, after time.Duration) *fermatav1.Job { return onceJob(does, time.Now().Add(after)) }
 	hourly := func(does behaviour) *fermatav1.Job {
 		j := newJob(does)
-		j.Schedule, j.RetryPolicy = everyInterval(time.Hour, time.Now()), &fermatav1.RetryPolicy{MaxAttempts: 1}
+		j.Schedule = everyInterval(time.Hour, time.Now().Add(time.Second).Truncate(time.Millisecond))
+		j.RetryPolicy = &fermatav1.RetryPolicy{MaxAttempts: 1}
 		return j
 	}
 	for id, j := range map[string]*fermatav1.Job{
@@ -464,7 +468,7 @@ func (b *buildTrial) judgeBuilds() {
 	addFigures(f)
 	r := b.judgeHistory(historycheck.History{
 		ExpectedSchedules: slices.Concat(b.load.promises, b.promise), NoRunPeriods: b.silent,
-		ManualRuns: b.manual, Faults: b.faults, Bounds: calmBounds(), Stored: storedJobs(b.nodes[0].listAllJobs()),
+		ManualRuns: b.manual, Redriven: b.redriven, Faults: b.faults, Bounds: calmBounds(), Stored: storedJobs(b.nodes[0].listAllJobs()),
 	})
 	atLeast(b.t, "nominal times", r.Targets, len(b.load.jobs)+b.rounds*batchSize/2)
 	addHistory(r)

@@ -108,6 +108,10 @@ func (h *History) checkExpired(e *execution, r *Report) {
 
 // checkRepeats checks the executions of each run.
 func (h *History) checkRepeats(line *timeline, r *Report) {
+	redriven := map[string]bool{}
+	for _, id := range h.Redriven {
+		redriven[id] = true
+	}
 	for run, all := range line.runs {
 		all = slices.Clone(all)
 		slices.SortStableFunc(all, func(a, b *execution) int { return cmp.Compare(a.Token, b.Token) })
@@ -115,6 +119,10 @@ func (h *History) checkRepeats(line *timeline, r *Report) {
 		r.Lags = append(r.Lags, Lag{first.AtNS, time.Duration(first.AtNS - first.DueMS*1e6)})
 		for i := 1; i < len(all); i++ {
 			r.Repeats++
+			if e := all[i]; redriven[e.Job] && e.Attempt == 1 && all[i-1].outcome == Failed {
+				delete(redriven, e.Job)
+				continue
+			}
 			h.checkRepeat(all[i-1], all[i], r)
 		}
 		h.checkFinished(run, all, r)

@@ -187,6 +187,11 @@ func TestFindings(t *testing.T) {
 		{"an attempt that was not counted",
 			newScript().addCalm(0, 3000).addCall(call{nominal: 4000, outcome: Failed}).addCall(call{nominal: 4000, start: 4200}).addCalm(5000, 9000),
 			[]Kind{Attempt}},
+		{"a dead run that was redriven", redrivenOnce(newScript().addCalm(0, 3000).addCall(call{nominal: 4000, outcome: Failed}).
+			addCall(call{nominal: 4000, start: 4200}).addCalm(5000, 9000)), nil},
+		{"a dead run that was redriven once began again twice", redrivenOnce(newScript().addCalm(0, 3000).
+			addCall(call{nominal: 4000, outcome: Failed}).addCall(call{nominal: 4000, start: 4200, outcome: Failed}).
+			addCall(call{nominal: 4000, start: 4400}).addCalm(5000, 9000)), []Kind{Attempt}},
 		{"a lost worker used up an attempt",
 			newScript().addCalm(0, 3000).addCall(call{nominal: 4000, length: -1}).
 				addCall(call{nominal: 4000, start: 7200, worker: "w2", attempt: 2}).addCalm(8000, 9000).addFault(stoppedWorkers(4100, 6500, "w1")),
@@ -247,6 +252,12 @@ func TestFindings(t *testing.T) {
 			}
 		})
 	}
+}
+
+// redrivenOnce says that the dead run of the job was redriven.
+func redrivenOnce(s *script) *script {
+	s.h.Redriven = []string{"a"}
+	return s
 }
 
 func TestUnendedRunIsFound(t *testing.T) {

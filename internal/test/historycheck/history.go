@@ -129,12 +129,14 @@ type History struct {
 	ExpectedSchedules []ExpectedSchedule
 	NoRunPeriods      []NoRunPeriod
 	ManualRuns        []ManualRun
-	Backoffs          []Backoff
-	Waits             []Wait
-	Shared            []Shared
-	Events            []Event
-	Faults            []Fault
-	Bounds            Bounds
+	// Redriven are jobs whose dead run was redriven: it begins again with attempt 1, once.
+	Redriven []string
+	Backoffs []Backoff
+	Waits    []Wait
+	Shared   []Shared
+	Events   []Event
+	Faults   []Fault
+	Bounds   Bounds
 	// EndNS is when evidence was collected.
 	EndNS int64
 	// Stored are the jobs found stored at the end; nil if they were not read.
