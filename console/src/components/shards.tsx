@@ -59,7 +59,8 @@ export function TakeoverText({ takeovers }: { takeovers: Takeover[] }) {
   );
 }
 
-const isBehind = (s: Shard) => parseDuration(s.lag) > 1000;
+/** isBehind: a run of the shard has been due for more than a second. */
+export const isBehind = (s: Shard) => parseDuration(s.lag) > 1000;
 
 function labelOf(shards: Shard[]): string {
   const late = shards.filter(isBehind).length;

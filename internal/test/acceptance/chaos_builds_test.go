@@ -28,7 +28,7 @@ import (
 // through both. Then the schema is raised. Nothing is lost, early, late or repeated without a reason. Backups of either
 // build are restored by the other.
 func TestChaosBuilds(t *testing.T) {
-	skipUnlessChosen(t, "T46")
+	skipInShortForm(t, "T46")
 	runBesideOthers(t)
 	b := startBuilds(t)
 	b.createLasting()

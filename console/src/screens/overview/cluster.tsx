@@ -1,7 +1,7 @@
 import type { LostNode, Node, Shard, Worker } from "../../api/generated";
 import { listLink } from "../../app/routes";
 import { Loaded } from "../../components/messages";
-import { ShardSquares, TakeoverText, useTakeovers } from "../../components/shards";
+import { isBehind, ShardSquares, TakeoverText, useTakeovers } from "../../components/shards";
 import { State, type StateWord } from "../../components/state";
 import { formatDuration } from "../../format/duration";
 import { plural } from "../../format/text";
@@ -59,7 +59,9 @@ function summaryOf(shards: Shard[] | undefined, workers: Worker[] | undefined): 
   const parts: string[] = [];
   if (shards) {
     const free = shards.filter((s) => !s.holder).length;
+    const behind = shards.filter(isBehind).length;
     parts.push(`${plural(shards.length, "shard")}, ${free === 0 ? "each has a node" : `${free} without a node`}`);
+    if (behind > 0) parts.push(`${behind} with overdue runs`);
   }
   if (workers) {
     const slots = workers.reduce((n, w) => n + (w.slots ?? 0), 0);

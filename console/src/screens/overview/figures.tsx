@@ -41,24 +41,25 @@ function figuresOf(queues: Queue[], data: OverviewData): Figure[] {
   const failing = failingCount(data);
   const span = Math.max(1000, longest(queues, (q) => q.recentRuns?.span));
   return [
-    { value: formatCount(breaches), tone: breaches > 0 ? "bad" : "ok", href: listLink("queues", {}),
-      text: breaches > 0 ? "starts too late, last minute" : "starts too late: all were in time" },
+    { value: formatCount(breaches), tone: breaches > 0 ? "bad" : waits > 5000 ? undefined : "ok", href: listLink("queues", {}),
+      text: breaches > 0 ? "starts too late, last minute"
+        : waits > 5000 ? "starts too late; overdue runs have not started" : "starts too late: all were in time" },
     { value: started > 0 ? formatDuration(longest(queues, (q) => q.recentRuns?.maxLag)) : "–", href: listLink("queues", {}),
       text: "longest lag of a start, last minute" },
     { value: waits > 0 ? formatDuration(waits) : "none", tone: waits > 5000 ? "bad" : undefined,
       href: listLink("jobs", { order: "next_due_time" }), text: "longest overdue" },
     { value: failing === undefined ? "–" : formatCount(failing), tone: failing ? "hold" : undefined,
-      href: listLink("jobs", { filter: "failing = true" }), text: "jobs fail and back off" },
+      href: listLink("jobs", { filter: "failing = true" }), text: "jobs whose last run failed" },
     { value: formatCount(dead), tone: dead > 0 ? "bad" : undefined, href: listLink("dead-letters", {}), text: "dead letters" },
     { value: `${(started / (span / 1000)).toFixed(1)}/s`, href: listLink("queues", {}),
-      text: `starts, ${plural(failed, "failed attempt")}${slotText(data.workers.data.value?.workers)}` },
+      text: `starts, last minute; ${plural(failed, "failed attempt")}${slotText(data.workers.data.value?.workers)}` },
   ];
 }
 
 function slotText(workers: Worker[] | undefined): string {
   if (!workers) return "";
   const slots = workers.reduce((n, w) => n + (w.slots ?? 0), 0);
-  return `, ${workers.reduce((n, w) => n + (w.running ?? 0), 0)} of ${slots} slots`;
+  return `; ${workers.reduce((n, w) => n + (w.running ?? 0), 0)} of ${slots} slots busy`;
 }
 
 function failingCount(data: OverviewData): number | undefined {
