@@ -142,7 +142,7 @@ type buildRound struct {
 	batchAt time.Time // when the jobs are due that are created while the node is killed
 }
 
-// roundKind is a kind of one-time job of which each round has one.
+// roundKind is a kind of one-time job. Each round creates one job of each kind.
 type roundKind struct {
 	name      string
 	does      behaviour

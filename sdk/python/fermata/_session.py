@@ -58,7 +58,7 @@ class Session:
         self.closed_to_leases = False  # takes no further leases
         self.drain_received = False  # the node asked this worker to connect to another one
         self.superseded = False  # another node was asked to take the leases over
-        self.told_of_stop = False  # the node was sent, or will be before the end of the stream, that this worker stops
+        self.stop_announced = False  # the node was sent, or will be before the end of the stream, that this worker stops
         self._received_at = 0.0
         self._returns: collections.deque[tuple[float, str]] = collections.deque()  # what was returned, and when
         self.result_rate = RateMeter()
@@ -155,9 +155,9 @@ class Session:
 
     def unconfirmed_returns(self) -> list[str]:
         """Returns the leases that an ended session has returned, or should have, without proof that its node read
-        them. A node that was told of the stop, and has ended the stream without an error, has read everything, and
-        returns by itself what it sent later."""
-        if self.told_of_stop and self.clean:
+        them. A node that was notified of the stop, and has ended the stream without an error, has read everything,
+        and returns by itself what it sent later."""
+        if self.stop_announced and self.clean:
             return []
         self._drop_old_returns()
         return list(dict.fromkeys(self.returned + [i for _, i in self._returns]))
@@ -165,10 +165,10 @@ class Session:
     # The outbox
 
     def announce_stop(self) -> None:
-        """Tells the node that this worker stops. The node then returns what it has sent and what has not started when
-        the stream ends. So it is told only while no other node has been asked to take the leases over."""
-        if not self.told_of_stop:
-            self.draining = self.told_of_stop = True
+        """Notifies the node that this worker stops. When the stream ends, the node returns what has not started. So this
+        is called only while no other node has been asked to take over the leases."""
+        if not self.stop_announced:
+            self.draining = self.stop_announced = True
         self.wake()
 
     def wake(self) -> None:

@@ -681,7 +681,7 @@ class Table:
         self.waiting.clear()
         self._return_unstarted(session, Phase.EARLY, named_too=False)
         if session and session.superseded:
-            session.wake()  # it, or the node that was asked to take its leases over, is told when that is decided
+            session.wake()  # another node is asked to take over its leases: one of the two is notified when that has answered
         elif session:
             session.announce_stop()
         self.check_idle()

@@ -84,7 +84,7 @@ class Stream:
     def end(self) -> None:
         self.answers.put_nowait(None)
 
-    def told_of_stop(self) -> bool:
+    def was_notified_of_stop(self) -> bool:
         return any(m.HasField("draining") for m in self.messages)
 
     def results(self) -> dict[str, pb.Result]:

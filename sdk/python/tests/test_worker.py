@@ -278,7 +278,7 @@ def test_stop_after_a_move_returns_what_came_too_late():
             await eventually(lambda: before.closed)
             before.lease("late", "sleep")
             w.stop()
-            await eventually(s.told_of_stop)
+            await eventually(s.was_notified_of_stop)
             before.end()
             await task
             await eventually(lambda: s.closed)
@@ -307,13 +307,13 @@ def test_stop_while_another_node_is_asked_is_told_to_that_one():
             await eventually(lambda: not w.ready())
             other.welcomes.set()
             s = await other.stream()
-            await eventually(s.told_of_stop)
+            await eventually(s.was_notified_of_stop)
             released.set()
             await s.result("1")
             await task
             await eventually(lambda: before.closed)
             # It would return the lease that the other node has taken over, if it did not know of its start.
-            assert not before.told_of_stop()
+            assert not before.was_notified_of_stop()
 
     run_with_node(body)
 

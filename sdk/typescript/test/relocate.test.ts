@@ -20,7 +20,7 @@ class ScriptedNode {
   readonly hello = new Trigger<Hello>();
   readonly results: string[] = [];
   readonly returned: string[] = [];
-  readonly toldOfStop = new Trigger<void>();
+  readonly notifiedOfStop = new Trigger<void>();
   /** ended: the worker has closed its side. */
   readonly ended = new Trigger<void>();
   /** mayWelcome is waited for before a Hello is answered. */
@@ -59,7 +59,7 @@ class ScriptedNode {
 
   *#answer(kind: string | undefined, value: unknown): Generator<Response> {
     if (kind === "draining") {
-      this.toldOfStop.fire();
+      this.notifiedOfStop.fire();
     } else if (kind === "returned") {
       this.returned.push(...(value as { leaseIds: string[] }).leaseIds);
     } else if (kind === "hello") {
@@ -109,7 +109,7 @@ test("a worker that stops after it has moved returns what came too late", async 
   ]).start();
   first.afterEnd = async function* () {
     yield { message: { case: "leases", value: { leases: [lease] } } };
-    await other.toldOfStop.fired;
+    await other.notifiedOfStop.fired;
   };
   const worker = new Worker({ addresses: first.address, logger: silentLogger });
   worker.handle("hold", () => undefined);
@@ -137,11 +137,11 @@ test("a worker that stops while it asks another node to take its leases tells th
   worker.stop();
   while (worker.notReadyReason !== "draining") await new Promise(setImmediate);
   welcomed.fire();
-  await other.toldOfStop.fired;
+  await other.notifiedOfStop.fired;
   released.fire();
   await running;
   // The first node would return the lease that the other one has taken over, if it did not know of its start.
-  assert.equal(first.toldOfStop.hasFired, false);
+  assert.equal(first.notifiedOfStop.hasFired, false);
   assert.deepEqual(other.results, ["lease"]);
   first.stop();
   other.stop();

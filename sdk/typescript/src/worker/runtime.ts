@@ -757,7 +757,7 @@ export class Runtime {
     this.#isDraining = true;
     this.#returnWaiting(this.#current);
     this.#returnEarly(this.#current, (a) => !a.wasNamedInHello);
-    // A node that is being asked to take the leases over, or else this one, is told when that is decided.
+    // If another node is asked to take over the leases, one of the two is notified when that has answered.
     if (this.#current?.isSuperseded) this.#current.wake();
     else this.#current?.announceStop();
     this.#checkIdle();

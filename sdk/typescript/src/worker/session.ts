@@ -57,8 +57,8 @@ export class Session {
   closedToLeases = false;
   /** isSuperseded: another node was asked to take the leases over. */
   isSuperseded = false;
-  /** isToldOfStop: the node was sent, or will be before the end of the stream, that this worker stops. */
-  isToldOfStop = false;
+  /** isStopAnnounced: the node was sent, or will be before the end of the stream, that this worker stops. */
+  isStopAnnounced = false;
   readonly #stream: OpenStream;
   readonly #events: SessionEvents;
   /** #recentReturns has when each lease was returned, the oldest first. */
@@ -144,19 +144,19 @@ export class Session {
     this.wake();
   }
 
-  /** announceStop tells the node that this worker stops. The node then returns what it has sent and what has not started
-   * when the stream ends. So it is told only while no other node has been asked to take the leases over. */
+  /** announceStop notifies the node that this worker stops. When the stream ends, the node returns what has not started.
+   * So it is called only while no other node has been asked to take over the leases. */
   announceStop(): void {
-    if (!this.isToldOfStop) this.out.draining = true;
-    this.isToldOfStop = true;
+    if (!this.isStopAnnounced) this.out.draining = true;
+    this.isStopAnnounced = true;
     this.wake();
   }
 
   /** unconfirmedReturns are the leases that an ended session has returned, or should have, without proof that its node
-   * read them. A node that was told of the stop, and has ended the stream without an error, has read everything, and
-   * returns by itself what it sent later. */
+   * read them. A node that was notified of the stop, and has ended the stream without an error, has read everything,
+   * and returns by itself what it sent later. */
   unconfirmedReturns(): string[] {
-    if (this.isToldOfStop && this.isClean) return [];
+    if (this.isStopAnnounced && this.isClean) return [];
     this.#dropOldReturns();
     return [...new Set([...this.out.returned, ...this.#recentReturns.keys()])];
   }
