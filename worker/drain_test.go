@@ -166,7 +166,7 @@ func TestStopWhileAnotherNodeIsAsked(t *testing.T) {
 			if isRefused {
 				s.end <- status.Error(codes.Unavailable, "it takes no workers")
 				if before.next().GetDraining() == nil {
-					t.Error("the node that goes on is not told that the worker stops")
+					t.Error("the node that serves the worker on is not notified that it stops")
 				}
 				s = b.greeted()
 			}

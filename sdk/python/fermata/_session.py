@@ -58,7 +58,7 @@ class Session:
         self.closed_to_leases = False  # takes no further leases
         self.drain_received = False  # the node asked this worker to connect to another one
         self.superseded = False  # another node was asked to take the leases over
-        self.stop_announced = False  # the node was sent, or will be before the end of the stream, that this worker stops
+        self.stop_announced = False  # the node is notified, before the stream ends, that this worker stops
         self._received_at = 0.0
         self._returns: collections.deque[tuple[float, str]] = collections.deque()  # what was returned, and when
         self.result_rate = RateMeter()
@@ -165,8 +165,8 @@ class Session:
     # The outbox
 
     def announce_stop(self) -> None:
-        """Notifies the node that this worker stops. When the stream ends, the node returns what has not started. So this
-        is called only while no other node has been asked to take over the leases."""
+        """Notifies the node that this worker stops. When the stream ends, the node returns what has not started. So
+        this is called only while no other node has been asked to take over the leases."""
         if not self.stop_announced:
             self.draining = self.stop_announced = True
         self.wake()

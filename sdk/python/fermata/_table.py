@@ -681,7 +681,8 @@ class Table:
         self.waiting.clear()
         self._return_unstarted(session, Phase.EARLY, named_too=False)
         if session and session.superseded:
-            session.wake()  # another node is asked to take over its leases: one of the two is notified when that has answered
+            # Another node is asked to take over its leases: one of the two is notified when that has answered.
+            session.wake()
         elif session:
             session.announce_stop()
         self.check_idle()

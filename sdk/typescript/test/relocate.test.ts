@@ -122,7 +122,7 @@ test("a worker that stops after it has moved returns what came too late", async 
   other.stop();
 });
 
-test("a worker that stops while it asks another node to take its leases tells that one", async () => {
+test("a worker that stops while it asks another node to take its leases notifies that one", async () => {
   const [released, welcomed] = [new Trigger<void>(), new Trigger<void>()];
   const other = await new ScriptedNode(() => []).start();
   other.mayWelcome = welcomed.fired;

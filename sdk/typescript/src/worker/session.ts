@@ -144,8 +144,8 @@ export class Session {
     this.wake();
   }
 
-  /** announceStop notifies the node that this worker stops. When the stream ends, the node returns what has not started.
-   * So it is called only while no other node has been asked to take over the leases. */
+  /** announceStop notifies the node that this worker stops. When the stream ends, the node returns what has not
+   * started. So it is called only while no other node has been asked to take over the leases. */
   announceStop(): void {
     if (!this.isStopAnnounced) this.out.draining = true;
     this.isStopAnnounced = true;
