@@ -21,15 +21,15 @@ func (c *Client) Admin() Admin { return Admin{c} }
 
 // Nodes returns the members of the cluster.
 func (a Admin) Nodes(ctx context.Context) ([]*Node, error) {
-	r, err := callWithRetry(ctx, a.c, a.c.cluster.ListNodes, &fermatav1.ListNodesRequest{})
-	return r.GetNodes(), err
+	members, _, err := a.NodesWithLost(ctx)
+	return members, err
 }
 
-// LostNodes returns the nodes that disappeared within the last ten minutes without leaving, as far as the node that
-// answers has seen it.
-func (a Admin) LostNodes(ctx context.Context) ([]*LostNode, error) {
+// NodesWithLost returns the members of the cluster, and the nodes that disappeared within the last ten minutes without
+// leaving, as far as the node that answers has seen it.
+func (a Admin) NodesWithLost(ctx context.Context) (members []*Node, lost []*LostNode, err error) {
 	r, err := callWithRetry(ctx, a.c, a.c.cluster.ListNodes, &fermatav1.ListNodesRequest{})
-	return r.GetLostNodes(), err
+	return r.GetNodes(), r.GetLostNodes(), err
 }
 
 // Shards returns the shards with their owners.

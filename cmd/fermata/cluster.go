@@ -17,7 +17,7 @@ func (a *app) clusterCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cluster.AddCommand(
 		listCommand(a, "nodes", "Show the members of the cluster",
-			a.nodesWithLost, a.nodeTable),
+			a.listNodes, a.nodeTable),
 		listCommand(a, "shards", "Show shards with their holders and lag",
 			func(ctx context.Context, c *client.Client) ([]*fermatav1.Shard, error) { return c.Admin().Shards(ctx) },
 			a.shardTable),
@@ -56,17 +56,14 @@ func listCommand[M proto.Message](a *app, use, short string,
 	}, table)
 }
 
-// nodesWithLost returns the members, and writes a line about each lost node to stderr.
-func (a *app) nodesWithLost(ctx context.Context, c *client.Client) ([]*fermatav1.Node, error) {
-	lost, err := c.Admin().LostNodes(ctx)
-	if err != nil {
-		return nil, err
-	}
+// listNodes returns the members, and writes a line about each lost node to stderr.
+func (a *app) listNodes(ctx context.Context, c *client.Client) ([]*fermatav1.Node, error) {
+	members, lost, err := c.Admin().NodesWithLost(ctx)
 	for _, n := range lost {
 		fmt.Fprintf(a.err, "%s disappeared %s ago without leaving (%s)\n", printableText(n.GetName()),
 			a.ageText(n.GetLostTime()), printableText(n.GetGrpcAddress()))
 	}
-	return c.Admin().Nodes(ctx)
+	return members, err
 }
 
 func (a *app) nodeTable(nodes []*fermatav1.Node) outputTable {

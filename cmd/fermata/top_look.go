@@ -116,14 +116,7 @@ func (a *app) snapshotOf(ctx context.Context, c *client.Client, all bool) cluste
 		p.late = list.GetJobs()
 		return err
 	})
-	part("nodes", func() (err error) {
-		p.nodes, err = c.Admin().Nodes(ctx)
-		if err != nil {
-			return err
-		}
-		p.lost, err = c.Admin().LostNodes(ctx)
-		return err
-	})
+	part("nodes", func() (err error) { p.nodes, p.lost, err = c.Admin().NodesWithLost(ctx); return err })
 	part("workers", func() (err error) { p.workers, err = c.Admin().Workers(ctx); return err })
 	part("shards", func() (err error) { p.shards, err = c.Admin().Shards(ctx); return err })
 	group.Wait()

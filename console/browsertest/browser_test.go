@@ -149,10 +149,15 @@ func (c *cluster) startWorkerAt(o worker.Options) {
 	w.Handle("ok", func(context.Context, *worker.Task) error { return nil })
 	w.Handle("fail", func(context.Context, *worker.Task) error { return errors.New("the disk is full") })
 	w.Handle("wait", func(ctx context.Context, _ *worker.Task) error { <-ctx.Done(); return ctx.Err() })
+	runWorker(c.t, w)
+}
+
+// runWorker runs a worker until the test ends.
+func runWorker(t *testing.T, w *worker.Worker) {
 	ctx, stop := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
 	ended.Go(func() { _ = w.Run(ctx) })
-	c.t.Cleanup(func() { stop(); w.Abort(); ended.Wait() })
+	t.Cleanup(func() { stop(); w.Abort(); ended.Wait() })
 }
 
 // createJob registers a job.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
@@ -89,8 +88,5 @@ func (c *cluster) startShopWorker() {
 	w.Handle("pay", func(context.Context, *worker.Task) error {
 		return errors.New("POST https://payments.example.com/capture: 503 Service Unavailable")
 	})
-	ctx, stop := context.WithCancel(context.Background())
-	var ended sync.WaitGroup
-	ended.Go(func() { _ = w.Run(ctx) })
-	c.t.Cleanup(func() { stop(); w.Abort(); ended.Wait() })
+	runWorker(c.t, w)
 }
