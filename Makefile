@@ -18,7 +18,7 @@ BUILDER ?=
 SOURCE_DATE_EPOCH ?= $(shell scripts/version.sh epoch)
 RELEASE = go run -C tools/release .
 STAMP = -version '$(VERSION)' -revision '$(shell scripts/version.sh commit)' -epoch '$(SOURCE_DATE_EPOCH)' -platforms '$(PLATFORMS)'
-TIMEOUT ?= 20m
+TIMEOUT ?= 30m
 # Packages whose tests run at a time. Tests wait for leases, locks and servers for more than half of their time, so that
 # this is more than the two processors of a small machine.
 PARALLEL ?= 3

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -94,7 +93,7 @@ func TestCallsWithDifferentTokensDoNotShare(t *testing.T) {
 			})
 		}
 	}
-	redistest.Eventually(t, time.Minute, "all wait", func() bool { return c.createBatcher.line() == 3*each })
+	redistest.Eventually(t, redistest.Patience, "all wait", func() bool { return c.createBatcher.line() == 3*each })
 	if _, err := c.CreateJob(t.Context(), "nobody", &Job{}); err == nil {
 		t.Error("a job without a token was created")
 	}
@@ -128,9 +127,9 @@ func TestRequestIDsOfCallersAreKept(t *testing.T) {
 		})
 	}
 	create("named", "mine")
-	redistest.Eventually(t, time.Minute, "it waits", func() bool { return c.createBatcher.line() == 1 })
+	redistest.Eventually(t, redistest.Patience, "it waits", func() bool { return c.createBatcher.line() == 1 })
 	create("", "other")
-	redistest.Eventually(t, time.Minute, "the call without an id has come", func() bool { return r.singly("") == 1 })
+	redistest.Eventually(t, redistest.Patience, "the call without an id has come", func() bool { return r.singly("") == 1 })
 	release()
 	all.Wait()
 	if !slices.Equal(r.asked, []string{"named"}) || !slices.Equal(r.requestIDs, []string{"mine"}) {
@@ -151,7 +150,7 @@ func TestLostReplyIsRepeatedWithTheSameIDs(t *testing.T) {
 			}
 		})
 	}
-	redistest.Eventually(t, time.Minute, "all wait", func() bool { return c.createBatcher.line() == 3 })
+	redistest.Eventually(t, redistest.Patience, "all wait", func() bool { return c.createBatcher.line() == 3 })
 	release()
 	all.Wait()
 	r.mu.Lock()
@@ -202,7 +201,7 @@ func TestSeparateCreates(t *testing.T) {
 			errs <- err
 		}()
 	}
-	redistest.Eventually(t, time.Minute, "each has come by a call of its own", func() bool {
+	redistest.Eventually(t, redistest.Patience, "each has come by a call of its own", func() bool {
 		return r.singly("job-0")+r.singly("job-1")+r.singly("job-2") == 3
 	})
 	release()

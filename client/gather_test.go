@@ -112,7 +112,7 @@ func busyWith(t *testing.T, o Options, ctx context.Context) (r *registrar, c *Cl
 			}
 		})
 	}
-	redistest.Eventually(t, time.Minute, "the first are under way", func() bool {
+	redistest.Eventually(t, redistest.Patience, "the first are under way", func() bool {
 		n := 0
 		for i := range maxBatchesInFlight {
 			n += r.singly(fmt.Sprint("first-", i))
@@ -143,7 +143,7 @@ func create(t *testing.T, c *Client, n int) (done func() []error) {
 			errs[i] = err
 		})
 	}
-	redistest.Eventually(t, time.Minute, "all are in line", func() bool { return c.createBatcher.line() == n })
+	redistest.Eventually(t, redistest.Patience, "all are in line", func() bool { return c.createBatcher.line() == n })
 	return func() []error { all.Wait(); return errs }
 }
 
@@ -176,7 +176,7 @@ func TestConcurrentCreateJobsShareCalls(t *testing.T) {
 	if total != n || len(r.batches) < 3 || len(r.batches) > 8 {
 		t.Errorf("batches of %v, want %d jobs in few", r.batches, n)
 	}
-	redistest.Eventually(t, time.Minute, "nothing is under way", func() bool {
+	redistest.Eventually(t, redistest.Patience, "nothing is under way", func() bool {
 		c.createBatcher.mu.Lock()
 		defer c.createBatcher.mu.Unlock()
 		return c.createBatcher.freeBatches == 0 && c.createBatcher.callsInFlight == 0
@@ -213,7 +213,7 @@ func TestCreateJobGivesUp(t *testing.T) {
 		_, err := c.CreateJob(ctx, "gone", &Job{})
 		gone <- err
 	}()
-	redistest.Eventually(t, time.Minute, "it is in line", func() bool { return c.createBatcher.line() == 1 })
+	redistest.Eventually(t, redistest.Patience, "it is in line", func() bool { return c.createBatcher.line() == 1 })
 	cancel()
 	if err := <-gone; status.Code(err) != codes.Canceled {
 		t.Errorf("it left with %v", err)
@@ -223,7 +223,7 @@ func TestCreateJobGivesUp(t *testing.T) {
 		_, err := c.CreateJob(metadata.AppendToOutgoingContext(t.Context(), "trace", "1"), "own", &Job{})
 		own <- err
 	}()
-	redistest.Eventually(t, time.Minute, "the call with metadata has come", func() bool { return r.singly("own") == 1 })
+	redistest.Eventually(t, redistest.Patience, "the call with metadata has come", func() bool { return r.singly("own") == 1 })
 	traced := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled})
 	if isBatched(trace.ContextWithSpanContext(t.Context(), traced), 1) || !isBatched(t.Context(), maxSingleCalls) || isBatched(t.Context(), maxSingleCalls+1) {
 		t.Error("a traced call is not by itself, or sizes are not bounded")

@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/test/redistest"
@@ -65,7 +64,7 @@ func TestIDIsKeptOverRetries(t *testing.T) {
 		}
 		names <- j.GetName()
 	}()
-	redistest.Eventually(t, time.Minute, "the job is in line", func() bool { return c.createBatcher.line() == 1 })
+	redistest.Eventually(t, redistest.Patience, "the job is in line", func() bool { return c.createBatcher.line() == 1 })
 	release()
 	name := <-names
 	r.mu.Lock()

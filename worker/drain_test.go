@@ -82,7 +82,7 @@ func TestDrainTimeoutCutsOff(t *testing.T) {
 
 func TestDrainWithoutANode(t *testing.T) {
 	w := run(t, worker.Options{Addresses: []string{"127.0.0.1:1"}}, newGates().handlers())
-	redistest.Eventually(t, dialTimeout, "a refused connection", func() bool {
+	redistest.Eventually(t, patience, "a refused connection", func() bool {
 		err := w.Ready()
 		return err != nil && err.Error() != "not connected yet"
 	})
@@ -104,7 +104,7 @@ func TestStoppingWorkerReturnsLeasesToANode(t *testing.T) {
 	s.returned("marker") // so it has the lease
 	proxy.Blackhole(faultproxy.ToServer)
 	w.stop()
-	redistest.Eventually(t, dialTimeout, "the last words of the worker", func() bool { return proxy.Counters().Stalled > 0 })
+	redistest.Eventually(t, patience, "the last words of the worker", func() bool { return proxy.Counters().Stalled > 0 })
 	proxy.Refuse(true)
 	proxy.CloseAll()
 	s = b.accept(ttl)
@@ -157,7 +157,7 @@ func TestStopWhileAnotherNodeIsAsked(t *testing.T) {
 			before.relocate(b.addr)
 			s := b.greeted()
 			w.stop()
-			redistest.Eventually(t, dialTimeout, "the begin of the drain", func() bool {
+			redistest.Eventually(t, patience, "the begin of the drain", func() bool {
 				err := w.Ready()
 				return err != nil && err.Error() == "draining"
 			})

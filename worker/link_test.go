@@ -160,7 +160,7 @@ func TestWaitingLeasesOfADeadNodeAreReturnedToAnother(t *testing.T) {
 // TestMetricsOfUnregisteredHandlers, which gRPC does not do.
 func TestMetricsOfUnregisteredHandlers(t *testing.T) {
 	w := run(t, worker.Options{Addresses: []string{"no..host:7070"}}, newGates().handlers())
-	redistest.Eventually(t, dialTimeout, "the reason", func() bool {
+	redistest.Eventually(t, patience, "the reason", func() bool {
 		return strings.HasSuffix(w.Ready().Error(), "no..host: no such host")
 	})
 }
@@ -277,7 +277,7 @@ func TestHelloNamesAHungHandlerAfterALoss(t *testing.T) {
 		receive(b.t, g.causes, "cause")
 		b.serve(n)
 		named := false
-		for end := time.Now().Add(dialTimeout); !named && time.Now().Before(end); {
+		for end := time.Now().Add(patience); !named && time.Now().Before(end); {
 			s = n.accept(life)
 			named = slices.Equal(s.hello.LiveLeaseIds, []string{"outlasts"})
 			s.end <- nil
@@ -417,7 +417,7 @@ func TestCancelsCountAfterARefusedHandOver(t *testing.T) {
 	refusing := b.greeted()
 	refusing.end <- status.Error(codes.Unavailable, "draining, too")
 	// Until it is told that the other one has refused, the worker does not believe it.
-	redistest.Eventually(t, dialTimeout, "the end of the handler", func() bool {
+	redistest.Eventually(t, patience, "the end of the handler", func() bool {
 		old.cancel(leaseLost, "j")
 		select {
 		case cause := <-g.causes:
@@ -446,7 +446,7 @@ func TestFirstMessageMustBeWelcome(t *testing.T) {
 		t.Error("ready without a Welcome")
 	}
 	s.welcome(ttl)
-	redistest.Eventually(t, dialTimeout, "ready", func() bool { return w.Ready() == nil })
+	redistest.Eventually(t, patience, "ready", func() bool { return w.Ready() == nil })
 }
 
 // A node has a run that a Hello does not name started again at once (dispatch.replace): so a

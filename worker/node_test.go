@@ -15,12 +15,13 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/internal/test/nodetest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
 
-// dialTimeout bounds every wait of a test: passing it is a failure.
-const dialTimeout = time.Minute
+// patience bounds every wait of a test: passing it is a failure.
+const patience = redistest.Patience
 
 // exampleNode is the node of the examples.
 var exampleNode nodetest.Runner
@@ -254,7 +255,7 @@ func (s *stream) closed() {
 		if open {
 			s.t.Fatalf("got %v, want the end of the stream", m)
 		}
-	case <-time.After(dialTimeout):
+	case <-time.After(patience):
 		s.t.Fatal("the worker did not end the stream")
 	}
 }
@@ -267,8 +268,8 @@ func receive[T any](t *testing.T, from <-chan T, what string) T {
 			t.Fatalf("closed, want %s", what)
 		}
 		return v
-	case <-time.After(dialTimeout):
-		t.Fatalf("no %s within %v", what, dialTimeout)
+	case <-time.After(patience):
+		t.Fatalf("no %s within %v", what, patience)
 	}
 	panic("unreachable")
 }
@@ -329,7 +330,7 @@ func runAs(t *testing.T, o worker.Options, handlers map[string]worker.Handler,
 		cancel()
 		select {
 		case <-r.done:
-		case <-time.After(dialTimeout):
+		case <-time.After(patience):
 			t.Error("Run did not return after Abort")
 		}
 	})

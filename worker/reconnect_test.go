@@ -214,7 +214,7 @@ func TestOneHelloAtATime(t *testing.T) {
 		case s = <-nodes[0].streams:
 		case s = <-nodes[1].streams:
 		case s = <-nodes[2].streams:
-		case <-time.After(dialTimeout):
+		case <-time.After(patience):
 			t.Fatal("no Hello")
 		}
 		time.Sleep(800 * time.Millisecond) // the other connections are ready by now
@@ -245,5 +245,5 @@ func TestAddressesOfNewNodesAreLearned(t *testing.T) {
 	s.returned("marker") // so it has read the addresses
 	a.kill()
 	joined.accept(ttl)
-	redistest.Eventually(t, dialTimeout, "ready", func() bool { return w.Ready() == nil })
+	redistest.Eventually(t, patience, "ready", func() bool { return w.Ready() == nil })
 }

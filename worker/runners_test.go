@@ -48,7 +48,7 @@ func TestAllSlotsRunAtOnce(t *testing.T) {
 				ended++
 			}
 		}
-		redistest.Eventually(t, dialTimeout, "runners are at most as many as slots",
+		redistest.Eventually(t, patience, "runners are at most as many as slots",
 			func() bool { return runtime.NumGoroutine() <= before+slots })
 	}
 }

@@ -63,7 +63,7 @@ func TestOneAttempt(t *testing.T) {
 		len(h.LiveLeaseIds) != 0 || h.Version != "v1" || h.Labels["zone"] != "a" {
 		t.Errorf("hello is %v", h)
 	}
-	redistest.Eventually(t, dialTimeout, "ready", func() bool { return w.Ready() == nil })
+	redistest.Eventually(t, patience, "ready", func() bool { return w.Ready() == nil })
 
 	s.lease(leaseOf("a", "send", func(l *fermatav1.Lease) {
 		l.Run, l.Payload, l.Labels = "namespaces/shop/jobs/j/runs/r", []byte(`{"to":"ann"}`), map[string]string{"k": "v"}

@@ -35,7 +35,7 @@ func (c *cluster) changes(n int) {
 // recorded waits until the cluster keeps n records.
 func (c *cluster) recorded(n int64) {
 	c.t.Helper()
-	redistest.Eventually(c.t, time.Minute, "the records", func(ctx context.Context) error {
+	redistest.Eventually(c.t, redistest.Patience, "the records", func(ctx context.Context) error {
 		if got := c.admin.XLen(ctx, trailStream).Val(); got != n {
 			return fmt.Errorf("%d, want %d", got, n)
 		}
@@ -211,7 +211,7 @@ func TestAuditExportFollows(t *testing.T) {
 	}()
 	delivered := func(n int) {
 		t.Helper()
-		redistest.Eventually(t, time.Minute, "the records", func(context.Context) error {
+		redistest.Eventually(t, redistest.Patience, "the records", func(context.Context) error {
 			if got := strings.Count(endpoint.all(), "\n"); got != n {
 				return errors.New(endpoint.all())
 			}

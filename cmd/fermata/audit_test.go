@@ -45,7 +45,7 @@ func TestAuditAndReseal(t *testing.T) {
 		t.Fatalf("exit code %d", code)
 	}
 	var text string
-	redistest.Eventually(t, time.Minute, "the records", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the records", func(context.Context) error {
 		if text = c.must("audit", "--job", "nightly"); strings.Count(text, "anonymous") < 2 {
 			return errors.New(text)
 		}
@@ -115,7 +115,7 @@ func TestAuditTailReadsNothingTwice(t *testing.T) {
 		return record
 	}
 	written := func(method string) *client.AuditRecord {
-		redistest.Eventually(t, time.Minute, method, func(context.Context) error {
+		redistest.Eventually(t, redistest.Patience, method, func(context.Context) error {
 			if got := newest().GetMethod(); methodName(got) != method {
 				return errors.New(got)
 			}

@@ -42,7 +42,7 @@ func TestConsoleNeedsItsSecret(t *testing.T) {
 			standardStreams{in: strings.NewReader(""), out: out, err: out}, time.Now)
 	}()
 	link := regexp.MustCompile(`(http://[^/\s]+)(/\S+)/\?secret=(\S+)`)
-	redistest.Eventually(t, time.Minute, "a link", func() bool { return link.MatchString(out.String()) })
+	redistest.Eventually(t, redistest.Patience, "a link", func() bool { return link.MatchString(out.String()) })
 	found := link.FindStringSubmatch(out.String())
 	base, path, secret := found[1], found[2], found[3]
 	call := func(path string, headers ...string) (int, string, []*http.Cookie) {

@@ -67,7 +67,7 @@ func fillLists(t *testing.T, c *cluster) {
 		Event: job.Event{Shard: 3, Place: job.Place{MS: unixtime.MilliOf(epoch), Seq: 7}, Kind: job.KindRunDead, Key: job.Key{Namespace: "default", ID: "failing-job"}},
 	}}
 	c.must("audit", "export", "--name", "siem", "--file", t.TempDir()+"/audit.jsonl")
-	redistest.Eventually(t, time.Minute, "audit records of these three calls, which are written soon after them", func() bool {
+	redistest.Eventually(t, redistest.Patience, "audit records of these three calls, which are written soon after them", func() bool {
 		return strings.Count(c.must("audit", "-o", "name"), "\n") >= 3
 	})
 	c.must("config", "set-context", "production", "--address", "scheduler-0.example.com,scheduler-1.example.com", "--tls-ca", "/etc/fermata/ca.pem", "--token-file", "/etc/fermata/token")

@@ -127,7 +127,7 @@ func TestRefusedCredentials(t *testing.T) {
 	n.wants(0, []string{"token:ci"}, ci...)
 	n.wants(0, nil, n.login()...)
 	n.write("access.yaml", "tokens: [{name: other, sha256: "+strings.Repeat("ab", 32)+"}]\nrules: [{subjects: [\"*\"], role: viewer, namespaces: [\"*\"]}]\n")
-	redistest.Eventually(t, time.Minute, "the file is in force", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the file is in force", func(context.Context) error {
 		if code, _, _ := n.run(ci...); code != 7 {
 			return errors.New("the token is accepted")
 		}
@@ -153,7 +153,7 @@ func TestKeysOfAnUnreachableIssuer(t *testing.T) {
 	t.Cleanup(gate.Close)
 	n.write("access.yaml", strings.Replace(n.access, `jwks: "`+n.issuer.URL+`/keys", jwks-ca: `+n.dir+"/issuer.pem", `jwks: "`+gate.URL+`/keys"`, 1))
 	n.wants(0, []string{"signed in as ann"}, n.login()...)
-	redistest.Eventually(t, time.Minute, "the node has no keys", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the node has no keys", func(context.Context) error {
 		if code, out, errs := n.run("whoami"); code != 5 {
 			return fmt.Errorf("exit code %d\n%s%s", code, out, errs)
 		}
@@ -162,7 +162,7 @@ func TestKeysOfAnUnreachableIssuer(t *testing.T) {
 	n.wants(5, []string{"cannot get the keys of the token's issuer", "the node answers, but cannot reach the issuer"}, "whoami")
 	n.wants(0, []string{"signed in as ann", "warning: no node confirmed who you are", "fermata whoami"}, n.login()...)
 	away.Store(false)
-	redistest.Eventually(t, time.Minute, "the issuer is back", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the issuer is back", func(context.Context) error {
 		if code, out, errs := n.run("whoami"); code != 0 {
 			return fmt.Errorf("exit code %d\n%s%s", code, out, errs)
 		}

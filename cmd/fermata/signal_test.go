@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/test/paralleltest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // asCommand makes the test's own program the command.
@@ -64,7 +65,7 @@ func TestSignalEndsAReadOfStandardInput(t *testing.T) {
 			if cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(out.String(), "interrupted") {
 				t.Errorf("%v: %v: %s", args, err, out.String())
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(redistest.Patience):
 			_ = cmd.Process.Kill()
 			t.Fatalf("%v: a signal does not end it", args)
 		}

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/fermata-io/fermata/internal/test/flagtest"
 	"github.com/fermata-io/fermata/internal/test/nodetest"
@@ -103,13 +102,13 @@ func TestServeAndStop(t *testing.T) {
 	}()
 	url := regexp.MustCompile(`url=(\S+)`)
 	metrics := regexp.MustCompile(`serving metrics.* address=(\S+)`)
-	redistest.Eventually(t, time.Minute, "addresses", func() bool { return url.MatchString(log.String()) && metrics.MatchString(log.String()) })
+	redistest.Eventually(t, redistest.Patience, "addresses", func() bool { return url.MatchString(log.String()) && metrics.MatchString(log.String()) })
 	base, ops := url.FindStringSubmatch(log.String())[1], "http://"+metrics.FindStringSubmatch(log.String())[1]
 	for _, page := range []struct{ address, want string }{
 		{base + "/v1/whoami", `"anonymous"`}, {base + "/", "<title>Fermata</title>"}, {ops + "/healthz", ""}, {ops + "/readyz", ""},
 		{ops + "/metrics", "fermata_gateway_callers 1"}, // the one that has asked who it is
 	} {
-		redistest.Eventually(t, time.Minute, page.address, func() bool {
+		redistest.Eventually(t, redistest.Patience, page.address, func() bool {
 			resp, err := http.Get(page.address)
 			if err != nil {
 				return false

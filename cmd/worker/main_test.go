@@ -21,10 +21,11 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/internal/test/flagtest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-const patience = time.Minute
+const patience = redistest.Patience
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

@@ -19,7 +19,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-const patience = time.Minute
+const patience = redistest.Patience
 
 // asWorker makes the test binary the example.
 const asWorker = "EXAMPLE_WORKER"

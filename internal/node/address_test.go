@@ -67,7 +67,7 @@ func TestWorkersHearOfConfirmedAddressesOnly(t *testing.T) {
 			}
 			claim(t, a, b, key, fmt.Sprintf(`{"g":%q,"p":%q,"i":"AAAAAAAAAAAAAAAAAAAAAA"}`, evilAddress, b.PeerAddr()))
 			listenAsWorker(t, dialWith(t, a.GRPCAddr(), client)).never(evilAddress)
-			redistest.Eventually(t, time.Minute, "b has refuted what was claimed of it", func(context.Context) error {
+			redistest.Eventually(t, redistest.Patience, "b has refuted what was claimed of it", func(context.Context) error {
 				if got := listenAsWorker(t, dialWith(t, a.GRPCAddr(), client)).welcome; !slices.Contains(got,
 					b.GRPCAddr()) {
 					return fmt.Errorf("a new worker is welcomed with %q", got)
@@ -158,7 +158,7 @@ func joinWith(t *testing.T, o membership.Options, members int) *membership.Clust
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Stop() })
-	redistest.Eventually(t, time.Minute, o.Name+" is a member", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, o.Name+" is a member", func(context.Context) error {
 		if n := len(c.View().Members); n < members {
 			return fmt.Errorf("it sees %d", n)
 		}
@@ -215,7 +215,7 @@ func (w *listeningWorker) drains(address string) { w.wait("is sent to", &w.drain
 
 func (w *listeningWorker) wait(what string, list *[]string, address string) {
 	w.t.Helper()
-	redistest.Eventually(w.t, time.Minute, "the worker "+what+" "+address, func(context.Context) error {
+	redistest.Eventually(w.t, redistest.Patience, "the worker "+what+" "+address, func(context.Context) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if !slices.Contains(*list, address) {

@@ -90,7 +90,7 @@ func TestCreationsAmidALostNode(t *testing.T) {
 				_, errs := createAll(ctx, first, all)
 				done <- errs
 			}()
-			redistest.Eventually(t, time.Minute, "creations are under way", func(ctx context.Context) error {
+			redistest.Eventually(t, redistest.Patience, "creations are under way", func(ctx context.Context) error {
 				list, err := second.ListJobs(ctx, &fermatav1.ListJobsRequest{Parent: "namespaces/default"})
 				switch {
 				case err != nil:
@@ -114,7 +114,7 @@ func TestCreationsAmidALostNode(t *testing.T) {
 			}
 			created := wantCreated(t, second, all)
 			way.Pass()
-			redistest.Eventually(t, time.Minute, "the lost node is back", func(ctx context.Context) error {
+			redistest.Eventually(t, redistest.Patience, "the lost node is back", func(ctx context.Context) error {
 				_, err := first.GetJob(ctx, &fermatav1.GetJobRequest{Name: created[0].GetName()})
 				return err
 			})

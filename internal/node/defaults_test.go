@@ -27,7 +27,7 @@ func TestNodesWithOtherDefaultsAreReported(t *testing.T) {
 	}
 	differ := func(n *node.Node, name string, others, warnings int) {
 		t.Helper()
-		redistest.Eventually(t, time.Minute, "what "+name+" knows of others", func() error {
+		redistest.Eventually(t, redistest.Patience, "what "+name+" knows of others", func() error {
 			text, err := metricsOf(t.Context(), n)
 			if err != nil || !strings.Contains(text, fmt.Sprintf("fermata_policy_default_mismatches %d\n", others)) {
 				return fmt.Errorf("not %d, %v", others, err)
@@ -49,7 +49,7 @@ func TestNodesWithOtherDefaultsAreReported(t *testing.T) {
 	}
 	differ(a, "a", 0, 1)
 	c := startWith(t, redis.URL(), "c", with("c", 4), a.GossipAddr())
-	redistest.Eventually(t, time.Minute, "the third is a member", func() error {
+	redistest.Eventually(t, redistest.Patience, "the third is a member", func() error {
 		nodes, err := dial(t, c).Admin().Nodes(t.Context())
 		if err != nil || len(nodes) < 2 {
 			return fmt.Errorf("%d nodes, %v", len(nodes), err)

@@ -130,7 +130,7 @@ func TestALifeInEvents(t *testing.T) {
 	}
 	want := []string{job.KindJobCreated, job.KindRunTriggered, job.KindRunStarted, job.KindRunFailed,
 		job.KindRunStarted, job.KindRunSucceeded}
-	redistest.Eventually(t, time.Minute, "the watcher receives the run", func() error {
+	redistest.Eventually(t, redistest.Patience, "the watcher receives the run", func() error {
 		if got := kinds(first.all(), "twice"); !slices.Equal(got, want) {
 			return fmt.Errorf("%v", got)
 		}
@@ -163,7 +163,7 @@ func TestALifeInEvents(t *testing.T) {
 	}
 	second, _ := watch(t, dial(t, b), client.EventFilter{ResumeToken: first.token})
 	third, _ := watch(t, dial(t, b), client.EventFilter{Kinds: []string{"run.dead"}, Since: time.Now().Add(-time.Hour)})
-	redistest.Eventually(t, time.Minute, "the second watcher receives the rest", func() error {
+	redistest.Eventually(t, redistest.Patience, "the second watcher receives the rest", func() error {
 		got := kinds(second.all(), "fails")
 		if len(got) == 0 || !slices.Contains(got, job.KindRunDead) || !slices.Contains(got, job.KindJobBackoff) {
 			return fmt.Errorf("%v", got)
@@ -195,7 +195,7 @@ func TestAWatcherOutlivesTheRolesOfItsNode(t *testing.T) {
 	a := startWith(t, redis.URL(), "a", record)
 	holds := func(n *node.Node, what string, want func(int) bool) {
 		t.Helper()
-		redistest.Eventually(t, time.Minute, what, func() error {
+		redistest.Eventually(t, redistest.Patience, what, func() error {
 			if held := n.Describe().ShardsHeld; !want(held) {
 				return fmt.Errorf("%s holds %d shards", n.Name(), held)
 			}
@@ -236,7 +236,7 @@ func TestAWatcherOutlivesTheRolesOfItsNode(t *testing.T) {
 	goesOn := func() {
 		t.Helper()
 		n := created.Load()
-		redistest.Eventually(t, time.Minute, "jobs are created", func() error {
+		redistest.Eventually(t, redistest.Patience, "jobs are created", func() error {
 			if now := created.Load(); now < n+20 {
 				return fmt.Errorf("%d", now-n)
 			}
@@ -262,7 +262,7 @@ func TestAWatcherOutlivesTheRolesOfItsNode(t *testing.T) {
 	goesOn()
 	finish()
 	second, _ := watch(t, dial(t, b), client.EventFilter{ResumeToken: first.token})
-	redistest.Eventually(t, time.Minute, "all events are received", func() error {
+	redistest.Eventually(t, redistest.Patience, "all events are received", func() error {
 		events := append(first.all(), second.all()...)
 		for i := range int(created.Load()) {
 			got := kinds(events, fmt.Sprint("j", i))
@@ -317,7 +317,7 @@ func TestEventsAreRefused(t *testing.T) {
 		}
 	}
 	late, _ := watch(t, dial(t, on), client.EventFilter{ResumeToken: g.token})
-	redistest.Eventually(t, time.Minute, "the watcher receives that what follows is gone", func() error {
+	redistest.Eventually(t, redistest.Patience, "the watcher receives that what follows is gone", func() error {
 		late.mu.Lock()
 		defer late.mu.Unlock()
 		if !client.IsEventsGone(late.err) {
@@ -339,7 +339,7 @@ func TestNodesThatKeepDifferentEventsSaySo(t *testing.T) {
 	}
 	differ := func(n *node.Node, name string, others, warnings int, names string) {
 		t.Helper()
-		redistest.Eventually(t, time.Minute, "what "+name+" knows of others", func() error {
+		redistest.Eventually(t, redistest.Patience, "what "+name+" knows of others", func() error {
 			text, err := metricsOf(t.Context(), n)
 			if err != nil || !strings.Contains(text, fmt.Sprintf("fermata_events_keep_mismatches %d\n", others)) {
 				return fmt.Errorf("not %d, %v", others, err)
@@ -362,7 +362,7 @@ func TestNodesThatKeepDifferentEventsSaySo(t *testing.T) {
 	}
 	differ(a, "a", 0, 1, "")
 	c := startWith(t, redis.URL(), "c", func(c *node.Config) { c.EventsKeep, c.Shards = 10_000, 2 }, a.GossipAddr())
-	redistest.Eventually(t, time.Minute, "the third is a member", func() error {
+	redistest.Eventually(t, redistest.Patience, "the third is a member", func() error {
 		nodes, err := dial(t, c).Admin().Nodes(t.Context())
 		if err == nil && len(nodes) != 2 {
 			err = fmt.Errorf("%d nodes", len(nodes))
@@ -436,7 +436,7 @@ func TestAWebhookGoesOnAtAnotherNode(t *testing.T) {
 	record := func(c *node.Config) { c.EventsKeep, c.Shards, c.WebhooksFile = 10_000, 2, file }
 	a := startWith(t, redis.URL(), "a", record)
 	hooks := dial(t, a)
-	redistest.Eventually(t, time.Minute, "the node holds its shards", func() error {
+	redistest.Eventually(t, redistest.Patience, "the node holds its shards", func() error {
 		shards, err := hooks.Admin().Shards(t.Context())
 		for _, s := range shards {
 			if s.GetHolder() == "" {
@@ -445,7 +445,7 @@ func TestAWebhookGoesOnAtAnotherNode(t *testing.T) {
 		}
 		return err
 	})
-	redistest.Eventually(t, time.Minute, "the webhook has begun", func() error {
+	redistest.Eventually(t, redistest.Patience, "the webhook has begun", func() error {
 		n, err := redis.Client().Exists(t.Context(), keysOf(t, redis, "hooks")...).Result()
 		if n != 2 || err != nil {
 			return fmt.Errorf("in %d shards, %v", n, err)
@@ -457,7 +457,7 @@ func TestAWebhookGoesOnAtAnotherNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"io.fermata.job.created", "io.fermata.job.paused"}
-	redistest.Eventually(t, time.Minute, "the endpoint is called", func() error {
+	redistest.Eventually(t, redistest.Patience, "the endpoint is called", func() error {
 		if got := r.types(); !slices.Equal(got, want) {
 			return fmt.Errorf("%v", got)
 		}
@@ -477,13 +477,13 @@ func TestAWebhookGoesOnAtAnotherNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = append(want, "io.fermata.job.resumed")
-	redistest.Eventually(t, time.Minute, "the other node goes on", func() error {
+	redistest.Eventually(t, redistest.Patience, "the other node goes on", func() error {
 		if got := r.types(); !slices.Equal(got, want) {
 			return fmt.Errorf("%v", got)
 		}
 		return nil
 	})
-	redistest.Eventually(t, time.Minute, "nothing is left", func() error {
+	redistest.Eventually(t, redistest.Patience, "nothing is left", func() error {
 		list, err := dial(t, b).Admin().Webhooks(t.Context())
 		if err != nil || len(list) != 1 || list[0].GetBehindShards() != 0 || list[0].GetUndelivered() != 0 {
 			return fmt.Errorf("%v, %v", list, err)

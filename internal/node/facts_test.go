@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/test/redistest"
@@ -19,7 +18,7 @@ func TestFactsAreThoseOfTheWholeCluster(t *testing.T) {
 	queue := job.QueueKey{Namespace: "default", Queue: "default"}
 	expect := func(what string, good func(job.Facts) bool) {
 		t.Helper()
-		redistest.Eventually(t, time.Minute, what, func(ctx context.Context) error {
+		redistest.Eventually(t, redistest.Patience, what, func(ctx context.Context) error {
 			if f := a.JobFacts(ctx, 0, queue); !f.ClusterKnown || !good(f) {
 				return fmt.Errorf("facts %+v", f)
 			}
@@ -36,7 +35,7 @@ func TestFactsAreThoseOfTheWholeCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What the ledger calls now is a millisecond ahead for whoever explains, at times.
-	redistest.Eventually(t, time.Minute, "no worker is the reason", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "no worker is the reason", func(ctx context.Context) error {
 		e, err := c.ExplainJob(ctx, &fermatav1.ExplainJobRequest{Name: "namespaces/default/jobs/idle"})
 		if err != nil || len(e.GetReasons()) == 0 || e.GetReasons()[0].GetKind() != fermatav1.Reason_KIND_NO_WORKER {
 			return fmt.Errorf("explained by %v (%v)", e, err)

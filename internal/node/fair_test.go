@@ -54,7 +54,7 @@ func TestShardsOfANodeWithoutWorkersGetTheirPart(t *testing.T) {
 		})
 	select {
 	case <-done:
-	case <-time.After(time.Minute):
+	case <-time.After(redistest.Patience):
 		t.Fatal("not all have run")
 	}
 	mu.Lock()
@@ -71,7 +71,7 @@ func TestShardsOfANodeWithoutWorkersGetTheirPart(t *testing.T) {
 func shared(t *testing.T, a *node.Node) map[int]string {
 	t.Helper()
 	holders := map[int]string{}
-	redistest.Eventually(t, time.Minute, "both nodes to hold shards", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "both nodes to hold shards", func(ctx context.Context) error {
 		all, err := dial(t, a).Admin().Shards(ctx)
 		held := map[string]int{}
 		for i, s := range all {

@@ -26,7 +26,7 @@ func TestANodeThatReachesFewerPrimariesStandsAside(t *testing.T) {
 	b := startWith(t, url, "b", func(c *node.Config) { c.Redis.Dialer = path.dial }, a.GossipAddr())
 	holding := func(what string, fits func(a, b int) bool) {
 		t.Helper()
-		redistest.Eventually(t, time.Minute, what, func(context.Context) error {
+		redistest.Eventually(t, redistest.Patience, what, func(context.Context) error {
 			if x, y := a.Describe().ShardsHeld, b.Describe().ShardsHeld; x+y != 64 || !fits(x, y) {
 				return fmt.Errorf("%d and %d", x, y)
 			}

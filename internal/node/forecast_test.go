@@ -51,7 +51,7 @@ func TestForecastOfAllNodes(t *testing.T) {
 	}
 	for _, n := range []*node.Node{a, b} {
 		cluster := fermatav1.NewClusterServiceClient(connect(t, n))
-		redistest.Eventually(t, time.Minute, "the forecast of both nodes", func(ctx context.Context) error {
+		redistest.Eventually(t, redistest.Patience, "the forecast of both nodes", func(ctx context.Context) error {
 			r, err := cluster.ForecastLoad(ctx, &fermatav1.ForecastLoadRequest{Parent: "namespaces/n",
 				Resolution: durationpb.New(time.Hour), Horizon: durationpb.New(24 * time.Hour)})
 			if err != nil {
@@ -99,7 +99,7 @@ func TestForecastTellsNothingOfOthers(t *testing.T) {
 			Resolution: durationpb.New(time.Hour)})
 	}
 	var before *fermatav1.ForecastLoadResponse
-	redistest.Eventually(t, time.Minute, "the forecast of a namespace", func(context.Context) (err error) {
+	redistest.Eventually(t, redistest.Patience, "the forecast of a namespace", func(context.Context) (err error) {
 		before, err = ask("viewer-b", "namespaces/b")
 		if planned, _, _ := sumRuns(before, "queue-b"); err == nil && planned != 3 {
 			err = fmt.Errorf("%v", before)
@@ -107,7 +107,7 @@ func TestForecastTellsNothingOfOthers(t *testing.T) {
 		return err
 	})
 	create("a", 5)
-	redistest.Eventually(t, time.Minute, "the forecast of the other namespace", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the forecast of the other namespace", func(context.Context) error {
 		r, err := ask("viewer-a", "namespaces/a")
 		if planned, _, _ := sumRuns(r, "queue-a"); err == nil && planned != 5 {
 			err = fmt.Errorf("%v", r)

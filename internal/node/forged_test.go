@@ -151,7 +151,7 @@ func TestWhoWritesToRedisMakesUpNoPayload(t *testing.T) {
 		}
 	}
 	for id := range attacks {
-		redistest.Eventually(t, time.Minute, id+" is held back", func(ctx context.Context) error {
+		redistest.Eventually(t, redistest.Patience, id+" is held back", func(ctx context.Context) error {
 			e, err := c.ExplainJob(ctx, &fermatav1.ExplainJobRequest{Name: name(id)})
 			if err != nil || slices.ContainsFunc(e.GetReasons(),
 				func(r *fermatav1.Reason) bool { return r.GetKind() == fermatav1.Reason_KIND_PAYLOAD }) {
@@ -202,7 +202,7 @@ func TestWhoWritesToRedisMovesNoPayload(t *testing.T) {
 	}
 	w.redis.Client().HSet(t.Context(), w.key("st"), "default/moved", forged)
 	w.makeDue("default/moved", "default/bulk/5")
-	redistest.Eventually(t, time.Minute, "the record is put back", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the record is put back", func(context.Context) error {
 		if heldBack(t, metrics, job.HeldPayload.String()) == 0 {
 			return fmt.Errorf("it was not leased")
 		}
@@ -260,7 +260,7 @@ func TestWhoWritesToRedisRepeatsPayloads(t *testing.T) {
 		if d := <-got; d != want {
 			t.Errorf("%+v, want %+v", d, want)
 		}
-		redistest.Eventually(t, time.Minute, "the end of the run", func(ctx context.Context) error {
+		redistest.Eventually(t, redistest.Patience, "the end of the run", func(ctx context.Context) error {
 			j, err := c.GetJob(ctx, &fermatav1.GetJobRequest{Name: name("a")})
 			if err == nil && j.GetStatus().GetSucceededTotal() != int64(i+1) {
 				err = fmt.Errorf("%d runs", j.GetStatus().GetSucceededTotal())
@@ -312,7 +312,7 @@ func TestKeyspaceDecidesHowPayloadsAreSealed(t *testing.T) {
 		t.Errorf("version %d in a keyspace of an older schema", v)
 	}
 	schema(redisstore.SchemaOfBoundPayloads)
-	redistest.Eventually(t, time.Minute, "the raised schema", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the raised schema", func(context.Context) error {
 		if v := version(); v != job.SealOfWork {
 			return fmt.Errorf("version %d", v)
 		}

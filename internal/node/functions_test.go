@@ -44,7 +44,7 @@ func TestNodesThatCallFunctions(t *testing.T) {
 	goesOn := func(what string) {
 		t.Helper()
 		before := ran.Load()
-		redistest.Eventually(t, time.Minute, what, func(context.Context) error {
+		redistest.Eventually(t, redistest.Patience, what, func(context.Context) error {
 			if ran.Load() < before+8 {
 				return errors.New("not enough runs")
 			}

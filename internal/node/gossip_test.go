@@ -53,7 +53,7 @@ func TestForgedDeparturesMoveNothing(t *testing.T) {
 		}
 		return nil
 	}})
-	redistest.Eventually(t, time.Minute, "shards on both", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "shards on both", func(context.Context) error {
 		if x, y := a.Describe().ShardsHeld, b.Describe().ShardsHeld; x == 0 || y == 0 || x+y != 64 {
 			return fmt.Errorf("%d and %d", x, y)
 		}
@@ -86,7 +86,7 @@ func TestForgedDeparturesMoveNothing(t *testing.T) {
 	if after := holders(t, a); after != before {
 		t.Errorf("shards moved:\n%s\n%s", before, after)
 	}
-	redistest.Eventually(t, time.Minute, "runs", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "runs", func(context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(ran) < 100 {

@@ -174,7 +174,7 @@ func next[T any](t *testing.T, from <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-from:
-	case <-time.After(30 * time.Second):
+	case <-time.After(redistest.Patience):
 		t.Fatal("nothing has come in half a minute")
 	}
 	return v

@@ -40,7 +40,7 @@ func TestLanesWithoutWorkersKeepNobodyWaiting(t *testing.T) {
 
 	bothRun := func(n *node.Node) {
 		t.Helper()
-		redistest.Eventually(t, time.Minute, "the shard shows as oversized", func(ctx context.Context) error {
+		redistest.Eventually(t, redistest.Patience, "the shard shows as oversized", func(ctx context.Context) error {
 			text, err := metricsOf(ctx, n)
 			if err == nil && !strings.Contains(text, "\nfermata_oversized_shards 1\n") {
 				err = errors.New("it does not")
@@ -48,7 +48,7 @@ func TestLanesWithoutWorkersKeepNobodyWaiting(t *testing.T) {
 			return err
 		})
 		before, byHand := regular.Load(), manual.Load()
-		redistest.Eventually(t, time.Minute, "five runs", func(context.Context) error {
+		redistest.Eventually(t, redistest.Patience, "five runs", func(context.Context) error {
 			if n := regular.Load() - before; n < 5 {
 				return fmt.Errorf("%d runs", n)
 			}
@@ -58,7 +58,7 @@ func TestLanesWithoutWorkersKeepNobodyWaiting(t *testing.T) {
 		if _, err := jobs(t, n).RunJob(t.Context(), run); err != nil {
 			t.Fatal(err)
 		}
-		redistest.Eventually(t, time.Minute, "the manual run", func(context.Context) error {
+		redistest.Eventually(t, redistest.Patience, "the manual run", func(context.Context) error {
 			if manual.Load() == byHand {
 				return errors.New("did not start")
 			}
@@ -102,7 +102,7 @@ func TestOversizedShardsShow(t *testing.T) {
 	if !facts.Oversized {
 		t.Errorf("facts: %+v", facts)
 	}
-	redistest.Eventually(t, time.Minute, "all queues are listed", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "all queues are listed", func(ctx context.Context) error {
 		r, err := cluster.ListQueues(ctx, &fermatav1.ListQueuesRequest{Parent: "namespaces/tenant"})
 		if err == nil && len(r.GetQueues()) != (job.LanesPerRead+20)/10 {
 			err = fmt.Errorf("%d queues", len(r.GetQueues()))

@@ -78,7 +78,7 @@ func TestRunsThatNeverStartBreakTheirObjectives(t *testing.T) {
 	const breaches = `fermata_lag_breaches_total{namespace="default",queue="default",reason="late"}`
 	told := func(t *testing.T, nodes ...*node.Node) {
 		t.Helper()
-		redistest.Eventually(t, time.Minute, "each is counted once", func() error {
+		redistest.Eventually(t, redistest.Patience, "each is counted once", func() error {
 			if n, err := sumOf(t.Context(), breaches, nodes...); err != nil || n != many {
 				return fmt.Errorf("counted %v (%v)", n, err)
 			}
@@ -95,7 +95,7 @@ func TestRunsThatNeverStartBreakTheirObjectives(t *testing.T) {
 			t.Errorf("%v", e)
 		}
 	}
-	redistest.Eventually(t, time.Minute, "runs that wait are overdue", func() error {
+	redistest.Eventually(t, redistest.Patience, "runs that wait are overdue", func() error {
 		if n, err := sumOf(t.Context(), `fermata_runs_overdue{namespace="default",queue="default"}`, a,
 			b); err != nil || n != many+1 {
 			return fmt.Errorf("%v (%v)", n, err)
@@ -121,13 +121,13 @@ func TestRunsThatNeverStartBreakTheirObjectives(t *testing.T) {
 	var ran atomic.Int64
 	work(t, d, many, map[string]func(context.Context,
 		*worker.Task) error{"ok": func(context.Context, *worker.Task) error { ran.Add(1); return nil }})
-	redistest.Eventually(t, time.Minute, "all have run", func() error {
+	redistest.Eventually(t, redistest.Patience, "all have run", func() error {
 		if n := ran.Load(); n != many+1 {
 			return fmt.Errorf("%d runs", n)
 		}
 		return nil
 	})
-	redistest.Eventually(t, time.Minute, "none is overdue", func() error {
+	redistest.Eventually(t, redistest.Patience, "none is overdue", func() error {
 		if n, err := sumOf(t.Context(), `fermata_runs_overdue{namespace="default",queue="default"}`, b,
 			d); err != nil || n != 0 {
 			return fmt.Errorf("%v (%v)", n, err)
@@ -162,7 +162,7 @@ func TestLateAndFailingJobsAreFound(t *testing.T) {
 	create(t, c, "late", late)
 	top := func(kind fermatav1.TopJobsRequest_Kind, check func(*fermatav1.TopJob) bool) {
 		t.Helper()
-		redistest.Eventually(t, time.Minute, kind.String(), func(ctx context.Context) error {
+		redistest.Eventually(t, redistest.Patience, kind.String(), func(ctx context.Context) error {
 			r, err := c.TopJobs(ctx, &fermatav1.TopJobsRequest{Kind: kind})
 			if err != nil {
 				return err
@@ -192,7 +192,7 @@ func TestLateAndFailingJobsAreFound(t *testing.T) {
 		return strings.HasSuffix(j.GetJob().GetName(), "/failing") &&
 			j.GetJob().GetStatus().GetConsecutiveFailures() > 1
 	})
-	redistest.Eventually(t, time.Minute, "the broken objective", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the broken objective", func(ctx context.Context) error {
 		if n, err := sumOf(ctx, `fermata_lag_breaches_total{namespace="default",queue="default",reason="late"}`, a,
 			b); err != nil || n != 1 {
 			return fmt.Errorf("counted %v times (%v)", n, err)
@@ -200,7 +200,7 @@ func TestLateAndFailingJobsAreFound(t *testing.T) {
 		return nil
 	})
 	conn := connect(t, b)
-	redistest.Eventually(t, time.Minute, "figures of the other node", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "figures of the other node", func(ctx context.Context) error {
 		r, err := fermatav1.NewClusterServiceClient(conn).ListQueues(ctx, &fermatav1.ListQueuesRequest{})
 		if err != nil {
 			return err
@@ -229,7 +229,7 @@ func TestLateAndFailingJobsAreFound(t *testing.T) {
 	waits := &fermatav1.Job{Handler: "ok", Queue: "nobody",
 		Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.New(time.Now())}}}
 	create(t, c, "waits", waits)
-	redistest.Eventually(t, time.Minute, "names in the metrics", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "names in the metrics", func(ctx context.Context) error {
 		text, err := metricsOf(ctx, b)
 		if err != nil {
 			return err

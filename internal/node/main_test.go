@@ -2,9 +2,11 @@ package node_test
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"testing"
 
+	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/test/paralleltest"
 )
 
@@ -18,5 +20,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	node.LogRedis(slog.New(slog.DiscardHandler)) // a connection that a test cuts is dialled, and logged, each moment
 	os.Exit(m.Run())
 }

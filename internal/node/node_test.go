@@ -158,7 +158,7 @@ func TestAHealthyJobRunsOnTimeWhileAFailingOneBacksOff(t *testing.T) {
 	create(t, c, "ok", intervalJob(200*time.Millisecond, "ok"))
 	create(t, c, "fail", intervalJob(200*time.Millisecond, "fail"))
 	var failing *fermatav1.Job
-	redistest.Eventually(t, time.Minute, "three failures", func(ctx context.Context) (err error) {
+	redistest.Eventually(t, redistest.Patience, "three failures", func(ctx context.Context) (err error) {
 		failing, err = c.GetJob(ctx, &fermatav1.GetJobRequest{Name: "namespaces/default/jobs/fail"})
 		if got := failing.GetStatus().GetConsecutiveFailures(); err == nil && got < 3 {
 			err = fmt.Errorf("%d failures", got)
@@ -174,7 +174,7 @@ func TestAHealthyJobRunsOnTimeWhileAFailingOneBacksOff(t *testing.T) {
 		t.Errorf("status %v", status)
 	}
 	// While the failing one waited for 400 and 800 ms, the other one went on.
-	redistest.Eventually(t, time.Minute, "the healthy job goes on", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the healthy job goes on", func(context.Context) error {
 		if n := ok.Load(); n < 2*failures {
 			return fmt.Errorf("it ran %d times", n)
 		}
@@ -203,7 +203,7 @@ func TestWorkReachesWorkersThroughPeers(t *testing.T) {
 		},
 	})
 	// Every node holds some shards before work begins.
-	redistest.Eventually(t, time.Minute, "shards on every node", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "shards on every node", func(context.Context) error {
 		for _, n := range []*node.Node{a, b, c} {
 			if n.Describe().ShardsHeld == 0 {
 				return errors.New(n.Name() + " holds none")
@@ -216,7 +216,7 @@ func TestWorkReachesWorkersThroughPeers(t *testing.T) {
 	for i := range n {
 		create(t, clients[i%3], fmt.Sprintf("j%d", i), intervalJob(500*time.Millisecond, "h"))
 	}
-	redistest.Eventually(t, time.Minute, "every job to run twice", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "every job to run twice", func(context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()
 		done := 0
@@ -246,7 +246,7 @@ func TestShardsAreHandedOverAtOnce(t *testing.T) {
 	if err := a.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
-	redistest.Eventually(t, time.Minute, "the takeover", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the takeover", func(context.Context) error {
 		if got := b.Describe().ShardsHeld; got != 64 {
 			return fmt.Errorf("b holds %d", got)
 		}

@@ -49,7 +49,7 @@ func (s *starts) of(prefix string) (ids []string) {
 // have waits until so many jobs of a prefix have started.
 func (s *starts) have(t *testing.T, prefix string, n int) {
 	t.Helper()
-	redistest.Eventually(t, time.Minute, fmt.Sprintf("%d starts of %s", n, prefix), func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, fmt.Sprintf("%d starts of %s", n, prefix), func(context.Context) error {
 		if got := len(s.of(prefix)); got != n {
 			return fmt.Errorf("%d have started", got)
 		}
@@ -60,7 +60,7 @@ func (s *starts) have(t *testing.T, prefix string, n int) {
 // seesPause waits until a node shows that a queue is paused, or that it is not.
 func seesPause(t *testing.T, n *node.Node, queue string, paused bool) {
 	t.Helper()
-	redistest.Eventually(t, time.Minute, fmt.Sprintf("a node to see that %s is paused: %v", queue, paused),
+	redistest.Eventually(t, redistest.Patience, fmt.Sprintf("a node to see that %s is paused: %v", queue, paused),
 		func(ctx context.Context) error {
 			text, err := metricsOf(ctx, n)
 			if shown := strings.Contains(text, fmt.Sprintf("fermata_queue_paused{namespace=\"default\",queue=%q} 1\n",
@@ -83,7 +83,7 @@ func TestAPausedQueueStartsNothing(t *testing.T) {
 	a := startWith(t, redis.URL(), "a", sharded)
 	b := startWith(t, redis.URL(), "b", sharded, a.GossipAddr())
 	c, calls := jobs(t, a), dial(t, a)
-	redistest.Eventually(t, time.Minute, "both nodes to hold shards", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "both nodes to hold shards", func(ctx context.Context) error {
 		all, err := calls.Admin().Shards(ctx)
 		holders := map[string]int{}
 		for _, s := range all {

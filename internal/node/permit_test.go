@@ -19,7 +19,7 @@ func TestPermitsOfANodeThatStopsAreAnswered(t *testing.T) {
 	start(t, redis.URL(), "b", a.GossipAddr())
 	counted := func(what, series string) {
 		t.Helper()
-		redistest.Eventually(t, time.Minute, what, func(ctx context.Context) error {
+		redistest.Eventually(t, redistest.Patience, what, func(ctx context.Context) error {
 			text, err := metricsOf(ctx, a)
 			if err == nil && !strings.Contains(text, series+" 1\n") {
 				err = fmt.Errorf("no %s 1 among the metrics", series)
@@ -40,7 +40,7 @@ func TestPermitsThatAreTooManyAreAnswered(t *testing.T) {
 	redis := redistest.Start(t)
 	a := start(t, redis.URL(), "a")
 	start(t, redis.URL(), "b", a.GossipAddr())
-	redistest.Eventually(t, time.Minute, "a link to b", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "a link to b", func(ctx context.Context) error {
 		text, err := metricsOf(ctx, a)
 		if err == nil && !strings.Contains(text, `fermata_peer_links{direction="dialled"} 1`) {
 			err = errors.New("none")
@@ -52,7 +52,7 @@ func TestPermitsThatAreTooManyAreAnswered(t *testing.T) {
 		a.OnPermits("b", []job.Permit{{ID: int64(i), N: 1, Lane: job.Lane{Namespace: "ns", Queue: "q"},
 			ValidFor: time.Minute}})
 	}
-	redistest.Eventually(t, time.Minute, "an answer to each", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "an answer to each", func(ctx context.Context) error {
 		text, err := metricsOf(ctx, a)
 		if want := fmt.Sprintf(`fermata_peer_messages_sent_total{kind="permit_result"} %d`, permits); err == nil &&
 			!strings.Contains(text, want+"\n") {

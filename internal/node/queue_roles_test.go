@@ -191,7 +191,7 @@ func TestTokensOfSomeQueues(t *testing.T) {
 			}
 		}
 	}
-	redistest.Eventually(t, time.Minute, "the event of the open job", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the event of the open job", func(context.Context) error {
 		if hidden, none, open := watch("secret-1"), watch("nothing"), watch("open"); hidden != none || open <= none {
 			return fmt.Errorf("batches: %d about a hidden job, %d about none, %d about an open one", hidden, none, open)
 		}

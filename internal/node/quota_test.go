@@ -87,7 +87,7 @@ func TestJobsOfANamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	redistest.Eventually(t, time.Minute, "gauges", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "gauges", func(ctx context.Context) error {
 		q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+a.HTTPAddr()+"/metrics", nil)
 		if err != nil {
 			return err
@@ -110,9 +110,9 @@ func TestJobsOfANamespace(t *testing.T) {
 		return err
 	})
 	write(3)
-	redistest.Eventually(t, time.Minute, "the new limit, at either node",
+	redistest.Eventually(t, redistest.Patience, "the new limit, at either node",
 		func(context.Context) error { return add("team-a") })
-	redistest.Eventually(t, time.Minute, "the new limit, at either node",
+	redistest.Eventually(t, redistest.Patience, "the new limit, at either node",
 		func(context.Context) error { return add("team-b") })
 	room("team-b", 0)
 }
@@ -176,7 +176,7 @@ func TestBytesOfANamespace(t *testing.T) {
 	}
 	settled := func(id string, n int) {
 		t.Helper()
-		redistest.Eventually(t, time.Minute, "room for "+id, func(context.Context) error { return create(0, id, n) })
+		redistest.Eventually(t, redistest.Patience, "room for "+id, func(context.Context) error { return create(0, id, n) })
 	}
 	// What callers held of one another is free by the next census: fill up what is left.
 	for i := 0; ; i++ {

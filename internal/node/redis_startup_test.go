@@ -43,7 +43,7 @@ func TestANodeWaitsForRedis(t *testing.T) {
 	addr := <-health
 	says := func(path string, code int, text string) {
 		t.Helper()
-		redistest.Eventually(t, time.Minute, path, func(ctx context.Context) error {
+		redistest.Eventually(t, redistest.Patience, path, func(ctx context.Context) error {
 			r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
 			if err != nil {
 				return err
@@ -87,7 +87,7 @@ func TestANodeThatWaitsForRedisCanBeStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	started := make(chan error, 1)
 	go func() { started <- n.Start(ctx) }()
-	redistest.Eventually(t, time.Minute, "the node waits", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the node waits", func(context.Context) error {
 		if waits.count("waiting for redis") == 0 {
 			return errors.New("it does not say so")
 		}

@@ -76,7 +76,7 @@ func TestRevisionsNameTheirCallers(t *testing.T) {
 	if err != nil || len(other.GetRevisions()) != 1 {
 		t.Error(other, err)
 	}
-	redistest.Eventually(t, time.Minute, "the audit record of the restore", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the audit record of the restore", func(context.Context) error {
 		r, err := fermatav1.NewClusterServiceClient(x.conn).ListAuditRecords(x.as("admin-a"), &fermatav1.ListAuditRecordsRequest{Resource: name})
 		if err != nil {
 			return err

@@ -49,7 +49,7 @@ func asKEDA(t *testing.T, x *actor, n *node.Node, metadata map[string]string) ke
 // is waits until a metric has a value, and the queue is as active as it should be.
 func (k keda) is(value float64, active bool) {
 	k.t.Helper()
-	redistest.Eventually(k.t, time.Minute, fmt.Sprintf("a backlog of %v", value), func(ctx context.Context) error {
+	redistest.Eventually(k.t, redistest.Patience, fmt.Sprintf("a backlog of %v", value), func(ctx context.Context) error {
 		m, err := k.client.GetMetrics(ctx, &externalscaler.GetMetricsRequest{ScaledObjectRef: k.ref,
 			MetricName: "fermata-backlog"})
 		if err != nil {
@@ -105,7 +105,7 @@ func TestKEDAScalesByAnyNode(t *testing.T) {
 	b := startWith(t, redis.URL(), "b", secure, a.GossipAddr())
 	c := fermatav1.NewJobServiceClient(clients.dial(a.GRPCAddr()))
 	cluster := fermatav1.NewClusterServiceClient(clients.dial(a.GRPCAddr()))
-	redistest.Eventually(t, time.Minute, "both nodes to hold shards", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "both nodes to hold shards", func(ctx context.Context) error {
 		shards, err := cluster.ListShards(ctx, &fermatav1.ListShardsRequest{})
 		holders := map[string]int{}
 		for _, s := range shards.GetShards() {

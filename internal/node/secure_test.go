@@ -89,7 +89,7 @@ func TestSealedPayloads(t *testing.T) {
 		select {
 		case payload := <-got:
 			return payload
-		case <-time.After(time.Minute):
+		case <-time.After(redistest.Patience):
 			t.Fatalf("%s has not run", id)
 			return ""
 		}
@@ -134,7 +134,7 @@ func TestSealedPayloads(t *testing.T) {
 	if _, err := c.RunJob(t.Context(), &fermatav1.RunJobRequest{Name: name("victim")}); err != nil {
 		t.Fatal(err)
 	}
-	redistest.Eventually(t, time.Minute, "the moved payload is held back", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the moved payload is held back", func(ctx context.Context) error {
 		e, err := c.ExplainJob(ctx, &fermatav1.ExplainJobRequest{Name: name("victim")})
 		if err != nil {
 			return err
@@ -249,7 +249,7 @@ func rotate(t *testing.T, redis *redistest.Server, c fermatav1.JobServiceClient,
 			Job: &fermatav1.Job{Name: name(id)}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"payload_key_id"}},
 		})
 	}
-	redistest.Eventually(t, time.Minute, "the second key", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the second key", func(context.Context) error {
 		j, err := reseal("new")
 		if err == nil && j.GetPayloadKeyId() != keyTwo {
 			err = errors.New("still the first one")
@@ -385,7 +385,7 @@ func (u lackingUser) change(rules string) {
 func TestRightsThatAreTakenAway(t *testing.T) {
 	u := newLackingUser(t)
 	n := start(t, u.url(), "n")
-	redistest.Eventually(t, time.Minute, "the node is ready", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the node is ready", func(ctx context.Context) error {
 		if missing := n.Missing(ctx); len(missing) > 0 {
 			return fmt.Errorf("%q", missing)
 		}
@@ -460,14 +460,14 @@ func TestLimitOfBytesByAnEarlierGrant(t *testing.T) {
 	if log.count("limits go by the last count") == 0 || log.count("ACL SETUSER lacking +hstrlen`") == 0 {
 		t.Error("the log does not say what is missing")
 	}
-	redistest.Eventually(t, time.Minute, "the node is ready", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the node is ready", func(ctx context.Context) error {
 		if missing := n.Missing(ctx); len(missing) > 0 {
 			return fmt.Errorf("%q", missing)
 		}
 		return nil
 	})
 	u.change("+hstrlen")
-	redistest.Eventually(t, time.Minute, "a census", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "a census", func(ctx context.Context) error {
 		if n, err := u.redis.Client().HGet(ctx, "fermata:{meta}:bytes", "default").Int(); err != nil || n == 0 {
 			return fmt.Errorf("%d bytes: %w", n, err)
 		}

@@ -71,7 +71,7 @@ func joinByGossipAlone(t *testing.T, name, addr string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Stop() })
-	redistest.Eventually(t, time.Minute, name+" is a member", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, name+" is a member", func(context.Context) error {
 		if n := len(c.View().Members); n < 3 {
 			return fmt.Errorf("it sees %d", n)
 		}
@@ -82,7 +82,7 @@ func joinByGossipAlone(t *testing.T, name, addr string) {
 // sharedByTwo waits until two nodes hold half of the shards each.
 func sharedByTwo(t *testing.T, a, b *node.Node) {
 	t.Helper()
-	redistest.Eventually(t, time.Minute, "half of the shards on each", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "half of the shards on each", func(context.Context) error {
 		if x, y := a.Describe().ShardsHeld, b.Describe().ShardsHeld; x != 32 || y != 32 {
 			return fmt.Errorf("%d and %d", x, y)
 		}
@@ -94,7 +94,7 @@ func sharedByTwo(t *testing.T, a, b *node.Node) {
 func keepsHolders(t *testing.T, n *node.Node, before string) {
 	t.Helper()
 	end := time.Now().Add(10 * time.Second) // the lock's life is 6 s
-	redistest.Eventually(t, time.Minute, "ten seconds", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "ten seconds", func(context.Context) error {
 		if now := holders(t, n); now != before {
 			t.Fatalf("shards moved:\n%s\n%s", before, now)
 		}
@@ -127,7 +127,7 @@ func TestNodeThatHoldsNoneOfItsShardsIsNotReady(t *testing.T) {
 	b := start(t, "redis://"+way.Addr()+"/0", "b", a.GossipAddr())
 	sharedByTwo(t, a, b)
 	way.FailNext(0, 1<<30, "ERR broken", "evalsha", "eval")
-	redistest.Eventually(t, time.Minute, "b is not ready", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "b is not ready", func(context.Context) error {
 		missing := b.UnreadyReasons() // a look at Redis fails as well
 		if len(missing) != 1 || !strings.HasPrefix(missing[0], "shards: 32 that this node should hold") {
 			return fmt.Errorf("%q", missing)
@@ -135,14 +135,14 @@ func TestNodeThatHoldsNoneOfItsShardsIsNotReady(t *testing.T) {
 		return nil
 	})
 	isReady(t, a)
-	redistest.Eventually(t, time.Minute, "all shards on a", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "all shards on a", func(context.Context) error {
 		if n := a.Describe().ShardsHeld; n != 64 {
 			return fmt.Errorf("%d", n)
 		}
 		return nil
 	})
 	way.FailNext(0, 0, "")
-	redistest.Eventually(t, time.Minute, "b is ready", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "b is ready", func(ctx context.Context) error {
 		if missing := b.Missing(ctx); len(missing) > 0 {
 			return fmt.Errorf("%q", missing)
 		}
@@ -159,7 +159,7 @@ func TestNodeThatRedisRefusesStandsAside(t *testing.T) {
 	b := start(t, "redis://"+way.Addr()+"/0", "b", a.GossipAddr())
 	sharedByTwo(t, a, b)
 	way.FailNext(0, 1<<30, "NOPERM this user has no permissions", "evalsha", "eval")
-	redistest.Eventually(t, time.Minute, "all shards on a", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "all shards on a", func(context.Context) error {
 		if n := a.Describe().ShardsHeld; n != 64 {
 			return fmt.Errorf("%d", n)
 		}

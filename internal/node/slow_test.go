@@ -35,7 +35,7 @@ func slowCluster(t *testing.T) (nodes [3]*node.Node, ways [3]*faultproxy.Proxy) 
 // holdShards waits until these nodes hold all shards, and each so many as fits.
 func holdShards(t *testing.T, nodes [3]*node.Node, what string, fits func(int) bool, which ...int) {
 	t.Helper()
-	redistest.Eventually(t, time.Minute, what, func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, what, func(context.Context) error {
 		sum := 0
 		var held []int
 		for _, n := range nodes {
@@ -79,7 +79,7 @@ func TestNodeWithSlowRedisGivesItsShardsAway(t *testing.T) {
 func awaitWorkerAt(t *testing.T, asked *node.Node, worker, name string) {
 	t.Helper()
 	cluster := fermatav1.NewClusterServiceClient(dialWith(t, asked.GRPCAddr(), insecure.NewCredentials()))
-	redistest.Eventually(t, time.Minute, "worker at node "+name, func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "worker at node "+name, func(ctx context.Context) error {
 		answer, err := cluster.ListWorkers(ctx, &fermatav1.ListWorkersRequest{})
 		for _, w := range answer.GetWorkers() {
 			if w.GetWorkerId() == worker && w.GetNode() == name {
@@ -115,7 +115,7 @@ func TestReconnectingNodeIsNotFast(t *testing.T) {
 	meter.MeasureClient(client)
 	way.Latency(100 * time.Millisecond) // each way
 	before := way.Counters().Connections
-	redistest.Eventually(t, time.Minute, "connections are replaced", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "connections are replaced", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		defer cancel()
 		if err := client.Get(ctx, "x").Err(); err == nil {

@@ -208,7 +208,7 @@ func TestAnEditorLeavesPlacesOfSeries(t *testing.T) {
 		create("editor-a", "a", fmt.Sprint("q", i))
 	}
 	create("editor-b", "b", "mail")
-	redistest.Eventually(t, time.Minute, "the series of another namespace", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the series of another namespace", func(ctx context.Context) error {
 		text, err := metricsOf(ctx, x.node)
 		if err == nil && !strings.Contains(text, `fermata_starts_total{namespace="b",queue="mail"`) {
 			err = errors.New("there are none")
@@ -231,7 +231,7 @@ func TestSettingsOfOthersCostCallersNothing(t *testing.T) {
 	if _, err := c.UpdateQueueSettings(x.as("admin-b"), &fermatav1.UpdateQueueSettingsRequest{Settings: mail}); err != nil {
 		t.Fatal(err)
 	}
-	redistest.Eventually(t, time.Minute, "the paused queue in the list", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the paused queue in the list", func(ctx context.Context) error {
 		r, err := cluster.ListQueues(x.as("viewer-b"), &fermatav1.ListQueuesRequest{Parent: "namespaces/b"})
 		if err == nil && (len(r.GetQueues()) != 1 || !r.GetQueues()[0].GetQueuePaused()) {
 			err = fmt.Errorf("listed are %v", r.GetQueues())
@@ -307,7 +307,7 @@ func TestFailingCallsLeaveNoAuditRecords(t *testing.T) {
 	if _, err := c.PauseJob(x.as("editor-a"), &fermatav1.PauseJobRequest{Name: job}); err != nil {
 		t.Fatal(err)
 	}
-	redistest.Eventually(t, time.Minute, "records of the calls that succeeded", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "records of the calls that succeeded", func(context.Context) error {
 		if n := head(); n < 2 {
 			return fmt.Errorf("there are %d", n)
 		}

@@ -81,7 +81,7 @@ func secured(redis tlsfiles.Files, x *actor, reg *prometheus.Registry) func(*nod
 // inForce waits until every certificate of a node ends at this time.
 func inForce(t *testing.T, reg *prometheus.Registry, end time.Time) {
 	t.Helper()
-	redistest.Eventually(t, time.Minute, "the new files", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the new files", func(context.Context) error {
 		families, err := reg.Gather()
 		if err != nil {
 			return err
@@ -177,7 +177,7 @@ func TestAClusterLivesThroughNewCertificates(t *testing.T) {
 			inForce(t, reg, end)
 		}
 		for _, x := range []*actor{workers, clients} {
-			redistest.Eventually(t, time.Minute, x.role+"'s new files", func(context.Context) error {
+			redistest.Eventually(t, redistest.Patience, x.role+"'s new files", func(context.Context) error {
 				if got := x.source.ReloadIfDue(); !got.Equal(end) {
 					return fmt.Errorf("until %v", got)
 				}
@@ -185,7 +185,7 @@ func TestAClusterLivesThroughNewCertificates(t *testing.T) {
 			})
 		}
 		called, done := calls.Load(), ran.Load()
-		redistest.Eventually(t, time.Minute, "calls and runs go on", func(context.Context) error {
+		redistest.Eventually(t, redistest.Patience, "calls and runs go on", func(context.Context) error {
 			if calls.Load() < called+4 && ctx.Err() == nil || ran.Load() < done+2 {
 				return fmt.Errorf("%d calls, %d runs", calls.Load()-called, ran.Load()-done)
 			}

@@ -149,7 +149,7 @@ func TestALostKeyspaceTakesNoChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The node finds out by itself, with the small look that it takes every five seconds.
-	redistest.Eventually(t, time.Minute, "changes are refused", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "changes are refused", func(context.Context) error {
 		if err := create("after"); status.Code(err) != codes.FailedPrecondition ||
 			!strings.Contains(err.Error(), "the keyspace is gone") {
 			return fmt.Errorf("a job is created: %v", err)

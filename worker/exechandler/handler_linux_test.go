@@ -26,7 +26,7 @@ import (
 	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
 )
 
-const patience = time.Minute
+const patience = redistest.Patience
 
 // token is that of the attempts of this test process, of which several may run on a machine.
 var token = int64(os.Getpid())

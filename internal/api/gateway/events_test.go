@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -16,10 +15,11 @@ import (
 
 	"github.com/fermata-io/fermata/internal/api/apierror"
 	"github.com/fermata-io/fermata/internal/lib/memorybudget"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-const patience = time.Minute
+const patience = redistest.Patience
 
 // numberedEvents sends event 1, 2 ... as they are released; token n continues after event n.
 func numberedEvents(released <-chan struct{}) func(*fermatav1.WatchEventsRequest, grpc.ServerStreamingServer[fermatav1.WatchEventsResponse]) error {

@@ -45,7 +45,7 @@ func TestUnreadResponsesTakeMemory(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer anna")
 		responses.Go(func() { g.ServeHTTP(unreadWriter{httptest.NewRecorder(), read}, r) })
 	}
-	redistest.Eventually(t, time.Minute, "the responses take memory", func() bool { return g.memory.InUse() > waiting*8<<20 })
+	redistest.Eventually(t, redistest.Patience, "the responses take memory", func() bool { return g.memory.InUse() > waiting*8<<20 })
 	a := send(t, "GET", url+jobPath, "anna", "")
 	a.want(t, 429, "memory")
 	if a.header.Get("Retry-After") == "" {
@@ -78,7 +78,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		send(t, "POST", url+"/v1/namespaces/default/jobs", token, `{`)
 		send(t, "GET", url+"/v1/namespaces/default/none", token, "")
 	}
-	redistest.Eventually(t, time.Minute, "no memory is taken", func() bool { return g.memory.InUse() == 0 })
+	redistest.Eventually(t, redistest.Patience, "no memory is taken", func() bool { return g.memory.InUse() == 0 })
 }
 
 // TestMemoryOfEvents: events that nobody reads take memory of their caller, and its streams end before it has more than
@@ -95,7 +95,7 @@ func TestMemoryOfEvents(t *testing.T) {
 		readers = append(readers, h.subscribe(t.Context(), &credential{identity: &identityUse{share: "anna"}}, q, endless, func() {}))
 	}
 	for _, r := range readers {
-		redistest.Eventually(t, time.Minute, "the stream ends", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return r.closed })
+		redistest.Eventually(t, redistest.Patience, "the stream ends", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return r.closed })
 		if n := memory.InUse(); n > memory.Largest() {
 			t.Errorf("%d bytes are taken of %d", n, memory.Largest())
 		}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // lent is a pool that knows what it has given away.
@@ -98,7 +100,7 @@ func TestConnectionsWaitWithoutABuffer(t *testing.T) {
 		go read()
 		select {
 		case <-pool.back: // it has found nothing
-		case <-time.After(time.Minute):
+		case <-time.After(redistest.Patience):
 			t.Fatal("it does not look whether there is something")
 		}
 		if n := pool.out(); n != 0 {

@@ -40,7 +40,7 @@ import (
 // meanwhile; how fast, is for benchmarks.
 
 // patience is how long a test waits for what has to come.
-const patience = time.Minute
+const patience = redistest.Patience
 
 // floodJobs counts the calls that reach it, and holds them if it is told to.
 type floodJobs struct {

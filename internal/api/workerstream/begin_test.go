@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/sessiontest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -77,7 +78,7 @@ func TestLeasesOfAStreamThatEndsAsItBegins(t *testing.T) {
 		if leases != 1 {
 			t.Errorf("%d leases were given back, want the one that was never sent", leases)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(redistest.Patience):
 		t.Fatal("never closed")
 	}
 }

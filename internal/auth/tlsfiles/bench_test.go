@@ -20,7 +20,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/tlstest"
 )
 
-const patience = time.Minute
+const patience = redistest.Patience
 
 // clock is a time that only the test moves, and that of this host to begin with.
 type clock struct {

@@ -44,13 +44,13 @@ func TestRunsOfOtherWorkersAreNamedAtTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-began
-	redistest.Eventually(t, time.Minute, "a live run", func() bool {
+	redistest.Eventually(t, redistest.Patience, "a live run", func() bool {
 		workers, err := p.client.Admin().Workers(t.Context())
 		return err == nil && describeWorkers(workers, "mine") != "" &&
 			p.status(t, "long").GetState() == fermatav1.JobStatus_STATE_RUNNING
 	})
 	p.cancel()
-	redistest.Eventually(t, time.Minute, "the name of the run", func() bool {
+	redistest.Eventually(t, redistest.Patience, "the name of the run", func() bool {
 		return strings.Contains(p.out.String(), " of long on worker outside")
 	})
 	close(p.abort)

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -85,7 +84,7 @@ func TestCurlGuide(t *testing.T) {
 			return checkGuideOutput(string(out), shown)
 		}
 		if !strings.Contains(command, "-X ") {
-			redistest.Eventually(t, time.Minute, command, run)
+			redistest.Eventually(t, redistest.Patience, command, run)
 			continue
 		}
 		if err := run(); err != nil {

@@ -72,7 +72,7 @@ func play(t *testing.T, o Options) *playing {
 		}
 	})
 	where := regexp.MustCompile(`gRPC +(\S+)[^=]*?target +(\S+)`)
-	redistest.Eventually(t, time.Minute, "addresses", func() bool { return where.MatchString(p.out.String()) || len(p.ended) > 0 })
+	redistest.Eventually(t, redistest.Patience, "addresses", func() bool { return where.MatchString(p.out.String()) || len(p.ended) > 0 })
 	found := where.FindStringSubmatch(p.out.String())
 	if found == nil {
 		t.Fatalf("it ended at once: %v", <-p.ended)
@@ -108,7 +108,7 @@ func (p *playing) wait(t *testing.T) error {
 	select {
 	case err := <-p.ended:
 		return err
-	case <-time.After(time.Minute):
+	case <-time.After(redistest.Patience):
 		t.Fatal("the run does not end")
 		return nil
 	}
@@ -138,7 +138,7 @@ func (p *playing) command(t *testing.T, command string) {
 func TestHealthyRunsOnTimeWhileFailingBacksOff(t *testing.T) {
 	p := play(t, Options{})
 	var s *fermatav1.JobStatus
-	redistest.Eventually(t, time.Minute, "two failures in a row", func() bool {
+	redistest.Eventually(t, redistest.Patience, "two failures in a row", func() bool {
 		s = p.status(t, "failing")
 		return s.GetConsecutiveFailures() >= 2
 	})
@@ -148,23 +148,23 @@ func TestHealthyRunsOnTimeWhileFailingBacksOff(t *testing.T) {
 		s.GetNextDueTime().AsTime().Sub(s.GetLastFinishTime().AsTime()) < interval*3/8 {
 		t.Errorf("after %d failures: %v", s.GetConsecutiveFailures(), s)
 	}
-	redistest.Eventually(t, time.Minute, "a typo that fails", func() bool { return p.status(t, "typo").GetConsecutiveFailures() >= 2 })
-	redistest.Eventually(t, time.Minute, "a Retry-After that is heeded", func() bool {
+	redistest.Eventually(t, redistest.Patience, "a typo that fails", func() bool { return p.status(t, "typo").GetConsecutiveFailures() >= 2 })
+	redistest.Eventually(t, redistest.Patience, "a Retry-After that is heeded", func() bool {
 		return p.status(t, "rate-limited").GetDelaySource() == fermatav1.DelaySource_DELAY_SOURCE_HINT
 	})
 	p.command(t, "/heal")
 	if _, _, err := p.client.RunJob(t.Context(), "failing", client.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	redistest.Eventually(t, time.Minute, "recovery", func() bool {
+	redistest.Eventually(t, redistest.Patience, "recovery", func() bool {
 		s := p.status(t, "failing")
 		return s.GetConsecutiveFailures() == 0 && s.GetSucceededTotal() > 0
 	})
 	if _, _, err := p.client.RunJob(t.Context(), "on-demand", client.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	redistest.Eventually(t, time.Minute, "a manual run", func() bool { return p.status(t, "on-demand").GetSucceededTotal() == 1 })
-	redistest.Eventually(t, time.Minute, "three healthy runs", func() bool { return p.status(t, "healthy").GetSucceededTotal() >= 3 })
+	redistest.Eventually(t, redistest.Patience, "a manual run", func() bool { return p.status(t, "on-demand").GetSucceededTotal() == 1 })
+	redistest.Eventually(t, redistest.Patience, "three healthy runs", func() bool { return p.status(t, "healthy").GetSucceededTotal() >= 3 })
 	if s := p.status(t, "healthy"); s.GetConsecutiveFailures() != 0 || s.GetEffectiveInterval().AsDuration() != 2*time.Second {
 		t.Errorf("of the healthy job: %v", s)
 	}
@@ -242,11 +242,11 @@ func TestDrainAndAbort(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A leased run may not have reached its handler yet; such a one is given back.
-		redistest.Eventually(t, time.Minute, "a slow run", func() bool {
+		redistest.Eventually(t, redistest.Patience, "a slow run", func() bool {
 			return p.status(t, "slow").GetState() == fermatav1.JobStatus_STATE_RUNNING && p.started(t)
 		})
 		p.cancel()
-		redistest.Eventually(t, time.Minute, "word of the drain", func() bool { return strings.Contains(p.out.String(), "Draining: waiting for slow.") })
+		redistest.Eventually(t, redistest.Patience, "word of the drain", func() bool { return strings.Contains(p.out.String(), "Draining: waiting for slow.") })
 		want := "slow          ok"
 		if abort {
 			close(p.abort)

@@ -25,7 +25,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/stalltest"
 )
 
-const patience = 60 * time.Second
+const patience = redistest.Patience
 
 // TestMain looks for leaks for longer than goleak's default: a goroutine of memberlist may end only a stream
 // timeout after Shutdown.

@@ -60,7 +60,7 @@ func TestNodesOfTwoKeyspacesHaveNoLink(t *testing.T) {
 		n.peer.SetView(sharding.NewView(1, n.name, members(a, b)))
 	}
 	const warning = "node uses another keyspace"
-	redistest.Eventually(t, time.Minute, "both refuse", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "both refuse", func(context.Context) error {
 		if x, y := logA.count(warning), logB.count(warning); x != 1 || y != 1 || a.peer.countForeignMembers() != 1 || b.peer.countForeignMembers() != 1 {
 			return fmt.Errorf("logged %d and %d times", x, y)
 		}

@@ -88,7 +88,7 @@ func (n *node) Describe() job.NodeInfo {
 // waitFor returns when a message has been received, and fails the test if it never is.
 func (n *node) waitFor(want string) {
 	n.t.Helper()
-	deadline := time.After(time.Minute)
+	deadline := time.After(redistest.Patience)
 	for {
 		n.mu.Lock()
 		i := slices.Index(n.heard, want)
@@ -285,7 +285,7 @@ func TestDepartedNodeIsRemovedWhenItsStreamEnds(t *testing.T) {
 	}
 	b.stop()
 	a.waitFor("down b")
-	redistest.Eventually(t, time.Minute, "the link is not opened again", func() bool {
+	redistest.Eventually(t, redistest.Patience, "the link is not opened again", func() bool {
 		a.peer.mu.Lock()
 		defer a.peer.mu.Unlock()
 		return a.peer.links["b"] == nil
@@ -301,7 +301,7 @@ func TestDescribeAll(t *testing.T) {
 	// Who does not answer within two seconds counts as out of reach: not for ever.
 	described := func(as string, is func([]job.NodeInfo) bool) {
 		t.Helper()
-		redistest.Eventually(t, time.Minute, as, func() error {
+		redistest.Eventually(t, redistest.Patience, as, func() error {
 			if infos := a.peer.DescribeAll(t.Context()); len(infos) != 2 || !is(infos) {
 				return fmt.Errorf("described as %+v", infos)
 			}

@@ -44,7 +44,7 @@ func TestARefusedLinkIsNotUp(t *testing.T) {
 	a := start(t, "a", "127.0.0.1:0", nil)
 	began := time.Now()
 	a.peer.SetView(sharding.NewView(1, "a", append(members(a), sharding.Member{Name: "b", PeerAddr: listener.Addr().String()})))
-	redistest.Eventually(t, time.Minute, "two tries", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "two tries", func(context.Context) error {
 		if n := r.asked.Load(); n < 2 {
 			return fmt.Errorf("%d", n)
 		}

@@ -282,7 +282,7 @@ func TestTargetOnRedis(t *testing.T) {
 	r.running.Wait()
 	name := job.TargetName("ns", "host")
 	cell := func() string { return r.store.Limits().ReadCells(t.Context(), []string{name})[0].Text }
-	redistest.Eventually(t, time.Minute, "a circuit", isSo(func() bool { return cell() != "" }))
+	redistest.Eventually(t, redistest.Patience, "a circuit", isSo(func() bool { return cell() != "" }))
 	for i := range 5 {
 		d := definition(fmt.Sprint("good", i))
 		d.Target = "host"
@@ -307,7 +307,7 @@ func TestConcurrencyLimitOnRedis(t *testing.T) {
 	}
 	for _, n := range r.nodes {
 		n.SettingsChanged()
-		redistest.Eventually(t, time.Minute, "the limit", isSo(func() bool { return n.Limited("ns", "q") && !n.Limited("ns", "other") }))
+		redistest.Eventually(t, redistest.Patience, "the limit", isSo(func() bool { return n.Limited("ns", "q") && !n.Limited("ns", "other") }))
 	}
 	running := 0
 	r.handler = func(job.Leased) job.FinishAttempt {

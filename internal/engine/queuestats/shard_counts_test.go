@@ -247,7 +247,7 @@ func TestAllLanesOfAShardAreCounted(t *testing.T) {
 	b.must(b.client.ZAdd(t.Context(), b.key(0, "lanes"), index...).Err())
 	counted := func(want int) {
 		t.Helper()
-		redistest.Eventually(t, time.Minute, "all lanes are counted", func(ctx context.Context) error {
+		redistest.Eventually(t, redistest.Patience, "all lanes are counted", func(ctx context.Context) error {
 			b.counts.Update(ctx, []int{0})
 			if n := len(b.counts.shards[0]); n != want || len(b.counts.passes) > 0 {
 				return fmt.Errorf("%d lanes", n)

@@ -166,7 +166,7 @@ func TestQuotaOfALostNode(t *testing.T) {
 		t.Errorf("while nobody can be asked: %v", err)
 	}
 	server.Restart()
-	redistest.Eventually(t, time.Minute, "a census", q.Refresh)
+	redistest.Eventually(t, redistest.Patience, "a census", q.Refresh)
 	for _, id := range []string{"a", "b", "c"} {
 		if _, err := limited.Create(t.Context(), jobOf(id), ""); err != nil {
 			t.Errorf("%s: %v", id, err)

@@ -396,7 +396,7 @@ func (b *bed) start(t *testing.T) {
 // begun waits until webhooks have their place in both shards.
 func (b *bed) begun(t *testing.T, hooks ...string) {
 	t.Helper()
-	redistest.Eventually(t, time.Minute, "the webhooks have begun", func() bool {
+	redistest.Eventually(t, redistest.Patience, "the webhooks have begun", func() bool {
 		for _, h := range hooks {
 			for shard := range 2 {
 				if _, ok := b.state(shard, h); !ok {

@@ -34,7 +34,7 @@ func TestFailedEventIsRetriedInOrder(t *testing.T) {
 	b := run(t, newMemory(), func(dir string) string { return hookText(dir, "ops", e.URL+"/in?secret=1", "kinds: [run.*]") })
 	b.begun(t, "ops")
 	b.happen(0, job.KindRunDead, job.KindJobPaused, job.KindRunSucceeded, job.KindRunMissed)
-	redistest.Eventually(t, time.Minute, "all are delivered", func() bool { return slices.Equal(e.ids(), ids(0, 1, 3, 4)) })
+	redistest.Eventually(t, redistest.Patience, "all are delivered", func() bool { return slices.Equal(e.ids(), ids(0, 1, 3, 4)) })
 	for i := range 4 {
 		if got := e.heads[i].Get("Webhook-Id"); got != ids(0, 1)[0] {
 			t.Errorf("call %d is about %s", i, got)
@@ -70,7 +70,7 @@ func TestFailedEventIsRetriedInOrder(t *testing.T) {
 	if head.Get("Content-Type") != "application/cloudevents+json; charset=utf-8" {
 		t.Errorf("content type %q", head.Get("Content-Type"))
 	}
-	redistest.Eventually(t, time.Minute, "its place is stored", func() bool { s, _ := b.state(0, "ops"); return s.After.Seq == 4 && s.Attempts == 0 })
+	redistest.Eventually(t, redistest.Patience, "its place is stored", func() bool { s, _ := b.state(0, "ops"); return s.After.Seq == 4 && s.Attempts == 0 })
 	for outcome, want := range map[string]float64{delivered: 3, retried: 3, dead: 0} {
 		if got := testutil.ToFloat64(b.c.metrics.deliveries.WithLabelValues("ops", outcome)); got != want {
 			t.Errorf("%v %s, want %v", got, outcome, want)
@@ -89,12 +89,12 @@ func TestRefusedAndExhaustedEventsBecomeDeadLetters(t *testing.T) {
 	b := run(t, newMemory(), func(dir string) string { return hookText(dir, "ops", e.URL, "") })
 	b.begun(t, "ops")
 	b.happen(1, job.KindRunDead, job.KindRunDead, job.KindRunDead)
-	redistest.Eventually(t, time.Minute, "the last one is delivered", func() bool { return slices.Equal(e.ids(), ids(1, 3)) })
+	redistest.Eventually(t, redistest.Patience, "the last one is delivered", func() bool { return slices.Equal(e.ids(), ids(1, 3)) })
 	letters, err := b.c.UndeliveredEvents(t.Context(), "ops", 10)
 	if err != nil || len(letters) != 2 || letters[1].Reason != "status 422: answer 422" || letters[1].Attempts != 1 || letters[0].Attempts != 4 {
 		t.Fatalf("%+v, %v", letters, err)
 	}
-	redistest.Eventually(t, time.Minute, "its place is stored", func() bool {
+	redistest.Eventually(t, redistest.Patience, "its place is stored", func() bool {
 		status, err := b.c.Statuses(t.Context())
 		return err == nil && len(status) == 1 && status[0].Undelivered == 2 && status[0].Behind == 0
 	})
@@ -125,7 +125,7 @@ func TestRedeliveryOfRefusedEvents(t *testing.T) {
 	b := run(t, newMemory(), func(dir string) string { return hookText(dir, "ops", e.URL, "") })
 	b.begun(t, "ops")
 	b.happen(1, slices.Repeat([]string{job.KindRunDead}, 5)...)
-	redistest.Eventually(t, time.Minute, "the last one is delivered", func() bool { return slices.Equal(e.ids(), ids(1, 5)) })
+	redistest.Eventually(t, redistest.Patience, "the last one is delivered", func() bool { return slices.Equal(e.ids(), ids(1, 5)) })
 	redeliver := func(drop bool, want job.Redelivery, left []string, answers ...int) {
 		t.Helper()
 		e.mu.Lock()
@@ -158,7 +158,7 @@ func TestEvictedDeadLettersAreCounted(t *testing.T) {
 	b := run(t, m, func(dir string) string { return hookText(dir, "ops", e.URL+"/services/T0/B0/credential?key=1", "") })
 	b.begun(t, "ops")
 	b.happen(0, slices.Repeat([]string{job.KindRunDead}, 4)...)
-	redistest.Eventually(t, time.Minute, "the last one is delivered", func() bool { return slices.Equal(e.ids(), ids(0, 4)) })
+	redistest.Eventually(t, redistest.Patience, "the last one is delivered", func() bool { return slices.Equal(e.ids(), ids(0, 4)) })
 	if n := testutil.ToFloat64(b.c.metrics.evicted.WithLabelValues("ops")); n != 1 {
 		t.Errorf("%v are counted", n)
 	}
@@ -182,7 +182,7 @@ func TestNextHolderContinuesDelivery(t *testing.T) {
 	slow, fine := newEndpoint(t, slices.Repeat([]int{500}, 6)...), newEndpoint(t)
 	b := run(t, m, func(dir string) string { return hookText(dir, "slow", slow.URL, "") },
 		func(dir string) string { return hookText(dir, "fine", fine.URL, "") })
-	redistest.Eventually(t, time.Minute, "both are delivered", func() bool {
+	redistest.Eventually(t, redistest.Patience, "both are delivered", func() bool {
 		return slices.Equal(fine.ids(), ids(0, 10)) && slices.Equal(slow.ids(), ids(0, 7, 8, 9, 10))
 	})
 	if lost := testutil.ToFloat64(b.c.metrics.lost.WithLabelValues("slow")); lost != 3 {
@@ -193,7 +193,7 @@ func TestNextHolderContinuesDelivery(t *testing.T) {
 	m.mu.Unlock()
 	m.happen(0, job.KindRunDead)
 	m.happen(1, job.KindRunDead)
-	redistest.Eventually(t, time.Minute, "the other shard's event is delivered", func() bool { return slices.Contains(fine.ids(), ids(1, 1)[0]) })
+	redistest.Eventually(t, redistest.Patience, "the other shard's event is delivered", func() bool { return slices.Contains(fine.ids(), ids(1, 1)[0]) })
 	b.stop()
 	if s, _ := m.state(0, "fine"); s.After.Seq != 10 {
 		t.Errorf("the place in a lost shard was moved to %v", s.After)
@@ -213,15 +213,15 @@ func TestChangedFileIsReloaded(t *testing.T) {
 		t.Error("the one that has not changed was made anew")
 	}
 	b.happen(0, job.KindRunDead)
-	redistest.Eventually(t, time.Minute, "both are delivered", func() bool { return len(one.ids()) == 1 && len(two.ids()) == 1 })
+	redistest.Eventually(t, redistest.Patience, "both are delivered", func() bool { return len(one.ids()) == 1 && len(two.ids()) == 1 })
 	write(t, b.path, "webhooks: [{name: UPPER}]")
-	redistest.Eventually(t, time.Minute, "the fault is logged", func() bool { return b.c.LoadError() != nil })
+	redistest.Eventually(t, redistest.Patience, "the fault is logged", func() bool { return b.c.LoadError() != nil })
 	b.happen(0, job.KindRunDead)
-	redistest.Eventually(t, time.Minute, "both are delivered as before", func() bool { return len(one.ids()) == 2 && len(two.ids()) == 2 })
+	redistest.Eventually(t, redistest.Patience, "both are delivered as before", func() bool { return len(one.ids()) == 2 && len(two.ids()) == 2 })
 	write(t, b.path, "webhooks:"+hookText(b.dir, "two", two.URL, ""))
-	redistest.Eventually(t, time.Minute, "one is gone", func() bool { return b.c.findSender("one") == nil })
+	redistest.Eventually(t, redistest.Patience, "one is gone", func() bool { return b.c.findSender("one") == nil })
 	b.happen(0, job.KindRunDead)
-	redistest.Eventually(t, time.Minute, "the other is delivered", func() bool { return len(two.ids()) == 3 })
+	redistest.Eventually(t, redistest.Patience, "the other is delivered", func() bool { return len(two.ids()) == 3 })
 	if len(one.ids()) != 2 {
 		t.Error("the one that has gone was told")
 	}
@@ -252,9 +252,9 @@ func TestWebhookChangesDuringDelivery(t *testing.T) {
 		if err := os.WriteFile(b.dir+"/key", []byte(base64.StdEncoding.EncodeToString(keytest.Key("new"))), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		redistest.Eventually(t, time.Minute, "the new key is in force", func() bool { return b.c.findSender("ops") != before })
+		redistest.Eventually(t, redistest.Patience, "the new key is in force", func() bool { return b.c.findSender("ops") != before })
 		close(release)
-		redistest.Eventually(t, time.Minute, "all are delivered", func() bool { return len(e.ids()) == events })
+		redistest.Eventually(t, redistest.Patience, "all are delivered", func() bool { return len(e.ids()) == events })
 		e.mu.Lock()
 		for i, head := range e.heads {
 			at, err := strconv.ParseInt(head.Get("Webhook-Timestamp"), 10, 64)
@@ -414,7 +414,7 @@ func TestStatesOfRemovedWebhooksAreDeleted(t *testing.T) {
 	m.states[0]["away"] = job.WebhookProgress{UpdatedMS: unixtime.Milli(60_000 - month)}
 	b := run(t, m, func(dir string) string { return hookText(dir, "ops", "http://127.0.0.1:1/", "") })
 	b.begun(t, "ops")
-	redistest.Eventually(t, time.Minute, "one is forgotten", func() bool { _, there := b.state(0, "gone"); return !there })
+	redistest.Eventually(t, redistest.Patience, "one is forgotten", func() bool { _, there := b.state(0, "gone"); return !there })
 	if _, there := b.state(0, "away"); !there {
 		t.Error("one that may come back is forgotten")
 	}

@@ -165,7 +165,7 @@ func TestPoolsRecoverWhileAnswersAreSlow(t *testing.T) {
 			t.Parallel()
 			proxy, callers := newSlowCallers(t, server, call)
 			proxy.Latency(late / 2) // each way
-			redistest.Eventually(t, time.Minute, "calls succeed from the start", callers.mostSucceed)
+			redistest.Eventually(t, redistest.Patience, "calls succeed from the start", callers.mostSucceed)
 			proxy.Blackhole(faultproxy.Both)
 			for range 3 {
 				if n := callers.round(8); n > 0 {
@@ -174,19 +174,19 @@ func TestPoolsRecoverWhileAnswersAreSlow(t *testing.T) {
 			}
 			proxy.Pass()
 			proxy.Latency(late / 2)
-			redistest.Eventually(t, time.Minute, "calls succeed after a stall", callers.mostSucceed)
+			redistest.Eventually(t, redistest.Patience, "calls succeed after a stall", callers.mostSucceed)
 		})
 		t.Run(name+"/one connection", func(t *testing.T) {
 			t.Parallel()
 			proxy, callers := newSlowCallers(t, server, call)
-			redistest.Eventually(t, time.Minute, "one call succeeds", func(context.Context) error {
+			redistest.Eventually(t, redistest.Patience, "one call succeeds", func(context.Context) error {
 				if callers.round(1) < 1 {
 					return errors.New("it has no answer")
 				}
 				return nil
 			})
 			proxy.Latency(late / 2)
-			redistest.Eventually(t, time.Minute, "all callers succeed", callers.mostSucceed)
+			redistest.Eventually(t, redistest.Patience, "all callers succeed", callers.mostSucceed)
 		})
 	}
 }

@@ -78,7 +78,7 @@ func TestAwait(t *testing.T) {
 		replica := s.Nodes()[1]
 		replica.Kill()
 		// The server goes on for some seconds, until the replica is missed.
-		redistest.Eventually(t, time.Minute, "no writes", func(ctx context.Context) error {
+		redistest.Eventually(t, redistest.Patience, "no writes", func(ctx context.Context) error {
 			if err := o.Client.Set(ctx, "f:{x}", "", 0).Err(); err == nil {
 				return errors.New("writes are taken")
 			}

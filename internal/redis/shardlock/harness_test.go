@@ -25,7 +25,7 @@ import (
 
 const (
 	testTTL  = 6 * time.Second
-	patience = time.Minute
+	patience = redistest.Patience
 	// longTTL leaves a third of it, in which a lock is broken and has not expired yet, to a
 	// machine that stands still.
 	longTTL = 2 * testTTL

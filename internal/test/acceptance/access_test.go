@@ -184,7 +184,7 @@ func (g *guests) checkPublicPackages(n *schedulerNode) {
 	}
 	select {
 	case <-ran:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		g.t.Error("the worker with a token got no run")
 	}
 	stop()

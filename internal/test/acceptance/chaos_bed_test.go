@@ -23,6 +23,7 @@ type bedOptions struct {
 	Redis    []*redis.Client
 	Beside   *redis.Client // of a server that no trial touches: shows the machine's stalls; default: those above
 	Nodes    int
+	Raced    bool            // nodes have the race detector; see newRacedCluster
 	Workers  int             // the first ones; default: 3
 	Flags    []string        // of each node, after the bed's
 	Binary   string          // runs the nodes; default: the one under test
@@ -69,7 +70,11 @@ func newBed(t testing.TB, o bedOptions) *bed {
 		clients = []*redis.Client{o.Beside}
 	}
 	lock, lease := chaosTTLs()
-	b.cluster = newRacedCluster(t, url, append([]string{"--lock-ttl", lock.String(), "--lease-ttl", lease.String()}, o.Flags...)...)
+	create := newCluster
+	if o.Raced {
+		create = newRacedCluster
+	}
+	b.cluster = create(t, url, append([]string{"--lock-ttl", lock.String(), "--lease-ttl", lease.String()}, o.Flags...)...)
 	b.pulse.pingServers(clients...)
 	b.spawned = b.origins.noteProcess
 	for i := range o.Nodes {

@@ -19,7 +19,7 @@ const typeScriptWorkerEnv = "FERMATA_TYPESCRIPT_WORKER"
 // so is a node after each of them. Without a compiled TypeScript worker, the others are two in Go and one in Python.
 func TestChaosMixedWorkers(t *testing.T) {
 	skipUnlessChosen(t, "T45")
-	runBesideOne(t)
+	runBesideOthers(t)
 	jobs := scaleJobs(200)
 	if chaosLong() { // which a machine bears that also runs two interpreters
 		jobs = 2000

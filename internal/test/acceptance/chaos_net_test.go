@@ -12,7 +12,7 @@ import (
 
 // TestChaosLinks: what happens to the links of nodes, to Redis and to each other.
 func TestChaosLinks(t *testing.T) {
-	runBesideOne(t)
+	runBesideOthers(t)
 	runTrials(t, bedOptions{}, append(slowTrials(),
 		trial{ID: "T18", Name: "a node's packets to and from Redis are lost", Bound: cutOffBound, Inject: blackholeRedis},
 		trial{ID: "T19", Name: "a node's calls reach Redis, the replies are lost", Bound: unheardBound, Inject: loseRepliesOfOne},

@@ -18,7 +18,7 @@ import (
 // fenced.
 func TestChaosNodes(t *testing.T) {
 	runBesideOne(t)
-	runTrials(t, bedOptions{},
+	runTrials(t, bedOptions{Raced: true},
 		trial{ID: "T01", Name: "nodes are killed, and start again", Bound: deathBound, Inject: killNodes},
 		trial{ID: "T03", Name: "a node with shards freezes, its calls arrive late", Bound: eitherBound, Inject: freezeNode},
 		trial{ID: "T38", Name: "rolling restart under faults", Bound: unheardBound, Inject: rollRoughly, LongOnly: true},

@@ -30,9 +30,9 @@ const maxPayload = 256 << 10 // the default of --max-payload
 // Redis; and neither node nor worker falls over any of it.
 func TestChaosPayloads(t *testing.T) {
 	skipUnlessChosen(t, "T37")
-	runBesideOne(t)
+	runBesideOthers(t)
 	server := newRedis(t)
-	c := newRacedCluster(t, server.URL())
+	c := newCluster(t, server.URL())
 	n := c.startNode("a")
 	c.awaitSettled()
 	got := startPayloadWorker(t, n.grpc)

@@ -20,20 +20,15 @@ import (
 // permits are on their way. The limits of queues and the wait of a target hold, and what failed nodes had taken of the
 // limits comes back.
 func TestChaosPermits(t *testing.T) {
-	skipUnlessChosen(t, "T47")
+	skipInShortForm(t, "T47")
 	runBesideOne(t)
-	runTrials(t, bedOptions{Workers: 1, Jobs: permitJobs(), Queues: []string{narrowQueue, slowQueue, targetQueue}},
+	runTrials(t, bedOptions{Workers: 1, Jobs: permitJobs, Queues: []string{narrowQueue, slowQueue, targetQueue}},
 		trial{ID: "T47", Name: "nodes fail while permits are on their way", Bound: permitBound, Inject: failAmidPermits},
 	)
 }
 
 // permitJobs is how many steady jobs one worker has to run.
-func permitJobs() int {
-	if chaosLong() {
-		return 1000
-	}
-	return scaleJobs(200)
-}
+const permitJobs = 1000
 
 // permitBound: runs of a node that cannot reach the worker's node wait until it can, and what a failed node had leased
 // until its leases end.
@@ -58,9 +53,8 @@ const (
 
 // permitFault is a fault of the trial: do gets the nodes with and without the worker.
 type permitFault struct {
-	name     string
-	longOnly bool
-	do       func(b *bed, worker, other string)
+	name string
+	do   func(b *bed, worker, other string)
 }
 
 var permitFaults = []permitFault{
@@ -80,8 +74,8 @@ var permitFaults = []permitFault{
 		b.killNode(b.nodeByID(worker))
 		b.startNode(worker)
 	}},
-	{name: "node without a worker frozen", longOnly: true, do: func(b *bed, _, other string) { freezeForLock(b, other) }},
-	{name: "node of the worker frozen", longOnly: true, do: func(b *bed, worker, _ string) { freezeForLock(b, worker) }},
+	{name: "node without a worker frozen", do: func(b *bed, _, other string) { freezeForLock(b, other) }},
+	{name: "node of the worker frozen", do: func(b *bed, worker, _ string) { freezeForLock(b, worker) }},
 }
 
 // freezeForLock freezes a node until it has lost its locks.
@@ -102,9 +96,6 @@ func failAmidPermits(b *bed) {
 	waves := 0
 	for end := time.Now().Add(chaosSpan(0)); waves == 0 || time.Now().Before(end); {
 		for _, f := range permitFaults {
-			if f.longOnly && !chaosLong() {
-				continue
-			}
 			worker, other := b.rolesOfNodes()
 			w := b.startWave(waves, other)
 			waves++

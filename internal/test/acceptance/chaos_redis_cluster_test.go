@@ -14,7 +14,7 @@ import (
 // TestChaosRedisCluster: what happens to a Redis Cluster of three primaries with a
 // replica each.
 func TestChaosRedisCluster(t *testing.T) {
-	runBesideOne(t)
+	runBesideOthers(t)
 	var redis *redistest.Cluster
 	trials := []trial{
 		{ID: "T28", Name: "slots of busy shards move to and fro", Bound: calmBound, Inject: func(b *bed) { moveSlots(b, redis) }},

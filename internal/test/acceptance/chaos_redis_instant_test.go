@@ -29,11 +29,11 @@ const (
 // time beside them.
 func TestChaosOneInstant(t *testing.T) {
 	skipUnlessChosen(t, "T35")
-	runBesideOne(t)
+	runBesideOthers(t)
 	server := redistest.Start(t, redistest.WithAOF("no"),
 		redistest.WithConfig("slowlog-log-slower-than", "2000", "slowlog-max-len", "10000"))
 	beside := redisBeside(t)
-	c := newRacedCluster(t, server.URL())
+	c := newCluster(t, server.URL())
 	c.pulse.pingServers(beside)
 	a, b := c.startNode("a"), c.startNode("b")
 	c.awaitSettled()

@@ -31,7 +31,7 @@ func TestChaosUnsafeSettings(t *testing.T) {
 				"--grpc-addr", "127.0.0.1:0", "--peer-addr", "127.0.0.1:0", "--gossip-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0")
 			select {
 			case <-p.done:
-			case <-time.After(20 * time.Second):
+			case <-time.After(patience):
 				t.Fatal("it has not ended")
 			}
 			log, err := os.ReadFile(p.log)

@@ -17,7 +17,7 @@ import (
 
 // TestChaosRedis: what happens to one Redis server, and to the way there.
 func TestChaosRedis(t *testing.T) {
-	runBesideOne(t)
+	runBesideOthers(t)
 	runTrials(t, bedOptions{Beside: redisBeside(t)},
 		trial{ID: "T11", Name: "replies of Redis are lost", Bound: eitherBound, Inject: loseReplies},
 		trial{ID: "T12", Name: "Redis stalls for longer than locks live", Bound: awayFor(redisStall), Inject: stallRedis},

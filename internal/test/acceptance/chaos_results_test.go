@@ -14,13 +14,13 @@ import (
 // lease and over another one to another node, before and after it has counted.
 func TestChaosResults(t *testing.T) {
 	skipUnlessChosen(t, "T08")
-	runBesideOne(t)
+	runBesideOthers(t)
 	n := 30
 	if chaosLong() {
 		n = 1000
 	}
 	begun := time.Now()
-	c := newRacedCluster(t, newRedis(t).URL(), "--lease-ttl", longLease.String())
+	c := newCluster(t, newRedis(t).URL(), "--lease-ttl", longLease.String())
 	a, b := c.startNode("a"), c.startNode("b")
 	c.awaitSettled()
 	for i := range n {

@@ -16,7 +16,7 @@ import (
 // TestChaosWorkers: what happens to workers and to their links.
 func TestChaosWorkers(t *testing.T) {
 	runBesideOne(t)
-	runTrials(t, bedOptions{},
+	runTrials(t, bedOptions{Raced: true},
 		trial{ID: "T04", Name: "a worker freezes for two leases", Bound: workerBound, Inject: freezeWorker},
 		trial{ID: "T05", Name: "workers are killed", Bound: apartBound, Inject: killWorkers},
 		trial{ID: "T21", Name: "a worker's packets are lost, its streams stay open", Bound: workerBound, Inject: silenceWorker},

@@ -61,10 +61,9 @@ func newCluster(t testing.TB, redisURL string, flags ...string) *cluster {
 	return c
 }
 
-// newRacedCluster is newCluster whose nodes have the race detector where the test has it.
-// It is for tests that keep a whole load in flight while nodes, workers and Redis fail. What
-// other tests make nodes do goes the same ways, one thing after the other, and tests within
-// one process (internal/node) have the detector too.
+// newRacedCluster is newCluster whose nodes have the race detector where the test has it. It is for a few tests that
+// keep a whole load in flight while nodes and workers fail: such nodes need four times the processor. What other
+// tests make nodes do goes the same ways, and tests within one process (internal/node) have the detector too.
 func newRacedCluster(t testing.TB, redisURL string, flags ...string) *cluster {
 	c := newCluster(t, redisURL, flags...)
 	c.raced = raceDetector

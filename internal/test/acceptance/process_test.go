@@ -181,4 +181,4 @@ func (p *process) awaitLog(limit time.Duration, message string) map[string]any {
 
 // patience bounds every wait for what has to come. Passing it is a failure, so that it
 // costs nothing to have much of it.
-const patience = 3 * time.Minute
+const patience = redistest.Patience

@@ -35,11 +35,11 @@ func TestWorkersSpreadOverNodes(t *testing.T) {
 	before := c.countPermits()
 	atLeast(t, "permits while one node had all workers", int(before), shards)
 	from := time.Now()
-	c.waitEnds(from.Add(5 * time.Second))
+	c.waitEnds(from.Add(3 * time.Second))
 	starts := c.matchingEvents(func(e historycheck.Event) bool {
 		return e.Kind == historycheck.Start && e.AtNS > from.UnixNano()
 	})
-	atLeast(t, "starts at workers of all nodes", len(starts), 4*shards)
+	atLeast(t, "starts at workers of all nodes", len(starts), 2*shards)
 	if sent := c.countPermits() - before; sent*20 > float64(len(starts)) { // some, if the machine stands still
 		t.Errorf("%v permits for %d runs, though each node has a worker", sent, len(starts))
 	}
@@ -51,12 +51,12 @@ func TestWorkersSpreadOverNodes(t *testing.T) {
 	// A run may have been leased and not delivered.
 	fault := killed.endFault(longLease + takeOver)
 	redistest.Eventually(t, patience, "the worker of a is elsewhere", func() error { return wantWorkersAt(b, "b", "c") })
-	c.waitEnds(time.Now().Add(3 * time.Second))
+	c.waitEnds(time.Now().Add(2 * time.Second))
 	r := c.judgeHistory(historycheck.History{
 		ExpectedSchedules: l.promises, Faults: []historycheck.Fault{fault}, Bounds: longBounds(),
 		Stored: storedJobs(b.listAllJobs()),
 	})
-	atLeast(t, "nominal times", r.Targets, 20*shards)
+	atLeast(t, "nominal times", r.Targets, 10*shards)
 }
 
 // promiseEvery expects all jobs of a load every d.

@@ -77,7 +77,7 @@ func (b *traceBed) awaitHit() (traceID, spanID, state string) {
 			return "", "", ""
 		}
 		return parts[1], parts[2], h.Get("Tracestate")
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		b.t.Fatal("the target was not asked")
 		return "", "", ""
 	}

@@ -261,7 +261,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	for _, n := range []*schedulerNode{a, b} {
 		select {
 		case <-n.done:
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("%s goes on", n.name)
 		}
 		refusedSchema(t, n.process, why)
@@ -280,7 +280,7 @@ func (c *cluster) checkRefusedBuild(binary, why string) {
 		"--grpc-addr", "127.0.0.1:0", "--peer-addr", "127.0.0.1:0", "--gossip-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0")
 	select {
 	case <-p.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		c.t.Fatal("a node starts that does not know the schema")
 	}
 	refusedSchema(c.t, p, why)

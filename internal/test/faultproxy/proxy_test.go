@@ -189,7 +189,7 @@ func TestLatencyDelaysBothWays(t *testing.T) {
 	}
 	p.Latency(time.Hour)
 	writeText(t, conn, "y")
-	redistest.Eventually(t, time.Minute, "delay", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "delay", func(context.Context) error {
 		if p.Counters().Delayed < 3 {
 			return errors.New("not held yet")
 		}
@@ -249,7 +249,7 @@ func TestDeadTargetRefusesNewClients(t *testing.T) {
 	if _, err := dialTCP(t, p.Addr()).Read(make([]byte, 1)); err == nil {
 		t.Fatal("connected to nothing")
 	}
-	redistest.Eventually(t, time.Minute, "a refusal", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "a refusal", func(context.Context) error {
 		conn, err := net.Dial("tcp", p.Addr())
 		if err == nil {
 			_ = conn.Close()
@@ -264,7 +264,7 @@ func TestDeadTargetRefusesNewClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	redistest.Eventually(t, time.Minute, "connections again", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "connections again", func(context.Context) error {
 		conn, err := net.Dial("tcp", p.Addr())
 		if err != nil {
 			return err
@@ -285,7 +285,7 @@ func TestCutRepliesRefusesInvalidValues(t *testing.T) {
 
 func waitOpen(t *testing.T, p *faultproxy.Proxy, want int) {
 	t.Helper()
-	redistest.Eventually(t, time.Minute, "open connections", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "open connections", func(context.Context) error {
 		if p.Open() != want {
 			return errors.New("other number")
 		}

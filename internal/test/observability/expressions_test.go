@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 var (
@@ -85,7 +87,7 @@ type question struct {
 }
 
 // patience is how long new series may take until rates of them are there.
-const patience = 2 * time.Minute
+const patience = redistest.Patience
 
 // awaitAnswers evaluates expressions, and each selector in them, until all are as they should
 // be or patience is over.

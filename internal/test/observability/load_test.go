@@ -115,7 +115,7 @@ func (b *bed) resumeLoad() {
 func (b *bed) takenOver() {
 	b.t.Helper()
 	b.nodes[0].killProcess()
-	redistest.Eventually(b.t, time.Minute, "take-over", func(context.Context) error {
+	redistest.Eventually(b.t, redistest.Patience, "take-over", func(context.Context) error {
 		found, err := b.prometheus.queryNow(`sum(fermata_shard_takeovers_total{how="break"}) > 0 and max(fermata_shards_without_holder) == 0`)
 		if err == nil && len(found) == 0 {
 			err = errors.New("none yet")

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -85,7 +84,7 @@ func (p *process) killProcess() {
 // awaitLog waits for a line of the JSON log and returns its fields.
 func (p *process) awaitLog(message string) (found map[string]string) {
 	p.t.Helper()
-	redistest.Eventually(p.t, time.Minute, p.name+" logs "+message, logLine(p, message, &found))
+	redistest.Eventually(p.t, redistest.Patience, p.name+" logs "+message, logLine(p, message, &found))
 	return found
 }
 

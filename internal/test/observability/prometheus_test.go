@@ -82,7 +82,7 @@ func startPrometheus(t *testing.T, m mode, targets []target) *prometheus {
 	p := &prometheus{t: t, base: "http://" + address, mode: m}
 	startProcess(t, "prometheus-"+m.name, "prometheus", append(flags, "--config.file", filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path", filepath.Join(dir, "data"),
 		"--web.listen-address", address)...)
-	redistest.Eventually(t, time.Minute, "prometheus is ready", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "prometheus is ready", func(ctx context.Context) error {
 		_, err := p.getJSON(ctx, "/-/ready", nil)
 		return err
 	})
@@ -184,7 +184,7 @@ func (p *prometheus) queryNow(expr string) ([]sample, error) {
 // awaitResult waits until an expression finds something.
 func (p *prometheus) awaitResult(expr string) {
 	p.t.Helper()
-	redistest.Eventually(p.t, time.Minute, expr, func(context.Context) error {
+	redistest.Eventually(p.t, redistest.Patience, expr, func(context.Context) error {
 		found, err := p.queryNow(expr)
 		if err == nil && len(found) == 0 {
 			err = errors.New("nothing")

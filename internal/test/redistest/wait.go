@@ -8,6 +8,10 @@ import (
 	"time"
 )
 
+// Patience is how long a test waits for what takes seconds, and may take minutes while the machine compiles or stands
+// still. A test that states how fast something is has a limit of its own.
+const Patience = 3 * time.Minute
+
 const (
 	pollInterval = 5 * time.Millisecond
 

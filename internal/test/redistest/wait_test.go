@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 )
 
 // TestEventuallyAcceptsEachForm: a condition of each form is polled until it holds, and one
@@ -18,9 +17,9 @@ func TestEventuallyAcceptsEachForm(t *testing.T) {
 		}
 		return nil
 	}
-	Eventually(t, time.Minute, "a bool", isThirdCall)
-	Eventually(t, time.Minute, "an error", checkThirdCall)
-	Eventually(t, time.Minute, "an error, by a context", func(ctx context.Context) error {
+	Eventually(t, Patience, "a bool", isThirdCall)
+	Eventually(t, Patience, "an error", checkThirdCall)
+	Eventually(t, Patience, "an error, by a context", func(ctx context.Context) error {
 		if _, ok := ctx.Deadline(); !ok {
 			t.Error("the context has no deadline")
 		}

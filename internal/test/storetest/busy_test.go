@@ -31,7 +31,7 @@ func TestBusyServer(t *testing.T) {
 	go func() {
 		ended <- server.Client().WithTimeout(time.Minute).Eval(t.Context(), "while true do end", nil).Err()
 	}()
-	redistest.Eventually(t, time.Minute, "busy", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "busy", func(ctx context.Context) error {
 		_, err := w.Store.Lanes(ctx, []int{0, 1, 2, 3})
 		if !errors.Is(err, job.ErrUnavailable) {
 			return errors.New("not busy")
@@ -49,7 +49,7 @@ func TestBusyServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-ended
-	redistest.Eventually(t, time.Minute, "calls", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "calls", func(ctx context.Context) error {
 		_, err := w.Store.Lanes(ctx, []int{0, 1, 2, 3})
 		return err
 	})

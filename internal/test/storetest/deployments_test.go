@@ -92,14 +92,14 @@ func TestClusterFailover(t *testing.T) {
 		}
 	}
 	for _, n := range cluster.Nodes() {
-		redistest.Eventually(t, time.Minute, "replicas that have all", func(ctx context.Context) error { return inStep(ctx, n) })
+		redistest.Eventually(t, redistest.Patience, "replicas that have all", func(ctx context.Context) error { return inStep(ctx, n) })
 	}
 	old := cluster.KillMaster(1)
 	if err := cycle(0); err != nil {
 		t.Errorf("a shard of another master: %v", err)
 	}
 	cluster.WaitFailover(old)
-	redistest.Eventually(t, time.Minute, "leasing after the failover", func(context.Context) error { return cycle(1) })
+	redistest.Eventually(t, redistest.Patience, "leasing after the failover", func(context.Context) error { return cycle(1) })
 }
 
 // inStep answers nil for a server whose replicas have all that it has written.
@@ -167,7 +167,7 @@ func TestSlotMigration(t *testing.T) {
 	work()
 	node(to, "cluster", "setslot", slot, "node", toID)
 	node(from, "cluster", "setslot", slot, "node", toID)
-	redistest.Eventually(t, time.Minute, "the rest after the migration", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the rest after the migration", func(context.Context) error {
 		work()
 		if settled < len(ids) {
 			return fmt.Errorf("%d of %d jobs have run", settled, len(ids))

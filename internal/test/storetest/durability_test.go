@@ -46,7 +46,7 @@ func TestReplicaClass(t *testing.T) {
 		t.Errorf("the replica is frozen: %+v", reply)
 	}
 	replica.Resume()
-	redistest.Eventually(t, time.Minute, "confirmation of a repeat", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "confirmation of a repeat", func(context.Context) error {
 		return hasty.Apply(t.Context(), 0, []job.Write{settle}).Err
 	})
 	if got := w.Get(id).State; got.Runs != 1 {
@@ -173,7 +173,7 @@ func TestReplicaClassNeedsMinReplicas(t *testing.T) {
 	// Online is not enough: it must have confirmed something.
 	connection := server.Client().Conn()
 	defer connection.Close()
-	redistest.Eventually(t, time.Minute, "a replica that confirms", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "a replica that confirms", func(ctx context.Context) error {
 		if err := connection.Set(ctx, "probe", "1", 0).Err(); err != nil {
 			return err
 		}
@@ -189,14 +189,14 @@ func TestReplicaClassNeedsMinReplicas(t *testing.T) {
 	allowed := o
 	allowed.AllowUnsafe = true
 	var s *redisstore.Store
-	redistest.Eventually(t, time.Minute, "a keyspace that the replica confirms", func(context.Context) (err error) {
+	redistest.Eventually(t, redistest.Patience, "a keyspace that the replica confirms", func(context.Context) (err error) {
 		s, err = redisstore.Open(t.Context(), allowed)
 		return err
 	})
 	check := func(want conn.Severity, class conn.Durability) {
 		t.Helper()
 		// The replica may take its time to confirm.
-		redistest.Eventually(t, time.Minute, "the class that is kept", func(context.Context) error {
+		redistest.Eventually(t, redistest.Patience, "the class that is kept", func(context.Context) error {
 			report, err := s.Check(t.Context())
 			if got := severityOf(report, "durability"); err != nil || got != want || report.Class != class {
 				return fmt.Errorf("durability is %s, want %s; report %+v (%w)", got, want, report, err)
@@ -209,7 +209,7 @@ func TestReplicaClassNeedsMinReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(conn.Info, conn.DurabilityReplica)
-	redistest.Eventually(t, time.Minute, "with a minimum", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "with a minimum", func(context.Context) error {
 		_, err := redisstore.Open(t.Context(), o)
 		return err
 	})

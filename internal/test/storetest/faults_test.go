@@ -288,7 +288,7 @@ func TestLateLeaseIsRefused(t *testing.T) {
 	w.Add(d)
 
 	proxy.Blackhole(faultproxy.ToServer)
-	redistest.Eventually(t, time.Minute, "a call is held back", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "a call is held back", func(context.Context) error {
 		ctx, cancel := context.WithTimeout(t.Context(), conn.DefaultReadTimeout/2)
 		defer cancel()
 		if reply := far.Lease(ctx, []job.LeaseRequest{storetest.LeaseRequest(0, 1, "lost")})[0]; !errors.Is(reply.Err, job.ErrUnavailable) {
@@ -300,7 +300,7 @@ func TestLateLeaseIsRefused(t *testing.T) {
 		return nil
 	})
 	begun := time.Now()
-	redistest.Eventually(t, time.Minute, "the caller's patience ends", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the caller's patience ends", func(context.Context) error {
 		if waited := time.Since(begun); waited < conn.DefaultReadTimeout {
 			return fmt.Errorf("%v have passed", waited)
 		}
@@ -308,7 +308,7 @@ func TestLateLeaseIsRefused(t *testing.T) {
 	})
 	calls := scriptCalls(t, server)
 	proxy.Pass()
-	redistest.Eventually(t, time.Minute, "the call arrives", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the call arrives", func(context.Context) error {
 		if n := scriptCalls(t, server) - calls; n < 1 {
 			return fmt.Errorf("%d have", n)
 		}
@@ -367,7 +367,7 @@ func TestLeaseIsRefusedWhenItsCallerHasGone(t *testing.T) {
 	w.Add(d)
 	calls := scriptCalls(t, server)
 	proxy.Pass()
-	redistest.Eventually(t, time.Minute, "the call arrives", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the call arrives", func(context.Context) error {
 		if n := scriptCalls(t, server) - calls; n < 1 {
 			return fmt.Errorf("%d have", n)
 		}

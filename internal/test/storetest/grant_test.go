@@ -295,7 +295,7 @@ func locksOn(t *testing.T, client redis.UniversalClient, w *storetest.World, adj
 	done := make(chan error, 1)
 	go func() { done <- m.Run(ctx) }()
 	m.SetView(viewOf("a"))
-	redistest.Eventually(t, time.Minute, "locks", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "locks", func(context.Context) error {
 		for shard := range w.Store.Shards() {
 			if _, held := m.ValidLock(shard); !held {
 				return errors.New("not all are held")

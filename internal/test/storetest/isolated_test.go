@@ -67,7 +67,7 @@ func isolatePrimary(t *testing.T, class conn.Durability, opts ...redistest.Optio
 	s.WaitFailover(old.Addr())
 	outside.awaitAcknowledged(outside.countAcknowledged() + 30)
 	if class == conn.DurabilityReplica {
-		redistest.Eventually(t, time.Minute, "refusals of the old primary", func(context.Context) error {
+		redistest.Eventually(t, redistest.Patience, "refusals of the old primary", func(context.Context) error {
 			return inside.refusalError()
 		})
 	} else {
@@ -76,7 +76,7 @@ func isolatePrimary(t *testing.T, class conn.Durability, opts ...redistest.Optio
 	inside.stopWriting()
 	outside.stopWriting()
 	network.Pass()
-	redistest.Eventually(t, time.Minute, "the old primary is a replica", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the old primary is a replica", func(ctx context.Context) error {
 		text, err := old.Client().Info(ctx, "replication").Result()
 		if err == nil && !(strings.Contains(text, "role:slave") && strings.Contains(text, "master_link_status:up")) {
 			err = errors.New("not yet")
@@ -179,7 +179,7 @@ func (x *isolatedWriter) refusalError() error {
 // awaitAcknowledged waits until so many creations were acknowledged.
 func (x *isolatedWriter) awaitAcknowledged(n int) {
 	x.t.Helper()
-	redistest.Eventually(x.t, time.Minute, x.name+" creates jobs", func(context.Context) error {
+	redistest.Eventually(x.t, redistest.Patience, x.name+" creates jobs", func(context.Context) error {
 		if got := x.countAcknowledged(); got < n {
 			return fmt.Errorf("%d of %d are acknowledged", got, n)
 		}

@@ -114,7 +114,7 @@ func TestEventsOfHealthyServers(t *testing.T) {
 	flushed := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { flushed <- w.Store.FlushEvents(ctx) }()
-	redistest.Eventually(t, time.Minute, "the event of the healthy shard", func(ctx context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the event of the healthy shard", func(ctx context.Context) error {
 		if n := w.Client.XLen(ctx, stream).Val(); n <= before {
 			return fmt.Errorf("%d events", n)
 		}

@@ -49,7 +49,7 @@ func TestUnavailable(t *testing.T) {
 	proxy.Blackhole(0)
 	// The lease took place; the same batch finds it.
 	var reply job.LeaseReply
-	redistest.Eventually(t, time.Minute, "the lost lease", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "the lost lease", func(context.Context) error {
 		reply, _ = lease("lost")
 		return reply.Err
 	})
@@ -59,7 +59,7 @@ func TestUnavailable(t *testing.T) {
 	server.Kill()
 	unavailable("killed")
 	server.Restart()
-	redistest.Eventually(t, time.Minute, "lease after a restart", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "lease after a restart", func(context.Context) error {
 		reply, _ := lease("after")
 		return reply.Err
 	})

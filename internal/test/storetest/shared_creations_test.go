@@ -25,7 +25,7 @@ func holdCreation(t *testing.T, proxy *faultproxy.Proxy, s *redisstore.Store, fi
 	proxy.Blackhole(faultproxy.Both)
 	done := make(chan job.CreateReply, 1)
 	go func() { done <- storetest.Create(t.Context(), s, 0, []job.Record{first}) }()
-	redistest.Eventually(t, time.Minute, "a creation is in flight", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "a creation is in flight", func(context.Context) error {
 		if proxy.Counters().Stalled == stalled {
 			return errors.New("nothing is held")
 		}

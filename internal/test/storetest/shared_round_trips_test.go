@@ -20,7 +20,7 @@ func TestWritesShareRoundTrips(t *testing.T) {
 	server := redistest.Start(t)
 	w := storetest.NewWorld(t, server.Client())
 	round := 0
-	redistest.Eventually(t, time.Minute, "fewer reads than writes", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "fewer reads than writes", func(context.Context) error {
 		for _, id := range w.InShard(0, (round+1)*writers)[round*writers:] {
 			w.Add(storetest.Once(id, 0))
 		}
@@ -52,7 +52,7 @@ func TestLostReplyOfManyWrites(t *testing.T) {
 	for _, id := range w.InShard(0, writers) {
 		w.Add(storetest.Definition(id))
 	}
-	redistest.Eventually(t, time.Minute, "more writes repeated than answers lost", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "more writes repeated than answers lost", func(context.Context) error {
 		w.Clock.Add(90_000)
 		leased := w.Lease(0, writers)
 		lost, repeated := proxy.Counters().Cut, countReplays(t, registry, "apply")
@@ -110,7 +110,7 @@ func TestCreationsShareScripts(t *testing.T) {
 	taken := w.InShard(0, 1)[0]
 	w.Add(storetest.Once(taken, time.Hour))
 	round := 0
-	redistest.Eventually(t, time.Minute, "fewer scripts than creations", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "fewer scripts than creations", func(context.Context) error {
 		ids := w.InShard(0, 1+(round+1)*callers)[1+round*callers:]
 		round++
 		before := countScripts(t, server)
@@ -151,7 +151,7 @@ func TestLostReplyOfManyCreations(t *testing.T) {
 	const callers = 60
 	w, proxy, faulty, registry := behindProxy(t, redistest.Start(t))
 	round := 0
-	redistest.Eventually(t, time.Minute, "more creations repeated than answers lost", func(context.Context) error {
+	redistest.Eventually(t, redistest.Patience, "more creations repeated than answers lost", func(context.Context) error {
 		ids := w.InShard(0, (round+1)*callers)[round*callers:]
 		round++
 		lost, repeated := proxy.Counters().Cut, countReplays(t, registry, "create")
