@@ -126,11 +126,10 @@ func takeMachine(t *testing.T, parts int) {
 	})
 }
 
-// scaleJobs is a number of jobs, fewer under the race detector, which leaves a fifth
-// of the machine.
+// scaleJobs is a number of jobs, fewer in the short form, which runs beside other tests.
 func scaleJobs(n int) int {
-	if raceDetector {
-		return n * 2 / 5
+	if chaosLong() {
+		return n
 	}
-	return n
+	return n * 2 / 5
 }
