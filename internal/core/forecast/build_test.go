@@ -19,6 +19,7 @@ type bed struct {
 	table  *Table
 	shards []*Shard
 	due    []map[job.QueueKey][]unixtime.Milli
+	apart  time.Duration // between the reads of due indexes
 	n      int
 }
 
@@ -52,7 +53,7 @@ func (b *bed) add(queue string, jobs int, spec schedule.Spec, change func(*job.S
 
 func (b *bed) build(change func(*Query)) *Load {
 	for k, s := range b.shards {
-		s.Due = b.table.NewDueIndex(unixtime.MilliOf(noon))
+		s.Due = b.table.NewDueIndex(unixtime.MilliOf(noon.Add(time.Duration(k) * b.apart)))
 		for key, due := range b.due[k] {
 			slices.Sort(due)
 			s.Due.Add(key, due)
@@ -122,6 +123,18 @@ func TestHerdOfASchedule(t *testing.T) {
 	// 3,000 jobs spread their minutes by H; those that have 0 are spread already.
 	if h.Jobs < 6550 || h.Jobs > 6550+200 || h.Movable != 6550 {
 		t.Errorf("%d jobs, %d movable", h.Jobs, h.Movable)
+	}
+}
+
+// TestHerdNamesEachJobOnce, although the due indexes of its shards were read at different times.
+func TestHerdNamesEachJobOnce(t *testing.T) {
+	b := newBed(t, 4)
+	b.apart = 10 * time.Millisecond
+	b.add("q", 12, cron("30 * * * *"), nil)
+	herds := b.build(func(q *Query) { q.HerdJobs = 2 }).Herds
+	if len(herds) != 1 || herds[0].Jobs != 12 || len(herds[0].IDs) != 12 ||
+		len(slices.Compact(slices.Clone(herds[0].IDs))) != 12 {
+		t.Errorf("%+v", herds)
 	}
 }
 

@@ -88,7 +88,7 @@ type queueParts struct {
 	key    job.QueueKey
 	jobs   uint64 // recurring ones, and planned runs
 	groups map[readGroup]group
-	ids    map[uint32][]string // by pattern
+	ids    map[readGroup][]string // some of the jobs of each group
 	due    []queueDue
 	rows   []queueRow
 	left   int64 // jobs that are counted nowhere
@@ -154,7 +154,7 @@ func (b *builder) partition(shards []*Shard) []*queueParts {
 	part := func(queue uint32) *queueParts {
 		p := queues[queue]
 		if p == nil && b.q.Matches(b.table.names[queue]) {
-			p = &queueParts{key: b.table.names[queue], groups: map[readGroup]group{}, ids: map[uint32][]string{}}
+			p = &queueParts{key: b.table.names[queue], groups: map[readGroup]group{}, ids: map[readGroup][]string{}}
 			queues[queue] = p
 		}
 		return p
@@ -165,9 +165,9 @@ func (b *builder) partition(shards []*Shard) []*queueParts {
 				read := readGroup{key.pattern, int64(s.Due.ReadMS)}
 				p.groups[read] = p.groups[read].add(g)
 				p.jobs += uint64(g.jobs)
-				if room := SampledJobs - len(p.ids[key.pattern]); room > 0 {
+				if room := SampledJobs - len(p.ids[read]); room > 0 {
 					ids := s.samples[key]
-					p.ids[key.pattern] = append(p.ids[key.pattern], ids[:min(room, len(ids))]...)
+					p.ids[read] = append(p.ids[read], ids[:min(room, len(ids))]...)
 				}
 			}
 		}
@@ -294,6 +294,6 @@ func (b *builder) addGroup(parts *queueParts, read readGroup, g group) {
 		b.spread(series, ms-early, n, window+phases)
 	})
 	if p.jitter == 0 && g.low == g.high {
-		b.herds.add(p, g, b.list, int64(b.q.NowMS), parts.ids[read.pattern])
+		b.herds.add(p, g, b.list, int64(b.q.NowMS), parts.ids[read])
 	}
 }
