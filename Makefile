@@ -29,7 +29,7 @@ RACE := GORACE=atexit_sleep_ms=0
 LONG := ./internal/node ./internal/test/storetest ./cmd/fermata ./internal/redis/shardlock
 # Tests whose nodes and workers are processes of their own. Built with the race detector, those need four times the
 # processor and miss their deadlines on a small machine; `make race-processes` does that. Tests within one process
-# (internal/node) find the same races.
+# (internal/node) have it.
 PROCESSES := ./internal/test/acceptance ./internal/test/observability
 # Packages without goroutines (docstest checks that): nothing can race in them, and their
 # exhaustive tests take five times as long under the race detector.
