@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,6 +48,7 @@ func (a *app) pauseQueueCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		a.noteUnusedQueue(ctx, c.Admin(), queue)
 		return printMessage(a, s, func(s *client.QueueSettings) error {
 			return a.println("paused queue " + printableText(queue) + pauseEndText(s))
 		})
@@ -91,6 +93,20 @@ func pauseQueue(ctx context.Context, admin client.Admin, queue string, end time.
 		return admin.PauseQueue(ctx, queue)
 	}
 	return admin.PauseQueueUntil(ctx, queue, end)
+}
+
+// noteUnusedQueue says on stderr that a queue has neither jobs nor workers: its name may be misspelled. The change holds
+// all the same, so that callers who may not list queues get no note.
+func (a *app) noteUnusedQueue(ctx context.Context, admin client.Admin, queue string) {
+	queues, err := admin.Queues(ctx, client.QueuesOptions{})
+	isUsed := func(q *client.Queue) bool {
+		jobs := q.GetBacklog() + q.GetRunning() + q.GetScheduled() + q.GetPaused() + q.GetDead()
+		return q.GetQueue() == queue && jobs+q.GetWorkers() > 0
+	}
+	if err != nil || slices.ContainsFunc(queues, isUsed) {
+		return
+	}
+	fmt.Fprintf(a.err, "note: queue %s has no jobs and no workers yet\n", printableText(queue))
 }
 
 // pauseEndText is when a paused queue goes on by itself.
@@ -152,6 +168,7 @@ func (a *app) setQueueCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				a.noteUnusedQueue(ctx, c.Admin(), args[0])
 				return printMessage(a, s, a.describeQueue)
 			})
 		},
