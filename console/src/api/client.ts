@@ -51,6 +51,7 @@ export async function call<M extends MethodName>(
   name: M, params: Params<M>, body?: Body<M>, options: CallOptions = {},
 ): Promise<Result<M>> {
   const timeout = AbortSignal.timeout(callTimeout);
+  const session = sessions;
   const init: RequestInit = {
     method: methods[name].verb,
     headers: headersOf(body, options),
@@ -68,7 +69,7 @@ export async function call<M extends MethodName>(
   } catch (e) {
     if (options.signal?.aborted) throw e;
     const failure = toFailure(e);
-    if (failure.status === 401) onSignedOut();
+    if (failure.status === 401 && session === sessions) onSignedOut();
     throw failure;
   }
 }
@@ -93,6 +94,14 @@ let refresh = (): Promise<boolean> => Promise.resolve(false);
 /** whenExpired sets how a credential that is no longer accepted is replaced; true: the call is sent again. */
 export function whenExpired(f: () => Promise<boolean>): void {
   refresh = f;
+}
+
+/** sessions counts the sessions of this page: what was sent in an earlier one says nothing of the present one. */
+let sessions = 0;
+
+/** noteSession is called when a credential was accepted. */
+export function noteSession(): void {
+  sessions++;
 }
 
 let onSignedOut = () => {};

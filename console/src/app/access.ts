@@ -1,6 +1,6 @@
 // Who the caller is, and what the nodes allow. The nodes decide: this only explains in advance.
 import { signal } from "@preact/signals";
-import { call } from "../api/client";
+import { call, noteSession } from "../api/client";
 import { methods, rolePermissions, type MethodName, type RoleGrant, type WhoAmIResponse } from "../api/generated";
 
 /** ServerConfig is what the gateway says of itself, before anybody has signed in. */
@@ -26,6 +26,7 @@ export const isSignedOut = signal(false);
 /** learnCaller asks who the caller is. It throws a Failure. */
 export async function learnCaller(): Promise<void> {
   caller.value = await call("WhoAmI", {});
+  noteSession();
   isSignedOut.value = false;
 }
 
