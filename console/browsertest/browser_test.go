@@ -148,6 +148,9 @@ func (c *cluster) startWorkerAt(o worker.Options) {
 	}
 	w.Handle("ok", func(context.Context, *worker.Task) error { return nil })
 	w.Handle("fail", func(context.Context, *worker.Task) error { return errors.New("the disk is full") })
+	w.Handle("unavailable", func(context.Context, *worker.Task) error { // its target stays down until somebody looks
+		return worker.RetryAfter(errors.New("the disk is full"), time.Hour)
+	})
 	w.Handle("wait", func(ctx context.Context, _ *worker.Task) error { <-ctx.Done(); return ctx.Err() })
 	runWorker(c.t, w)
 }

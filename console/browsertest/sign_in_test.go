@@ -150,7 +150,8 @@ func TestSessionEndsDuringAnEdit(t *testing.T) {
 	p.signIn(testToken("second"))
 	p.waitText(".who", "token:second")
 	if note := evaluate[string](p, `document.querySelector("dialog[open] input[name=note]")?.value ?? ""`); note != "the reason" {
-		t.Errorf("the field has %q", note)
+		t.Errorf("the field has %q; dialogs: %s", note, evaluate[string](p,
+			`JSON.stringify([...document.querySelectorAll("dialog")].map(d => [d.open, d.innerText]))`))
 	}
 	p.click("dialog[open] [data-confirm]")
 	p.waitText(".notices", "is paused")

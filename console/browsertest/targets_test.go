@@ -13,7 +13,7 @@ import (
 func TestTargetIsReset(t *testing.T) {
 	c := startCluster(t, gateway.Options{})
 	c.startWorker()
-	c.createJob("breaks", &client.Job{Handler: "fail", Schedule: client.Every(time.Hour), Target: "api.example.com"})
+	c.createJob("breaks", &client.Job{Handler: "unavailable", Schedule: client.Every(time.Hour), Target: "api.example.com"})
 	c.createJob("held", &client.Job{Handler: "ok", Schedule: client.Every(time.Hour), Target: "api.example.com"})
 	if _, _, err := c.client.RunJob(t.Context(), "breaks", client.RunOptions{}); err != nil {
 		t.Fatal(err)

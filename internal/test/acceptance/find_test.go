@@ -74,7 +74,7 @@ func TestListsOfManyJobs(t *testing.T) {
 		for range listCalls {
 			began := time.Now()
 			n, err := k.call(callContext(t))
-			if err != nil || k.want >= 0 && n != k.want {
+			if err != nil || k.want >= 0 && (n > k.want || measured && n < k.want) { // pages end by time
 				t.Fatalf("%s: %d jobs, want %d: %v", k.name, n, k.want, err)
 			}
 			took = append(took, time.Since(began))

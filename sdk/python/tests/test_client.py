@@ -21,6 +21,17 @@ async def answer_job(request, context):
     return Job(name="namespaces/default/jobs/x")
 
 
+async def locks_of(f):
+    """Returns the locks of the client's namespace. A page may be empty while there is a next one."""
+    request, found = ListLocksRequest(parent=f.parent), []
+    while True:
+        page = await f.call(request)
+        found += page.locks
+        request.page_token = page.next_page_token
+        if not request.page_token:
+            return found
+
+
 async def refuse(request, context):
     await context.abort(grpc.StatusCode.UNAVAILABLE, "this node stops")
 
@@ -297,10 +308,10 @@ def test_life_of_a_job(address):
         async with Fermata.connect(address) as f:
             id = "life-" + uuid.uuid4().hex[:8]
             created = await f.jobs.create(id, handler="nobody", queue="life", payload="hé", labels={"of": id},
-                                          schedule=fermata.cron("0 7 * * *", "Europe/Berlin"))
+                                          schedule=fermata.cron("0 7 * * *", "Europe/Berlin"), locks=[id])
             assert created.payload.decode() == "hé" and (await f.jobs.create(
                 id, handler="nobody", queue="life", payload="hé", labels={"of": id},
-                schedule=fermata.cron("0 7 * * *", "Europe/Berlin"))).etag == created.etag
+                schedule=fermata.cron("0 7 * * *", "Europe/Berlin"), locks=[id])).etag == created.etag
             with pytest.raises(errors.AlreadyExists):
                 await f.jobs.create(id, handler="other")
             with pytest.raises(errors.InvalidRequest) as raised:
@@ -332,7 +343,7 @@ def test_life_of_a_job(address):
                 [("", fermata.job(handler="h", queue="life")), (id, fermata.job(handler="x"))])
             assert isinstance(results[0], Job) and isinstance(results[1], errors.AlreadyExists)
             assert (await f.whoami()).identity == "anonymous"
-            assert (await f.call(ListLocksRequest(parent=f.parent))).next_page_token == ""
+            assert [lock.jobs for lock in await locks_of(f) if lock.key == id] == [1]
             kinds = [e.kind async for e in f.events(
                 jobs=[id], since=datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1),
                 stop_at_end=True)]

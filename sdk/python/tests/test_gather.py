@@ -175,7 +175,7 @@ def test_many_returned_leases():
         b = Bench()
         for i in range(100_000):
             b.session.return_lease(str(i))
-        assert len(b.session.unconfirmed_returns(False)) == 100_000
+        assert len(b.session.unconfirmed_returns()) == 100_000
         b.session._returns[0] = (-1e9, "0")
         b.session.take()
         b.session.return_lease("last")
