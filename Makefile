@@ -19,9 +19,9 @@ SOURCE_DATE_EPOCH ?= $(shell scripts/version.sh epoch)
 RELEASE = go run -C tools/release .
 STAMP = -version '$(VERSION)' -revision '$(shell scripts/version.sh commit)' -epoch '$(SOURCE_DATE_EPOCH)' -platforms '$(PLATFORMS)'
 TIMEOUT ?= 30m
-# Packages whose tests run at a time. Tests wait for leases, locks and servers for more than half of their time, so that
-# this is more than the two processors of a small machine.
-PARALLEL ?= 3
+# Packages whose tests run at a time: one a processor. What they leave free is for the slow checks, which have the
+# lowest priority; more of them would keep nodes of tests from their processor.
+PARALLEL ?= $(shell getconf _NPROCESSORS_ONLN)
 # The race detector lets each program sleep for a second at its end, in which it may find a race. Tests and nodes
 # wait for their goroutines themselves.
 RACE := GORACE=atexit_sleep_ms=0
@@ -30,7 +30,7 @@ LONG := ./internal/node ./internal/test/storetest ./cmd/fermata ./internal/redis
 # Tests whose nodes and workers are processes of their own. Built with the race detector, those need four times the
 # processor and miss their deadlines on a small machine; `make race-processes` does that. Tests within one process
 # (internal/node) have it.
-PROCESSES := ./internal/test/acceptance ./internal/test/observability
+PROCESSES := ./internal/test/acceptance ./internal/test/observability ./internal/cli/workercheck
 # Packages without goroutines (docstest checks that): nothing can race in them, and their
 # exhaustive tests take five times as long under the race detector.
 PURE := ./internal/core/backoff ./internal/core/forecast ./internal/lib/ticks ./internal/core/job ./internal/core/lease ./internal/lib/minheap ./internal/core/sharding ./internal/core/schedule ./internal/lib/roundrobin \
@@ -99,7 +99,7 @@ test: ## run everything that must pass before a merge; print the ten slowest pac
 
 .PHONY: race
 race: ## run all tests, those within one process with the race detector
-	$(GATE_TEST) -p 2 -count=1 -timeout $(TIMEOUT) $(PROCESSES) $(PURE)
+	$(GATE_TEST) -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) $(PROCESSES) $(PURE)
 	$(GATE_TEST) -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -run '$(EMBEDDED)|$(SERIAL)' ./internal/redis/redisstore ./internal/redis/limits ./internal/test/storetest
 	$(RACE) $(GATE_TEST) -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -skip '$(EMBEDDED)|$(SERIAL)' $(LONG) $$(go list ./... | grep -vxF $(foreach p,$(PURE) $(PROCESSES) $(LONG),-e github.com/fermata-io/fermata/$(p:./%=%)))
 

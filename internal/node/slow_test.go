@@ -98,7 +98,9 @@ func TestSlowRedisMovesNoShard(t *testing.T) {
 	for _, w := range ways {
 		w.Latency(150 * time.Millisecond)
 	}
-	keepsHolders(t, nodes[0], before)
+	keepsHolders(t, nodes[0], before, func() {
+		holdShards(t, nodes, "a third of the shards on each", func(n int) bool { return n >= 21 }, 0, 1, 2)
+	})
 }
 
 // TestReconnectingNodeIsNotFast: each call that times out closes its connection, and the next one is made. What
