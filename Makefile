@@ -225,7 +225,7 @@ chaos: deps ## inject the faults of docs/faults.md into real processes under JOB
 		go test -count=1 -timeout 90m -run '^TestChaos' ./internal/test/acceptance
 
 .PHONY: find-load
-find-load: deps ## list jobs on three nodes that have FIND_JOBS (1000000), and measure the calls and the memory of the nodes
+find-load: deps ## list jobs on three nodes that have FIND_JOBS (1000000); measure calls, memory, and the lag meanwhile
 	FERMATA_FIND_JOBS=$(FIND_JOBS) go test -count=1 -timeout 30m -v -run '^TestListsOfManyJobs$$' ./internal/test/acceptance | grep -v '^=== '
 
 .PHONY: takeover

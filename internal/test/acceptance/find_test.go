@@ -97,6 +97,15 @@ func TestListsOfManyJobs(t *testing.T) {
 	if growth > listMemory {
 		t.Errorf("the nodes have grown by %d MiB each", growth>>20)
 	}
+	rounds, span := 1, time.Second
+	if measured {
+		rounds, span = 4, 10*time.Second
+	}
+	var lists []func(context.Context) error
+	for _, k := range calls[1:] {
+		lists = append(lists, func(ctx context.Context) error { _, err := k.call(ctx); return err })
+	}
+	measureLagBesideLists(t, c.startLagMeter(), rounds, span, lists)
 }
 
 // createForLists registers jobs that are due tomorrow, many of them at the same time, and 100 of them in a queue of
