@@ -160,3 +160,37 @@ func TestSessionEndsDuringAnEdit(t *testing.T) {
 		t.Errorf("note %q, error %v", j.GetStatus().GetPauseNote(), err)
 	}
 }
+
+// TestLateAnswerOfAnEndedSession: the answer to a call that was sent before a sign-in asks for no other sign-in.
+func TestLateAnswerOfAnEndedSession(t *testing.T) {
+	admin, first, second := [2]string{"admin", "admin"}, [2]string{"first", "operator"}, [2]string{"second", "operator"}
+	c, access := startGuardedCluster(t, accessText(admin, first, second))
+	c.createJob("job", &client.Job{Handler: "none", Schedule: client.Every(time.Hour)})
+	p := c.openTab(jobPlace(t, "job"))
+	p.signIn(testToken("first"))
+	p.waitText(".who", "token:first")
+	evaluate[bool](p, `(() => {
+		const send = window.fetch;
+		window.fetch = (url, init) => url.endsWith(":pause")
+			? new Promise(resolve => { window.refuseLate = () => resolve(new Response("{}", {status: 401})); })
+			: send(url, init);
+		return true;
+	})()`)
+	p.click("[data-action=pause-job]")
+	p.waitText("dialog[open]", "Pause job")
+	p.click("dialog[open] [data-confirm]")
+	p.wait("the call is on its way", `!!window.refuseLate`)
+	access(accessText(admin, second))
+	p.waitText("dialog[open]", "The session has ended")
+	p.signIn(testToken("second"))
+	p.waitText(".who", "token:second")
+	evaluate[bool](p, `(window.refuseLate(), true)`)
+	p.waitText("dialog[open] .failed", "Sign in again")
+	asks := evaluate[bool](p, `(async () => {
+		for (let frame = 0; frame < 5; frame++) await new Promise(requestAnimationFrame); // a dialog opens after one
+		return [...document.querySelectorAll("dialog[open]")].some(d => d.innerText.includes("The session has ended"));
+	})()`)
+	if asks {
+		t.Error("another sign-in is asked for")
+	}
+}
