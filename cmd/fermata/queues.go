@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,10 +47,11 @@ func (a *app) pauseQueueCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a.noteUnusedQueue(ctx, c.Admin(), queue)
-		return printMessage(a, s, func(s *client.QueueSettings) error {
+		err = printMessage(a, s, func(s *client.QueueSettings) error {
 			return a.println("paused queue " + printableText(queue) + pauseEndText(s))
 		})
+		a.noteUnusedQueue(ctx, c, queue)
+		return err
 	})
 	cmd.Flags().StringVar(&until, "until", "", "time at which the nodes resume it, such as 2030-01-31T12:00:00Z")
 	config.DurationVar(cmd.Flags(), &life, "for", 0, "how long it stays paused, such as 90m")
@@ -95,18 +95,36 @@ func pauseQueue(ctx context.Context, admin client.Admin, queue string, end time.
 	return admin.PauseQueueUntil(ctx, queue, end)
 }
 
-// noteUnusedQueue says on stderr that a queue has neither jobs nor workers: its name may be misspelled. The change holds
-// all the same, so that callers who may not list queues get no note.
-func (a *app) noteUnusedQueue(ctx context.Context, admin client.Admin, queue string) {
-	queues, err := admin.Queues(ctx, client.QueuesOptions{})
-	isUsed := func(q *client.Queue) bool {
+// noteTimeout is how long a command that has done its work waits for what it could note.
+const noteTimeout = 2 * time.Second
+
+// noteUnusedQueue prints a note on stderr if a queue has neither jobs nor workers: its name may be misspelled. The change
+// was made in any case, so that there is no note where the queues cannot be listed, or not soon.
+func (a *app) noteUnusedQueue(ctx context.Context, c *client.Client, queue string) {
+	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
+	defer cancel()
+	used, err := isQueueUsed(ctx, c, queue)
+	if err == nil && !used {
+		fmt.Fprintf(a.err, "note: queue %s has no jobs and no workers yet\n", printableText(queue))
+	}
+}
+
+// isQueueUsed reports whether a queue has jobs or workers. The statistics of queues may not have the newest jobs.
+func isQueueUsed(ctx context.Context, c *client.Client, queue string) (bool, error) {
+	queues, err := c.Admin().Queues(ctx, client.QueuesOptions{})
+	if err != nil {
+		return false, err
+	}
+	for _, q := range queues {
 		jobs := q.GetBacklog() + q.GetRunning() + q.GetScheduled() + q.GetPaused() + q.GetDead()
-		return q.GetQueue() == queue && jobs+q.GetWorkers() > 0
+		if q.GetQueue() == queue && jobs+q.GetWorkers() > 0 {
+			return true, nil
+		}
 	}
-	if err != nil || slices.ContainsFunc(queues, isUsed) {
-		return
+	for _, err := range c.Jobs(ctx, client.Filter{Selection: client.Selection{Queue: queue}, PageSize: 1}) {
+		return err == nil, err
 	}
-	fmt.Fprintf(a.err, "note: queue %s has no jobs and no workers yet\n", printableText(queue))
+	return false, nil
 }
 
 // pauseEndText is when a paused queue goes on by itself.
@@ -168,8 +186,9 @@ func (a *app) setQueueCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				a.noteUnusedQueue(ctx, c.Admin(), args[0])
-				return printMessage(a, s, a.describeQueue)
+				err = printMessage(a, s, a.describeQueue)
+				a.noteUnusedQueue(ctx, c, args[0])
+				return err
 			})
 		},
 	}

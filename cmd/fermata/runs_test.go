@@ -179,6 +179,20 @@ func TestPausedQueue(t *testing.T) {
 	)
 }
 
+// A queue without jobs and workers is noted, after the change.
+func TestUnusedQueueIsNoted(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "x", "--every", "1h", "--queue", "used", "--handler", "h")
+	for _, command := range [][]string{{"pause"}, {"set", "--rate", "5"}} {
+		for queue, note := range map[string]string{"used": "", "unused": "note: queue unused has no jobs and no workers yet\n"} {
+			code, out, errs := c.run(append([]string{"queues", command[0], queue}, command[1:]...)...)
+			if code != 0 || out == "" || errs != note {
+				t.Errorf("%v %s: %d, %q, %q", command, queue, code, out, errs)
+			}
+		}
+	}
+}
+
 // What is left out of an edit of a schedule stays.
 func TestUpdateOfAScheduleInParts(t *testing.T) {
 	c := startCluster(t)
