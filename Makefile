@@ -104,8 +104,8 @@ race: ## run all tests, those within one process with the race detector
 	$(RACE) $(GATE_TEST) -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -skip '$(EMBEDDED)|$(SERIAL)' $(LONG) $$(go list ./... | grep -vxF $(foreach p,$(PURE) $(PROCESSES) $(LONG),-e github.com/fermata-io/fermata/$(p:./%=%)))
 
 .PHONY: race-processes
-race-processes: deps ## run the acceptance tests with the race detector, also in the nodes of the tests with a load: half an hour
-	$(RACE) go test -race -count=1 -timeout 60m ./internal/test/acceptance
+race-processes: deps ## run the tests of processes with the race detector, also in the nodes of tests with a load: half an hour
+	$(RACE) go test -race -p 1 -count=1 -timeout 60m $(PROCESSES)
 
 .PHONY: lives
 lives: deps # without the race detector, which would leave a fifth of them
