@@ -1021,7 +1021,7 @@ export interface ListPresetsResponse {
 }
 
 export interface ListQueuesResponse {
-  /** All queues that have jobs or workers. */
+  /** All queues that have jobs, workers or settings. */
   queues?: Array<Queue>;
 }
 

@@ -1452,7 +1452,7 @@ func (x *ListQueuesRequest) GetParent() string {
 
 type ListQueuesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// All queues that have jobs or workers.
+	// All queues that have jobs, workers or settings.
 	Queues        []*Queue `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

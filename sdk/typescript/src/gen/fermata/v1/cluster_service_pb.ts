@@ -761,7 +761,7 @@ export const ListQueuesRequestSchema: GenMessage<ListQueuesRequest> = /*@__PURE_
  */
 export type ListQueuesResponse = Message<"fermata.v1.ListQueuesResponse"> & {
   /**
-   * All queues that have jobs or workers.
+   * All queues that have jobs, workers or settings.
    *
    * @generated from field: repeated fermata.v1.Queue queues = 1;
    */
