@@ -49,6 +49,7 @@ type IndexRange struct {
 	Min, Max int64
 	Skip     int
 	Limit    int
+	Expected int // about how many entries it has; 0: unknown
 }
 
 // LaneQuery selects lanes of all shards.

@@ -126,6 +126,7 @@ func (r *Registry) readLanes(ctx context.Context, lanes []job.ShardLane, part sc
 	var filled []job.IndexRange
 	for i, n := range counts {
 		if n > 0 {
+			ranges[i].Expected = n
 			filled = append(filled, ranges[i])
 		}
 	}

@@ -132,6 +132,7 @@ func (w *visibleWalk) next(ctx context.Context, from visibleCursor) (entries []j
 	var filled []job.IndexRange
 	for i, n := range counts {
 		if n > 0 && ranges[i].Shard < end {
+			ranges[i].Expected = n
 			filled = append(filled, ranges[i])
 		}
 	}

@@ -82,8 +82,8 @@ func (s *Store) laneHeads(shard int, pairs runner.Reply) []job.LaneHead {
 	return heads
 }
 
-// maxReadsPerPipeline bounds the small reads in one pipeline.
-const maxReadsPerPipeline = 2000
+// maxReadsPerPipeline bounds the small reads in one pipeline. Redis runs a pipeline as a whole, and leases wait meanwhile.
+const maxReadsPerPipeline = 250
 
 // Stats counts the records of lanes by region, shard by shard in the order of the
 // lanes. The counts are read one after the other while work continues, so they need not add up. With an

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	scanStep   = 500                   // fields looked at by one command
+	scanStep   = 100                   // fields looked at by one command; leases wait while it runs
 	pageTime   = 50 * time.Millisecond // after which a page is handed out as it is
 	maxScanned = 5000
 	// walkBytes bounds the definitions that one page reads, whether they match or not. The last read may exceed it by

@@ -24,6 +24,8 @@ const (
 	// unsuccessfulSlack is how much earlier than the last run of a queue its instant may be: decisions estimate the
 	// shard's clock, and may be stored in another order than they were made.
 	unsuccessfulSlack = unixtime.Milli(60_000)
+	// expectedQueues is about how many queues of a shard have unsuccessful runs.
+	expectedQueues = 8
 )
 
 // unsuccessfulBounds are the bounds of the index in each shard.
@@ -74,11 +76,11 @@ func (i *applyItem) addUnsuccessful(b unsuccessfulBounds, w, before *job.Write) 
 // ended at an instant or later.
 func (s *Store) FindUnsuccessful(ctx context.Context, since unixtime.Milli,
 	want func(job.QueueKey) bool) ([]job.UnsuccessfulIndex, error) {
-	ops := make([]*runner.Op, len(s.shards))
+	ops := make([]listRead, len(s.shards))
 	for shard := range s.shards {
 		key := s.shards[shard].UnsuccessfulQueues
-		ops[shard] = runner.NewCommand("zrange", key, "zrange", key, int64(max(0, since-unsuccessfulSlack)), "+inf",
-			"byscore")
+		ops[shard] = listRead{runner.NewCommand("zrange", key, "zrange", key, int64(max(0, since-unsuccessfulSlack)), "+inf",
+			"byscore"), costOfRange(expectedQueues)}
 	}
 	if err := s.runInParts(ctx, ops); err != nil {
 		return nil, err
@@ -98,11 +100,11 @@ func (s *Store) FindUnsuccessful(ctx context.Context, since unixtime.Milli,
 
 // ReadUnsuccessful reads parts of indexes of unsuccessful runs.
 func (s *Store) ReadUnsuccessful(ctx context.Context, ranges []job.UnsuccessfulRange) ([][]job.IndexedRun, error) {
-	ops := make([]*runner.Op, len(ranges))
+	ops := make([]listRead, len(ranges))
 	for i, r := range ranges {
 		key := s.shards[r.Shard].UnsuccessfulKey(r.Queue)
-		ops[i] = runner.NewCommand("zrange", key, "zrange", key, int64(r.MaxMS), int64(r.MinMS), "byscore", "rev", "limit",
-			r.Skip, r.Limit, "withscores")
+		ops[i] = listRead{runner.NewCommand("zrange", key, "zrange", key, int64(r.MaxMS), int64(r.MinMS), "byscore", "rev",
+			"limit", r.Skip, r.Limit, "withscores"), costOfRange(r.Limit)}
 	}
 	if err := s.runInParts(ctx, ops); err != nil {
 		return nil, err
@@ -128,10 +130,11 @@ func (s *Store) ReadSuccesses(ctx context.Context, ranges []job.SuccessRange) ([
 	if s.events == nil {
 		return nil, job.ErrEventsOff
 	}
-	ops := make([]*runner.Op, len(ranges))
+	ops := make([]listRead, len(ranges))
 	for i, r := range ranges {
 		key := s.shards[r.Shard].Events
-		ops[i] = runner.NewCommand("events", key, "xrevrange", key, "("+placeText(r.Before), int64(r.FromMS), "count", r.Limit)
+		ops[i] = listRead{runner.NewCommand("events", key, "xrevrange", key, "("+placeText(r.Before), int64(r.FromMS), "count",
+			r.Limit), costOfRange(r.Limit)}
 	}
 	if err := s.runInParts(ctx, ops); err != nil {
 		return nil, err
