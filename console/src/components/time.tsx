@@ -1,4 +1,5 @@
 // Times and countdowns.
+import { useMemo } from "preact/hooks";
 import { settings } from "../app/settings";
 import { formatDistance, formatDuration } from "../format/duration";
 import { formatFull, formatTime, localZone, zoneFor, zoneLabel } from "../format/time";
@@ -15,16 +16,20 @@ export interface TimeProps {
 
 /** Time is a time as the settings ask for it; its title has all of it. */
 export function Time({ at, zone, both }: TimeProps) {
-  if (!at) return <span class="soft">–</span>;
+  return at ? <KnownTime at={at} zone={zone} both={both} /> : <span class="soft">–</span>;
+}
+
+function KnownTime({ at, zone, both }: TimeProps & { at: string }) {
   const time = Date.parse(at);
   const shown = zoneFor(zone);
+  const title = useMemo(() => `${formatFull(time, shown)}\n${formatFull(time, "UTC")}`, [time, shown]);
   const isRelative = settings.times.value === "relative";
   const now = isRelative || both ? second.value : second.peek();
   const distance = formatDistance(time, now);
   const label = shown === localZone && settings.zone.value !== "job" ? "" : ` ${zoneLabel(time, shown)}`;
   const absolute = formatTime(time, now, shown) + label;
   return (
-    <time dateTime={at} title={`${formatFull(time, shown)}\n${formatFull(time, "UTC")}`}>
+    <time dateTime={at} title={title}>
       {isRelative ? distance : absolute}
       {both && <span class="soft"> {isRelative ? absolute : distance}</span>}
     </time>

@@ -18,7 +18,7 @@ import { CreateLink } from "../edit";
 import { jobColumns } from "./columns";
 
 const defaultOrder = "next_due_time";
-const pageSize = 100;
+const pageSize = 50;
 
 /** mostSearches bounds the calls for one page: each looks at some thousands of jobs. */
 const mostSearches = 20;
