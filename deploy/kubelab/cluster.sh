@@ -19,7 +19,7 @@ set -euo pipefail
 
 packages() {
   local missing=() package
-  for package in etcd-server containerd runc containernetworking-plugins nftables iptables conntrack iproute2 openssl redis-server; do
+  for package in etcd-server containerd runc containernetworking-plugins nftables iptables conntrack iproute2 openssl redis-server chromium; do
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
   done
   if [ ${#missing[@]} = 0 ]; then return; fi

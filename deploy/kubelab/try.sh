@@ -103,9 +103,10 @@ certificates() {
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -keyout "$work/ca.key" -out "$work/ca.crt" \
     -subj '/CN=fermata authority'
   local role names
-  for role in node worker; do
+  for role in node worker gateway; do
     names=URI:spiffe://cluster.local/ns/$space/fermata/$role
     if [ $role = node ]; then names+=",DNS:fermata.$space.svc,DNS:*.fermata-nodes.$space.svc.cluster.local"; fi
+    if [ $role = gateway ]; then names=DNS:fermata-gateway.$space.svc; fi
     openssl req -x509 -CA "$work/ca.crt" -CAkey "$work/ca.key" -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 \
       -keyout "$work/tls.key" -out "$work/tls.crt" -subj "/CN=fermata $role" -addext "subjectAltName=$names" \
       -addext basicConstraints=critical,CA:FALSE -addext extendedKeyUsage=serverAuth,clientAuth
@@ -117,9 +118,25 @@ certificates() {
   kube create secret generic redis --from-file="$work/password"
   echo "trial $(head -c 32 /dev/urandom | base64)" >"$work/payload.keys"
   kube create secret generic payload-keys --from-file="$work/payload.keys"
+  head -c 32 /dev/urandom >"$work/session.key"
+  kube create secret generic console --from-file="$work/session.key"
   (cd "$root" && go build -o "$work/scheduler" ./cmd/scheduler)
+  access
   "$work/scheduler" audit-key new trial >"$work/audit.key" 2>"$work/audit.pub"
   kube create secret generic audit-keys --from-file="$work/audit.key"
+}
+
+# access: workers and the witness by their certificate, and a person by a token.
+access() {
+  "$work/scheduler" token new person >"$work/person.token" 2>"$work/access.yaml"
+  cat >>"$work/access.yaml" <<END
+certificates: ["uri:spiffe://cluster.local/ns/$space/fermata/*"]
+rules:
+  - {subjects: ["uri:spiffe://cluster.local/ns/$space/fermata/worker"], role: worker, namespaces: ["*"]}
+  - {subjects: ["uri:spiffe://cluster.local/ns/$space/fermata/worker"], role: admin, namespaces: ["*"]}
+  - {subjects: ["token:person"], role: admin, namespaces: ["*"]}
+END
+  kube create secret generic access --from-file="$work/access.yaml"
 }
 
 # own_images: Redis from Debian's package, with the shell that starts it; and the witness, with the command line of people.
@@ -167,14 +184,14 @@ serving() { [ "$(fermata cluster nodes | grep -c ' serving ')" = "$1" ]; }
 whole() {
   local pool
   kube rollout status statefulset/fermata --timeout 5m
-  for pool in default mail; do kube rollout status "deployment/fermata-worker-$pool" --timeout 5m; done
+  for pool in worker-default worker-mail gateway; do kube rollout status "deployment/fermata-$pool" --timeout 5m; done
   eventually 120 serving "${1:-3}"
 }
 
 # no_restarts but those in $crashed, pod=count.
 no_restarts() {
   local pod
-  for pod in $(kube get pods -l 'app.kubernetes.io/component in (scheduler,worker)' \
+  for pod in $(kube get pods -l 'app.kubernetes.io/component in (scheduler,worker,gateway)' \
     -o jsonpath='{range .items[*]}{.metadata.name}={.status.containerStatuses[*].restartCount} {end}'); do
     case " $crashed  $pod " in
     *"=0 " | *" $pod "*" $pod "*) ;;
@@ -314,6 +331,18 @@ END
   echo "two applied; one changed and one pruned; one refused, with its field; all taken away"
 }
 
+# console_in_a_browser: a person signs in with a token, sees nodes and jobs, and pauses one. Nodes record who it was.
+console_in_a_browser() {
+  fermata jobs create console-trial --handler report --queue reports --every 24h
+  (cd "$root/console/browsertest" && go test -c -o "$work/browser.test" .)
+  on_cluster env CONSOLE_URL="https://fermata-gateway.$space.svc:7073" CONSOLE_TOKEN="$(cat "$work/person.token")" \
+    "$work/browser.test" -test.v -test.run '^TestDeployedConsole$'
+  fermata jobs get console-trial | grep paused
+  fermata audit --identity token:person | grep PauseJob
+  fermata jobs delete console-trial
+  echo "signed in, saw nodes and jobs, paused one: the audit record names token:person"
+}
+
 # uninstall: Helm does not wait for pods, and keeps those of hooks.
 uninstall() {
   helm uninstall fermata --wait --timeout 5m >/dev/null
@@ -378,6 +407,7 @@ before=$(revision)
 act "upgrade with changed values" 2s "" upgrade rolled
 act "rollback" 2s "" rollback rolled
 step "jobs in the values" jobs_in_values
+step "web console in a browser" console_in_a_browser
 act "pod of a node killed" 32s costs=none kill_node whole_and_calm
 pool_worker mail
 act "pod of a worker killed" 32s "costs=$address" kill_worker whole_and_calm
