@@ -69,7 +69,7 @@ CONNECTIONS ?= 2000
 # Rounds of `make bench`.
 ROUNDS ?= 3
 # Number of simulated clusters that must pass before a merge.
-LIVES ?= 100
+LIVES ?= 60
 
 ##@ Use
 
@@ -121,7 +121,7 @@ race-beside-checks:
 
 .PHONY: slow-checks
 slow-checks: # at the lowest priority, so that tests with deadlines get a processor when they need one
-	nice -n 19 $(MAKE) $(SLOW_CHECKS) release-check
+	nice -n 19 $(MAKE) release-check $(SLOW_CHECKS)
 
 .PHONY: verify
 verify: $(QUICK_CHECKS) $(SLOW_CHECKS) ## run all checks except tests

@@ -336,7 +336,10 @@ console_in_a_browser() {
   fermata jobs create console-trial --handler report --queue reports --every 24h
   (cd "$root/console/browsertest" && go test -c -o "$work/browser.test" .)
   on_cluster env CONSOLE_URL="https://fermata-gateway.$space.svc:7073" CONSOLE_TOKEN="$(cat "$work/person.token")" \
-    "$work/browser.test" -test.v -test.run '^TestDeployedConsole$'
+    "$work/browser.test" -test.v -test.run '^TestDeployedConsole$' >"$logs/browser.log" 2>&1 || {
+    cat "$logs/browser.log" >&2
+    return 1
+  }
   fermata jobs get console-trial | grep paused
   fermata audit --identity token:person | grep PauseJob
   fermata jobs delete console-trial
@@ -384,7 +387,7 @@ install() {
   release install >/dev/null
   whole >/dev/null
   no_restarts
-  echo "three nodes and two pools are ready"
+  echo "three nodes, two pools and two gateways are ready"
 }
 test_release() {
   helm test fermata --timeout 5m --logs >"$work/out.log" 2>&1
