@@ -23,7 +23,7 @@ func TestDeployedConsole(t *testing.T) {
 	p.goTo("#/namespaces/default/jobs/console-trial")
 	p.waitText("h1", "console-trial")
 	p.click("[data-action=pause-job]")
-	p.waitText("dialog[open]", "Pause job")
+	p.waitText("dialog[open]", "Pause console-trial")
 	p.click("dialog[open] [data-confirm]")
 	p.waitText(".notices", "is paused")
 }
