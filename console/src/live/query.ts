@@ -1,7 +1,7 @@
 // Live data: a query loads again while its screen is shown, keeps the last data when a load fails, and rests while the
 // page is hidden.
 import { signal, type Signal } from "@preact/signals";
-import { useEffect, useMemo } from "preact/hooks";
+import { useLayoutEffect, useMemo } from "preact/hooks";
 import { toFailure, type Failure } from "../api/errors";
 import { serverNow } from "./clock";
 
@@ -122,7 +122,7 @@ function remember(key: string, data: unknown, at: number): void {
 export function useQuery<T>(key: string, load: Load<T>, interval = defaultInterval): Query<T> {
   const query = useMemo(() => new LiveQuery(key, load, interval), [key]);
   query.load = load;
-  useEffect(() => {
+  useLayoutEffect(() => { // the call is on its way before the browser draws what it shows meanwhile
     query.start();
     return () => query.stop();
   }, [query]);
