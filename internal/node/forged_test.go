@@ -12,12 +12,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
@@ -332,5 +335,57 @@ func TestRequiringSealedPayloadsNeedsKeys(t *testing.T) {
 	_, err := node.New(node.Config{Name: "a", PayloadRequireSealed: true})
 	if err == nil || !strings.Contains(err.Error(), "--payload-require-sealed needs --payload-key-file") {
 		t.Errorf("without keys: %v", err)
+	}
+}
+
+// TestForgedRenameSealsNoPayload: whoever writes to Redis leaves the entries of a rename that nobody asked for. No node
+// seals the payload for the other job. A rename that somebody asked for moves it.
+func TestForgedRenameSealsNoPayload(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	w := redisWriter{t, redis}
+	n := startWith(t, redis.URL(), "strict", func(c *node.Config) {
+		c.Shards, c.PayloadKeyFile, c.PayloadRequireSealed = 1, keyFile(t), true
+	})
+	got := workersOf(t, n, "mail")
+	c := jobs(t, n)
+	s, err := redisstore.Open(t.Context(), redisstore.Options{Client: redis.Client(), Shards: 1, AllowUnsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, id := range []string{"FORGED", "FORGED-", "FORGED-AAAAAAAAAAAAAAAAAAAAAAAAAA"} {
+		from := job.Key{Namespace: "default", ID: fmt.Sprint("secret-", i)}
+		to := job.Key{Namespace: "default", ID: fmt.Sprint("other-", i)}
+		create(t, c, from.ID, mailJob("of the secret"))
+		stored, err := s.ReadStoredJob(t.Context(), from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := &job.KeptJob{Rename: job.Rename{ID: id, From: from, To: to}, AtMS: unixtime.MilliOf(time.Now()), Job: *stored}
+		_, _, err = s.ReserveName(t.Context(), kept.Rename, &stored.Records[0].Record, kept.AtMS)
+		taken := false
+		if err == nil {
+			taken, err = s.TakeJob(t.Context(), kept, kept.AtMS)
+		}
+		if err != nil || !taken {
+			t.Fatalf("the rename could not be forged: %v, %v", taken, err)
+		}
+		_, err = c.GetJob(t.Context(), &fermatav1.GetJobRequest{Name: name(to.ID)})
+		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "has begun its rename") {
+			t.Errorf("%s: the job of the forged rename: %v", id, err)
+		}
+	}
+	create(t, c, "before", mailJob("renamed"))
+	if _, err := c.RenameJob(t.Context(), &fermatav1.RenameJobRequest{Name: name("before"), NewId: "after"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.RunJob(t.Context(), &fermatav1.RunJobRequest{Name: name("after")}); err != nil {
+		t.Fatal(err)
+	}
+	if d := <-got; d != (delivery{"mail", "after", "renamed"}) {
+		t.Errorf("a worker was given %+v", d)
+	}
+	if w.read("after") == "" {
+		t.Error("the renamed job is not stored")
 	}
 }

@@ -43,6 +43,7 @@ func TestRefusals(t *testing.T) {
 		"Redis in a trial":     {"insecure: true\nredis: {dev: {enabled: true}}\nnetworkPolicy: {enabled: false}", []string{"redis.dev needs redis.existingSecret"}},
 		"everybody may":        {"tls: {nodeSecret: a, workerSecret: b}", []string{"access.existingSecret is missing"}},
 		"two accesses":         {good + "tls: {nodeSecret: a, workerSecret: b}\naccess: {existingSecret: a, unrestricted: true}", []string{"access.existingSecret and access.unrestricted"}},
+		"a gateway for all":    {good + "tls: {nodeSecret: a, workerSecret: b}\naccess: {unrestricted: true}\ngateway: {enabled: true}", []string{"gateway.enabled with access.unrestricted"}},
 		"workers as nodes":     {"tls: {nodeSecret: a, workerSecret: a, scalerSecret: a}", []string{"tls.workerSecret is tls.nodeSecret", "tls.scalerSecret is tls.nodeSecret"}},
 		"latest of the hook":   {good + "apply: {image: 'r:5000/fermata:latest'}\ntest: {image: 'r:5000/fermata'}", []string{"apply.image is r:5000/fermata:latest", "test.image is r:5000/fermata:"}},
 		"latest of the trial":  {"insecure: true\nredis: {existingSecret: a, dev: {enabled: true, image: {tag: latest}}}", []string{"image docker.io/library/redis: the tag latest"}},

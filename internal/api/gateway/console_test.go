@@ -103,6 +103,7 @@ func TestReadOnlyConsoleRefusesPages(t *testing.T) {
 	}{
 		{run, []string{"Sec-Fetch-Site", "same-origin"}, true, true},
 		{run, []string{"Sec-Fetch-Site", "none"}, true, true},
+		{run, []string{"Origin", "http://localhost"}, true, true},
 		{run, nil, true, false},
 		{run, []string{"Sec-Fetch-Site", "same-origin"}, false, false},
 		{plan, []string{"Sec-Fetch-Site", "same-origin"}, true, false},

@@ -188,10 +188,26 @@ func (c *credentials) connect(ctx context.Context, token string) (conn Connectio
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	caller, err := fermatav1.NewAccessServiceClient(conn).WhoAmI(ctx, &fermatav1.WhoAmIRequest{})
+	if err == nil && c.options.RequireToken && !isAuthenticatedByToken(caller) {
+		c.options.Logger.Error("request refused: nodes do not check tokens, and this gateway presents its certificate",
+			"fix", "give the nodes an access file")
+		return conn, "", false, status.Error(codes.Unauthenticated,
+			"the nodes do not check tokens: they need an access file for calls over HTTP")
+	}
 	if caller.GetAuthentication() == fermatav1.WhoAmIResponse_AUTHENTICATION_NONE {
 		return conn, "", err == nil, err
 	}
 	return conn, caller.GetIdentity(), err == nil && len(caller.GetGrants()) > 0, err
+}
+
+// isAuthenticatedByToken reports whether a node has verified the caller's token. Otherwise the call has the rights of
+// whoever made the connection.
+func isAuthenticatedByToken(caller *fermatav1.WhoAmIResponse) bool {
+	switch caller.GetAuthentication() {
+	case fermatav1.WhoAmIResponse_AUTHENTICATION_TOKEN, fermatav1.WhoAmIResponse_AUTHENTICATION_JWT:
+		return true
+	}
+	return false
 }
 
 // retain adds a use of a credential that is in use.

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // TestCallersDoNotShareConnections: nodes judge a connection by its caller, so that each token needs its own.
@@ -110,6 +112,26 @@ func TestTokenIsRequired(t *testing.T) {
 	send(t, "GET", url+jobPath, "", "", "Authorization", "Basic eDp5").want(t, 401, "not one bearer token")
 	if n.verified != 0 {
 		t.Error("a request without a token reached a node")
+	}
+}
+
+// TestTokenIsVerifiedByNodes: where nodes do not check tokens, or the certificate of the gateway counts, an invented
+// token gives nobody the rights of that certificate.
+func TestTokenIsVerifiedByNodes(t *testing.T) {
+	n := newFakeNode(t)
+	n.open = true
+	_, url := newTestGateway(t, n, Options{RequireToken: true})
+	send(t, "GET", url+jobPath, "anything", "").want(t, 401, "do not check tokens")
+	for method, verified := range map[fermatav1.WhoAmIResponse_Authentication]bool{
+		fermatav1.WhoAmIResponse_AUTHENTICATION_UNSPECIFIED: false,
+		fermatav1.WhoAmIResponse_AUTHENTICATION_NONE:        false,
+		fermatav1.WhoAmIResponse_AUTHENTICATION_CERTIFICATE: false,
+		fermatav1.WhoAmIResponse_AUTHENTICATION_TOKEN:       true,
+		fermatav1.WhoAmIResponse_AUTHENTICATION_JWT:         true,
+	} {
+		if got := isAuthenticatedByToken(&fermatav1.WhoAmIResponse{Authentication: method}); got != verified {
+			t.Errorf("%v: %v", method, got)
+		}
 	}
 }
 

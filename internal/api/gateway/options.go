@@ -20,7 +20,8 @@ type Connection interface {
 type Options struct {
 	// Dial connects to the nodes. Calls carry the token, or no credential if it is empty. Required.
 	Dial func(token string) (Connection, error)
-	// RequireToken refuses requests without a token. Required if Dial presents a client certificate.
+	// RequireToken refuses requests without a token that a node has verified. Required if Dial presents a client
+	// certificate: a node that does not check tokens would give every request the rights of the certificate.
 	RequireToken bool
 	// AllowedHosts are the host names, without port, that requests may name. Default: localhost, 127.0.0.1 and ::1.
 	AllowedHosts []string

@@ -21,6 +21,10 @@ const (
 	readTimeout       = 60 * time.Second
 	writeTimeout      = 90 * time.Second
 	keepAliveTimeout  = 2 * time.Minute
+	// maxStreams bounds the requests of one HTTP/2 connection at once. Browsers open some tens.
+	maxStreams = 100
+	// receiveBuffer bounds what one HTTP/2 connection sends before it is read, also by callers that no node has verified.
+	receiveBuffer = 64 << 10
 )
 
 // NewServer returns a server with bounds on the size and time of requests. Serve it on a listener of [Listener].
@@ -29,6 +33,8 @@ func NewServer(handler http.Handler, secure *tls.Config, logger *slog.Logger) *h
 		Handler: handler, TLSConfig: secure, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 		MaxHeaderBytes: MaxHeaderBytes, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout,
 		WriteTimeout: writeTimeout, IdleTimeout: keepAliveTimeout,
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: receiveBuffer,
+			MaxReceiveBufferPerStream: receiveBuffer},
 	}
 }
 

@@ -71,7 +71,9 @@ const (
 	// address. Most come before anybody has signed in.
 	maxSignIns = 64
 	// tokenTime bounds the arrival of a token that was pasted.
-	tokenTime = 10 * time.Second
+	tokenTime = 5 * time.Second
+	// maxTokenReaders bounds the requests whose token is arriving; a quarter may be of one remote address.
+	maxTokenReaders = 64
 )
 
 // session is what a cookie has.
@@ -88,6 +90,7 @@ type sessions struct {
 	base     string
 	isSecure bool
 	places   *places
+	readers  *places // of tokens that arrive
 
 	mu        sync.Mutex
 	refreshes map[[sha256.Size]byte]*refreshCall
@@ -124,6 +127,7 @@ func newSessions(o *SessionOptions, base string) (*sessions, error) {
 	return &sessions{
 		seal: seal, signIn: o.SignIn, url: strings.TrimSuffix(o.URL, "/"), base: base,
 		isSecure: strings.HasPrefix(o.URL, "https:"), places: newPlaces(maxSignIns),
+		readers:   newPlaces(maxTokenReaders),
 		refreshes: map[[sha256.Size]byte]*refreshCall{},
 	}, nil
 }
@@ -202,7 +206,7 @@ func (s *sessions) serves(path string) bool { return s != nil && strings.HasPref
 // serveSession begins, refreshes or ends a session, or signs in.
 func (g *Gateway) serveSession(w http.ResponseWriter, r *http.Request) {
 	s := g.sessions
-	token, err := readToken(w, r)
+	token, err := g.readToken(w, r)
 	if err != nil {
 		writeError(w, r, err)
 		return
@@ -238,11 +242,18 @@ func (g *Gateway) serveSession(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// readToken reads the token that was pasted, before the request takes a place; "" if it is another request.
-func readToken(w http.ResponseWriter, r *http.Request) (string, error) {
+// readToken reads the token that was pasted; "" if it is another request. Requests whose token arrives slowly take none
+// of the places of sign-ins.
+func (g *Gateway) readToken(w http.ResponseWriter, r *http.Request) (string, error) {
 	if r.Method != http.MethodPost || r.URL.Path != sessionPath {
 		return "", nil
 	}
+	release, ok := g.sessions.readers.take(r.Context(), g.proxies.remoteHost(r))
+	if !ok {
+		g.metrics.refuse("sign_in")
+		return "", exhausted("too many sign-ins at once")
+	}
+	defer release()
 	var q struct {
 		Token string `json:"token"`
 	}

@@ -29,6 +29,7 @@ var keyIDPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
 type keyRing struct {
 	sealingID string
 	byID      map[string]cipher.AEAD
+	signing   map[string][]byte // keys derived for signatures
 }
 
 // Ring holds the keys of a file. It is safe for concurrent use.
@@ -96,7 +97,7 @@ func (r *Ring) Version() int {
 
 // parseKeyFile parses the lines of a key file. Its errors name lines, never their content.
 func parseKeyFile(text []byte) (*keyRing, error) {
-	k := &keyRing{byID: map[string]cipher.AEAD{}}
+	k := &keyRing{byID: map[string]cipher.AEAD{}, signing: map[string][]byte{}}
 	n := 0
 	for line := range strings.Lines(string(text)) {
 		n++
@@ -126,6 +127,7 @@ func parseKeyFile(text []byte) (*keyRing, error) {
 		if err != nil {
 			return nil, err
 		}
+		k.signing[fields[0]] = authenticate(raw, "fermata signing key")
 		if k.sealingID == "" {
 			k.sealingID = fields[0]
 		}

@@ -2,6 +2,7 @@ package job
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,6 +102,12 @@ type FinishedRename struct {
 	CreatedMS       unixtime.Milli `json:"created"`
 	CreateRequestID string         `json:"request,omitempty"`
 	Revision        uint32         `json:"revision"`
+}
+
+// HasSealedPayload reports whether a payload of the job is sealed, also of its earlier revisions.
+func (k *KeptJob) HasSealedPayload() bool {
+	return slices.ContainsFunc(k.Job.Records, func(r StoredRecord) bool { return r.Definition.PayloadKey != "" }) ||
+		slices.ContainsFunc(k.Job.Revisions, func(d *Definition) bool { return d.PayloadKey != "" })
 }
 
 // Finished is what is to be kept of the rename when it has ended.

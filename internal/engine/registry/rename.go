@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -162,7 +163,7 @@ func (r *Registry) validateRename(q job.RenameRequest) error {
 
 // beginRename reserves the name, takes the job and ends the rename.
 func (r *Registry) beginRename(ctx context.Context, q job.RenameRequest, record *job.Record) (job.Record, error) {
-	kept := &job.KeptJob{Rename: job.Rename{ID: rand.Text(), From: q.Key, To: q.NewKey()}, RequestID: q.RequestID,
+	kept := &job.KeptJob{Rename: r.newRename(q.Key, q.NewKey()), RequestID: q.RequestID,
 		By: r.callerEdit(ctx)}
 	now, err := r.shardNow(ctx, kept.To)
 	if err != nil {
@@ -289,6 +290,30 @@ func (r *Registry) readForRename(ctx context.Context, q job.RenameRequest, kept 
 	return r.sealRenamed(kept, &as)
 }
 
+// newRename returns a rename with a new id. A node with payload keys signs it in the id: nodes that end the rename seal
+// the payload for the new name only then. Whoever can write to Redis, and no more, cannot give a payload to another job.
+func (r *Registry) newRename(from, to job.Key) job.Rename {
+	rename := job.Rename{ID: rand.Text(), From: from, To: to}
+	if r.o.Sealer != nil {
+		rename.ID += renameSignatureMark + r.o.Sealer.Sign(signedRenameText(rename))
+	}
+	return rename
+}
+
+// renameSignatureMark begins the signature in the id of a rename.
+const renameSignatureMark = "-"
+
+func signedRenameText(n job.Rename) string {
+	return strings.Join([]string{"rename", n.ID, string(n.From.Record()), string(n.To.Record())}, "\n")
+}
+
+// isSignedRename reports whether a node with the payload keys of this one has begun a rename.
+func (r *Registry) isSignedRename(n job.Rename) bool {
+	id, signature, ok := strings.Cut(n.ID, renameSignatureMark)
+	n.ID = id
+	return ok && r.o.Sealer != nil && r.o.Sealer.Verify(signedRenameText(n), signature)
+}
+
 // sealRenamed seals the payloads of a renamed job again: a sealed payload is bound to the name. Of earlier revisions,
 // a payload that cannot be opened stays as it is.
 func (r *Registry) sealRenamed(kept *job.KeptJob, as *job.StoredJob) error {
@@ -402,6 +427,10 @@ func (r *Registry) takeRenameStep(ctx context.Context, step job.RenameStep, h jo
 
 func (r *Registry) storeRenamed(ctx context.Context, h job.RenameHandle, kept *job.KeptJob, now unixtime.Milli) error {
 	as := kept.WithNewName(now, r.o.Revisions)
+	if kept.HasSealedPayload() && !r.isSignedRename(kept.Rename) {
+		return &job.PreconditionError{Key: kept.From, Reason: job.ReasonPayloadUnreadable,
+			Text: "its payload is sealed, and no node with the payload keys of this one has begun its rename"}
+	}
 	if err := r.sealRenamed(kept, &as); err != nil {
 		return err
 	}

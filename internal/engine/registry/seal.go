@@ -18,6 +18,9 @@ type Sealer interface {
 	Version() int
 	// RequiresVersion2 reports whether Open refuses payloads that are not sealed, or sealed by an older version.
 	RequiresVersion2() bool
+	// Sign returns a signature of a text, and Verify reports whether one is by a key of this ring.
+	Sign(text string) string
+	Verify(text, signature string) bool
 }
 
 var errNoKeys = errors.New("this node has no payload keys")

@@ -66,6 +66,9 @@
 {{- else if not (or $v.insecure $v.access.existingSecret $v.access.unrestricted) -}}
 {{- $faults = append $faults "access.existingSecret is missing: without an access file every certificate of the authority, including those of workers, may do anything; access.unrestricted=true allows that" -}}
 {{- end -}}
+{{- if and $v.gateway.enabled $tls $v.access.unrestricted (ne $v.tls.clientAuth "none") -}}
+{{- $faults = append $faults "gateway.enabled with access.unrestricted: nodes check no tokens then, so that the gateway refuses every request: set access.existingSecret" -}}
+{{- end -}}
 {{- if and $v.access.existingSecret (not $tls) -}}
 {{- $faults = append $faults "access.existingSecret needs TLS: callers authenticate by certificates, and tokens are not sent without TLS" -}}
 {{- end -}}
