@@ -353,7 +353,7 @@ func TestForgedRenameSealsNoPayload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, id := range []string{"FORGED", "FORGED-", "FORGED-AAAAAAAAAAAAAAAAAAAAAAAAAA"} {
+	for i, signature := range []string{"", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "no signature"} {
 		from := job.Key{Namespace: "default", ID: fmt.Sprint("secret-", i)}
 		to := job.Key{Namespace: "default", ID: fmt.Sprint("other-", i)}
 		create(t, c, from.ID, mailJob("of the secret"))
@@ -361,7 +361,8 @@ func TestForgedRenameSealsNoPayload(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept := &job.KeptJob{Rename: job.Rename{ID: id, From: from, To: to}, AtMS: unixtime.MilliOf(time.Now()), Job: *stored}
+		kept := &job.KeptJob{Rename: job.Rename{ID: fmt.Sprint("FORGED", i), From: from, To: to},
+			AtMS: unixtime.MilliOf(time.Now()), Job: *stored, Signature: signature}
 		_, _, err = s.ReserveName(t.Context(), kept.Rename, &stored.Records[0].Record, kept.AtMS)
 		taken := false
 		if err == nil {
@@ -371,8 +372,8 @@ func TestForgedRenameSealsNoPayload(t *testing.T) {
 			t.Fatalf("the rename could not be forged: %v, %v", taken, err)
 		}
 		_, err = c.GetJob(t.Context(), &fermatav1.GetJobRequest{Name: name(to.ID)})
-		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "has begun its rename") {
-			t.Errorf("%s: the job of the forged rename: %v", id, err)
+		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "has taken it for this rename") {
+			t.Errorf("the job of a rename with the signature %q: %v", signature, err)
 		}
 	}
 	create(t, c, "before", mailJob("renamed"))

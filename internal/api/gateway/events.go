@@ -55,6 +55,7 @@ func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request, cred *cred
 		return
 	}
 	defer end()
+	endUnverifiedPart(w, r)
 	client := fermatav1.NewEventServiceClient(cred.conn)
 	open := func(ctx context.Context, q *fermatav1.WatchEventsRequest) (eventStream, error) {
 		return client.WatchEvents(metadata.NewOutgoingContext(ctx, metadata.MD{}), q)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"runtime/debug"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -25,6 +26,7 @@ type Gateway struct {
 	memory      *memorybudget.Budget
 	proxies     trustedProxies
 	metrics     *metrics
+	unverified  *places // of requests whose caller no node has verified
 	stop        context.CancelFunc
 	stopped     context.Context
 }
@@ -37,7 +39,7 @@ func New(o Options) (*Gateway, error) {
 	}
 	g := &Gateway{
 		options: o, hosts: newHostChecker(o.AllowedHosts), origins: http.NewCrossOriginProtection(),
-		memory: newMemory(), proxies: o.TrustedProxies,
+		memory: newMemory(), proxies: o.TrustedProxies, unverified: newPlaces(maxUnverified),
 	}
 	g.events = newEventHub(g.memory)
 	g.credentials = newCredentials(o)
@@ -73,6 +75,15 @@ func (g *Gateway) Close() {
 }
 
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	endUnverified, ok := g.unverified.tryTake(g.proxies.remoteHost(r))
+	if !ok {
+		g.metrics.refuse("unverified")
+		panic(http.ErrAbortHandler) // a response would wait for a client that does not read
+	}
+	defer endUnverified()
+	defer flushResponse(w, r)
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(unverifiedTime))
+	r = r.WithContext(context.WithValue(r.Context(), endUnverifiedKey{}, endUnverified))
 	counted := &countedWriter{ResponseWriter: w}
 	g.metrics.inFlight.Inc()
 	defer func() {
@@ -153,6 +164,25 @@ func (g *Gateway) route(w http.ResponseWriter, r *http.Request) {
 
 var errNoRole = status.Error(codes.PermissionDenied, "the caller has no role")
 
+// endUnverifiedKey is the key of the function that ends the part of a request whose caller is not verified.
+type endUnverifiedKey struct{}
+
+// endUnverifiedPart frees the place of a request when the limits of its caller count.
+func endUnverifiedPart(w http.ResponseWriter, r *http.Request) {
+	if end, ok := r.Context().Value(endUnverifiedKey{}).(func()); ok {
+		end()
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+}
+
+// flushResponse waits until a client of HTTP/2 has taken a small response, for which the server would wait after the
+// handler has returned: what bounds the request then ends before.
+func flushResponse(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 2 {
+		_ = http.NewResponseController(w).Flush()
+	}
+}
+
 // serveCaller serves a request whose caller is verified.
 func (g *Gateway) serveCaller(w http.ResponseWriter, r *http.Request, cred *credential) {
 	if parent, ok := eventsPath(r); ok && r.Method == http.MethodGet {
@@ -173,6 +203,8 @@ func (g *Gateway) serveCaller(w http.ResponseWriter, r *http.Request, cred *cred
 		return
 	}
 	defer end()
+	defer flushResponse(w, r)
+	endUnverifiedPart(w, r)
 	c := newCall(r, cred)
 	release, err := g.readBody(w, r, cred.identity)
 	if err != nil {

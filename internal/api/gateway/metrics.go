@@ -16,7 +16,7 @@ type metrics struct {
 
 // refusalReasons are the values of the label reason.
 var refusalReasons = []string{
-	"verification", "callers", "without_role", "calls", "event_streams", "memory", "slow_body", "sign_in",
+	"unverified", "verification", "callers", "without_role", "calls", "event_streams", "memory", "slow_body", "sign_in",
 }
 
 func newMetrics(r prometheus.Registerer, g *Gateway) (*metrics, error) {

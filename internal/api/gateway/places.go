@@ -54,6 +54,17 @@ func (p *places) take(ctx context.Context, address string) (release func(), ok b
 	return release, !p.leave(w)
 }
 
+// tryTake takes a place without a wait; false: there is none.
+func (p *places) tryTake(address string) (release func(), ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken >= p.most || p.byAddress[address] >= p.mostOfAddress {
+		return nil, false
+	}
+	p.grantLocked(&placeWaiter{address: address, granted: make(chan struct{})})
+	return sync.OnceFunc(func() { p.release(address) }), true
+}
+
 // join adds a request to those that wait, and gives it a place if one is free; false: too many wait.
 func (p *places) join(w *placeWaiter) bool {
 	p.mu.Lock()

@@ -116,6 +116,50 @@ func TestStreamsOfAConnectionAreBounded(t *testing.T) {
 	}
 }
 
+// TestResponsesThatNobodyReadsAreBounded: clients without a credential read no response, which even a refusal waits for.
+// Those of one address keep a bounded number of requests open, and others are served.
+func TestResponsesThatNobodyReadsAreBounded(t *testing.T) {
+	const connections, most = 8, maxUnverified / 4
+	n := newFakeNode(t)
+	g, err := New(Options{Dial: n.dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	address := serveTLS(t, g)
+	resets := make(chan struct{}, 2*connections*maxStreams)
+	for range connections {
+		conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if _, err := conn.Write(manyRequests(maxStreams, http2.Setting{ID: http2.SettingInitialWindowSize})); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for frames := http2.NewFramer(nil, conn); ; {
+				frame, err := frames.ReadFrame()
+				if err != nil {
+					return
+				}
+				if _, ok := frame.(*http2.RSTStreamFrame); ok {
+					resets <- struct{}{}
+				}
+			}
+		}()
+	}
+	for range connections*maxStreams - most { // all but those that the bound lets wait
+		<-resets
+	}
+	if n := g.unverified.inUse(); n != most {
+		t.Errorf("%d requests wait for their clients, want %d", n, most)
+	}
+	if _, ok := g.unverified.tryTake("192.0.2.1"); !ok {
+		t.Error("one address keeps another one out")
+	}
+}
+
 // serveTLS serves a handler as the command does, with a certificate of httptest.
 func serveTLS(t *testing.T, handler http.Handler) (address string) {
 	t.Helper()
@@ -135,15 +179,15 @@ func serveTLS(t *testing.T, handler http.Handler) (address string) {
 }
 
 // manyRequests are the bytes of an HTTP/2 connection with many requests whose bodies never end.
-func manyRequests(streams int) []byte {
+func manyRequests(streams int, settings ...http2.Setting) []byte {
 	var out, block bytes.Buffer
 	out.WriteString(http2.ClientPreface)
 	frames, headers := http2.NewFramer(&out, nil), hpack.NewEncoder(&block)
-	_ = frames.WriteSettings()
+	_ = frames.WriteSettings(settings...)
 	for stream := range streams {
 		block.Reset()
 		for _, f := range []hpack.HeaderField{{Name: ":method", Value: "POST"}, {Name: ":path", Value: "/"},
-			{Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "localhost"}} {
+			{Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "unknown.example"}} {
 			_ = headers.WriteField(f)
 		}
 		_ = frames.WriteHeaders(http2.HeadersFrameParam{

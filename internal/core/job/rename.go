@@ -93,6 +93,8 @@ type KeptJob struct {
 	RequestID string
 	By        Edit
 	Job       StoredJob
+	// Signature shows that a node with payload keys has taken the job as it is; "" if that node has none.
+	Signature string
 }
 
 // FinishedRename is what is kept of a rename that has ended, with its request id: which job it has renamed.

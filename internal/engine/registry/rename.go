@@ -163,7 +163,7 @@ func (r *Registry) validateRename(q job.RenameRequest) error {
 
 // beginRename reserves the name, takes the job and ends the rename.
 func (r *Registry) beginRename(ctx context.Context, q job.RenameRequest, record *job.Record) (job.Record, error) {
-	kept := &job.KeptJob{Rename: r.newRename(q.Key, q.NewKey()), RequestID: q.RequestID,
+	kept := &job.KeptJob{Rename: job.Rename{ID: rand.Text(), From: q.Key, To: q.NewKey()}, RequestID: q.RequestID,
 		By: r.callerEdit(ctx)}
 	now, err := r.shardNow(ctx, kept.To)
 	if err != nil {
@@ -257,6 +257,7 @@ func (r *Registry) takeJob(ctx context.Context, q job.RenameRequest, kept *job.K
 		if err := ctx.Err(); err != nil {
 			return sent, err // the caller has gone
 		}
+		r.signRename(kept)
 		sent = true
 		taken, err := r.o.Store.TakeJob(ctx, kept, now)
 		if taken || err != nil {
@@ -290,28 +291,33 @@ func (r *Registry) readForRename(ctx context.Context, q job.RenameRequest, kept 
 	return r.sealRenamed(kept, &as)
 }
 
-// newRename returns a rename with a new id. A node with payload keys signs it in the id: nodes that end the rename seal
-// the payload for the new name only then. Whoever can write to Redis, and no more, cannot give a payload to another job.
-func (r *Registry) newRename(from, to job.Key) job.Rename {
-	rename := job.Rename{ID: rand.Text(), From: from, To: to}
+// signRename signs a job that is taken for a rename, with the payload keys of this node. Nodes that end the rename seal
+// its payloads for the new name only if the signature is right. Whoever can write to Redis, and no more, cannot give a
+// payload to another job that way, also not with the signature of an earlier rename: it covers all that was taken.
+func (r *Registry) signRename(kept *job.KeptJob) {
+	kept.Signature = ""
 	if r.o.Sealer != nil {
-		rename.ID += renameSignatureMark + r.o.Sealer.Sign(signedRenameText(rename))
+		kept.Signature = r.o.Sealer.Sign(signedRenameText(kept))
 	}
-	return rename
 }
 
-// renameSignatureMark begins the signature in the id of a rename.
-const renameSignatureMark = "-"
-
-func signedRenameText(n job.Rename) string {
-	return strings.Join([]string{"rename", n.ID, string(n.From.Record()), string(n.To.Record())}, "\n")
+// isSignedRename reports whether a node with the payload keys of this one has taken a job as it is.
+func (r *Registry) isSignedRename(kept *job.KeptJob) bool {
+	return r.o.Sealer != nil && r.o.Sealer.Verify(signedRenameText(kept), kept.Signature)
 }
 
-// isSignedRename reports whether a node with the payload keys of this one has begun a rename.
-func (r *Registry) isSignedRename(n job.Rename) bool {
-	id, signature, ok := strings.Cut(n.ID, renameSignatureMark)
-	n.ID = id
-	return ok && r.o.Sealer != nil && r.o.Sealer.Verify(signedRenameText(n), signature)
+// signedRenameText is what the signature of a rename covers: both names, and the records and revisions as stored, each
+// with its length.
+func signedRenameText(k *job.KeptJob) string {
+	parts := []string{"rename", k.ID, k.From.Namespace, k.From.ID, k.To.Namespace, k.To.ID, k.Job.RevisionsText}
+	for _, r := range k.Job.Records {
+		parts = append(parts, string(r.ID), r.DefinitionText)
+	}
+	var text strings.Builder
+	for _, p := range parts {
+		fmt.Fprintf(&text, "%d:%s,", len(p), p)
+	}
+	return text.String()
 }
 
 // sealRenamed seals the payloads of a renamed job again: a sealed payload is bound to the name. Of earlier revisions,
@@ -427,9 +433,9 @@ func (r *Registry) takeRenameStep(ctx context.Context, step job.RenameStep, h jo
 
 func (r *Registry) storeRenamed(ctx context.Context, h job.RenameHandle, kept *job.KeptJob, now unixtime.Milli) error {
 	as := kept.WithNewName(now, r.o.Revisions)
-	if kept.HasSealedPayload() && !r.isSignedRename(kept.Rename) {
+	if kept.HasSealedPayload() && !r.isSignedRename(kept) {
 		return &job.PreconditionError{Key: kept.From, Reason: job.ReasonPayloadUnreadable,
-			Text: "its payload is sealed, and no node with the payload keys of this one has begun its rename"}
+			Text: "its payload is sealed, and no node with the payload keys of this one has taken it for this rename"}
 	}
 	if err := r.sealRenamed(kept, &as); err != nil {
 		return err

@@ -30,6 +30,7 @@ type keptJobText struct {
 	By        job.Edit         `json:"by,omitzero"`
 	Records   []keptRecordText `json:"records"`
 	Revisions []byte           `json:"revisions,omitempty"`
+	Signature string           `json:"signature,omitempty"`
 }
 
 // keptRecordText is a record of a kept job, with its texts as they were stored.
@@ -122,7 +123,7 @@ func (s *Store) readBesideRecords(ctx context.Context, shard int, kept *keptJobT
 
 // decode decodes the job.
 func (t *keptJobText) decode() (*job.KeptJob, error) {
-	out := &job.KeptJob{Rename: t.Rename, AtMS: t.AtMS, RequestID: t.RequestID, By: t.By}
+	out := &job.KeptJob{Rename: t.Rename, AtMS: t.AtMS, RequestID: t.RequestID, By: t.By, Signature: t.Signature}
 	for _, r := range t.Records {
 		state, err := codec.DecodeState(r.ID, string(r.State))
 		if err != nil {
@@ -204,7 +205,7 @@ func (s *Store) TakeJob(ctx context.Context, kept *job.KeptJob, now unixtime.Mil
 		return false, err
 	}
 	text := keptJobText{Rename: kept.Rename, AtMS: kept.AtMS, RequestID: kept.RequestID, By: kept.By,
-		Revisions: []byte(kept.Job.RevisionsText)}
+		Revisions: []byte(kept.Job.RevisionsText), Signature: kept.Signature}
 	k := s.shards[shard]
 	fixed := append(renameKeys(k), k.FinishedRenames)
 	lanes := newLaneKeys(k, len(fixed))
