@@ -44,7 +44,7 @@ class TLS:
     def credentials(self) -> Any:
         """Returns the credentials of a channel."""
         return grpc.ssl_channel_credentials(
-            _pem(self.ca) or _system_authorities(), private_key=_pem(self.key), certificate_chain=_pem(self.cert))
+            _authorities(self.ca), private_key=_pem(self.key), certificate_chain=_pem(self.cert))
 
 
 def _pem(value: bytes | str | os.PathLike[str] | None) -> bytes | None:
@@ -52,6 +52,16 @@ def _pem(value: bytes | str | os.PathLike[str] | None) -> bytes | None:
         return value
     with open(value, "rb") as f:
         return f.read()
+
+
+def _authorities(ca: bytes | str | os.PathLike[str] | None) -> bytes | None:
+    """Reads the authorities of servers. An empty file trusts none, instead of all that the system trusts."""
+    if ca is None:
+        return _system_authorities()
+    text = _pem(ca)
+    if not text or not text.strip():
+        raise ValueError("the file of certificate authorities is empty")
+    return text
 
 
 def _system_authorities() -> bytes | None:

@@ -112,6 +112,15 @@ def test_tokens_stay_off_open_networks():
     fermata.Worker(["node.example:7070"], token="t", tls=True)
 
 
+def test_empty_authorities(tmp_path):
+    """An empty file of authorities is refused: it does not mean those of the system."""
+    path = tmp_path / "ca.crt"
+    for text in ("", "\n"):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="is empty"):
+            fermata.TLS(ca=path).credentials()
+
+
 def test_token_file(tmp_path):
     path = tmp_path / "token"
     with pytest.raises(OSError):
