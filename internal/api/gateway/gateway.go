@@ -175,8 +175,8 @@ func endUnverifiedPart(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 }
 
-// flushResponse waits until a client of HTTP/2 has taken a small response, for which the server would wait after the
-// handler has returned: what bounds the request then ends before.
+// flushResponse waits until a client of HTTP/2 has taken a small response. Otherwise the server waits for it after the
+// handler has returned, when the request counts for no limit any more.
 func flushResponse(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 2 {
 		_ = http.NewResponseController(w).Flush()

@@ -10,8 +10,8 @@ import (
 // placeWait is how long a request waits for a place, or for memory for its body, before it is refused.
 const placeWait = 2 * time.Second
 
-// waitersPerPlace bounds the requests that wait for places, in total and for each remote address: by so much they
-// exceed the places. A request that waits holds some kilobytes.
+// waitersPerPlace is how many requests may wait for each place, in total and for each remote address. A request that
+// waits holds some kilobytes.
 const waitersPerPlace = 16
 
 // places bounds what is under way at once, in total and for each remote address. Who finds no place waits its turn.
@@ -61,7 +61,7 @@ func (p *places) tryTake(address string) (release func(), ok bool) {
 	if p.taken >= p.most || p.byAddress[address] >= p.mostOfAddress {
 		return nil, false
 	}
-	p.grantLocked(&placeWaiter{address: address, granted: make(chan struct{})})
+	p.countLocked(address)
 	return sync.OnceFunc(func() { p.release(address) }), true
 }
 
@@ -118,9 +118,13 @@ func (p *places) grantNextLocked() {
 }
 
 func (p *places) grantLocked(w *placeWaiter) {
-	p.taken++
-	p.byAddress[w.address]++
+	p.countLocked(w.address)
 	close(w.granted)
+}
+
+func (p *places) countLocked(address string) {
+	p.taken++
+	p.byAddress[address]++
 }
 
 func (p *places) endWaitLocked(w *placeWaiter) {
