@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ import (
 // have more that is due than it has slots. Neither waits until the other has nothing left.
 func TestShardsOfANodeWithoutWorkersGetTheirPart(t *testing.T) {
 	t.Parallel()
-	const shards, due = 8, 400
+	const shards, due = 8, 300
 	redis := redistest.Start(t)
 	sharded := func(c *node.Config) { c.Shards = shards }
 	a := startWith(t, redis.URL(), "a", sharded)
@@ -35,18 +36,20 @@ func TestShardsOfANodeWithoutWorkersGetTheirPart(t *testing.T) {
 		all[holders[sharding.ShardOf("default", id, shards)]]++
 	}
 	var mu sync.Mutex
-	began, firsts, done := map[string]int{}, map[string]int{}, make(chan struct{})
+	began, done := map[string]int{}, make(chan struct{})
+	atEnd := map[string]int{} // how many of each node had begun when one of them had nothing left
 	workWith(t, worker.Options{Addresses: []string{b.GRPCAddr()}, Slots: 4},
 		map[string]func(context.Context, *worker.Task) error{
 			"h": func(ctx context.Context, task *worker.Task) error {
 				defer busy(ctx)
 				mu.Lock()
 				defer mu.Unlock()
-				began[holders[sharding.ShardOf("default", task.Job, shards)]]++
-				switch began["a"] + began["b"] {
-				case due / 2:
-					firsts["a"], firsts["b"] = began["a"], began["b"]
-				case due:
+				holder := holders[sharding.ShardOf("default", task.Job, shards)]
+				began[holder]++
+				if began[holder] == all[holder] && len(atEnd) == 0 {
+					maps.Copy(atEnd, began)
+				}
+				if began["a"]+began["b"] == due {
 					close(done)
 				}
 				return nil
@@ -60,8 +63,8 @@ func TestShardsOfANodeWithoutWorkersGetTheirPart(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	for _, n := range []string{"a", "b"} {
-		if part := float64(firsts[n]) / float64(all[n]); part < 0.2 {
-			t.Errorf("of the first half, %v: %.2f of the %d of node %s", firsts, part, all[n], n)
+		if part := float64(atEnd[n]) / float64(all[n]); part < 0.2 {
+			t.Errorf("%v of %v had begun when one node had nothing left: %.2f of those of %s", atEnd, all, part, n)
 		}
 	}
 }
@@ -89,7 +92,7 @@ func shared(t *testing.T, a *node.Node) map[int]string {
 // busy is the time that an attempt takes.
 func busy(ctx context.Context) {
 	select {
-	case <-time.After(10 * time.Millisecond):
+	case <-time.After(40 * time.Millisecond):
 	case <-ctx.Done():
 	}
 }
