@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -21,55 +20,50 @@ func MessageDigest(m proto.Message) []byte {
 	return sum[:]
 }
 
-// isSettable has the numbers of [SettableFields].
-var isSettable = func() map[protoreflect.FieldNumber]bool {
-	numbers, fields := map[protoreflect.FieldNumber]bool{}, (&fermatav1.Job{}).ProtoReflect().Descriptor().Fields()
-	for _, name := range SettableFields {
-		numbers[fields.ByName(protoreflect.Name(name)).Number()] = true
-	}
-	return numbers
-}()
-
 // DefinitionDigest is the digest of what clients set of a job, and its name.
 func DefinitionDigest(p *fermatav1.Job) []byte {
 	if p == nil {
 		return nil
 	}
-	d := &fermatav1.Job{Name: p.GetName(), PayloadKeyId: p.GetPayloadKeyId(), PayloadSize: p.GetPayloadSize()}
-	to := d.ProtoReflect()
 	// What is set is shared with p, not copied: it is only read.
-	p.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		if isSettable[field.Number()] {
-			to.Set(field, value)
-		}
-		return true
-	})
+	d := &fermatav1.Job{
+		Name: p.Name, Queue: p.Queue, Priority: p.Priority, Handler: p.Handler, Labels: p.Labels, Target: p.Target,
+		Payload: p.Payload, PayloadKeyId: p.PayloadKeyId, PayloadSize: p.PayloadSize,
+		Schedule: p.Schedule, MisfirePolicy: p.MisfirePolicy, MaxLag: p.MaxLag,
+		RetryPolicy: retryWithoutSources(p.RetryPolicy), BackoffPolicy: backoffWithoutSources(p.BackoffPolicy),
+		Timeout: p.Timeout, TimeoutGrace: p.TimeoutGrace, PauseAfterFailures: p.PauseAfterFailures,
+		HistoryLimit: p.HistoryLimit, Retention: p.Retention, DeadLetterTtl: p.DeadLetterTtl,
+		OverlapPolicy: p.OverlapPolicy, OverlapLimit: p.OverlapLimit, Locks: p.Locks,
+	}
 	if d.PayloadKeyId != "" {
 		d.Payload = nil // answers do not have it
 	}
-	d.RetryPolicy, d.BackoffPolicy = withoutSources(d.RetryPolicy), withoutSources(d.BackoffPolicy)
 	return MessageDigest(d)
 }
 
-// withoutSources returns a policy without the sources of its values. It shares all else with the policy that it was
-// given.
-func withoutSources[P interface {
-	proto.Message
-	GetSources() map[string]string
-}](p P) P {
+// retryWithoutSources returns a policy without the sources of its values. It shares all else with p.
+func retryWithoutSources(p *fermatav1.RetryPolicy) *fermatav1.RetryPolicy {
 	if len(p.GetSources()) == 0 {
 		return p
 	}
-	from := p.ProtoReflect()
-	to := from.New()
-	from.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		if field.Name() != "sources" {
-			to.Set(field, value)
-		}
-		return true
-	})
-	to.SetUnknown(from.GetUnknown())
-	return to.Interface().(P)
+	return &fermatav1.RetryPolicy{
+		Preset: p.Preset, Strategy: p.Strategy, BaseDelay: p.BaseDelay, Multiplier: p.Multiplier,
+		ExponentOffset: p.ExponentOffset, MaxDoublings: p.MaxDoublings, MaxDelay: p.MaxDelay,
+		MaxAttempts: p.MaxAttempts, MaxElapsed: p.MaxElapsed, Jitter: p.Jitter,
+	}
+}
+
+// backoffWithoutSources is retryWithoutSources for the backoff of schedules.
+func backoffWithoutSources(p *fermatav1.BackoffPolicy) *fermatav1.BackoffPolicy {
+	if len(p.GetSources()) == 0 {
+		return p
+	}
+	return &fermatav1.BackoffPolicy{
+		Preset: p.Preset, Disabled: p.Disabled, Multiplier: p.Multiplier, MaxExponent: p.MaxExponent,
+		MaxDelay: p.MaxDelay, MaxRatio: p.MaxRatio, Jitter: p.Jitter,
+		StaleAfter: p.StaleAfter, StaleHalve: p.StaleHalve,
+		MinInterval: p.MinInterval, MaxInterval: p.MaxInterval, WithinPeriod: p.WithinPeriod,
+	}
 }
 
 // StatusDigest is the digest of a job's state.
