@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,9 +138,19 @@ func (c *cluster) isOnTime(from time.Time, lag time.Duration) {
 	atLeast(c.t, "starts after the clock was put right", len(starts), 1)
 	for _, e := range starts {
 		if late := time.Duration(e.AtNS - e.DueMS*1e6); late > lag+busyAllowance() {
-			c.t.Errorf("%s is late by %v after the clock was put right", e.Job, late)
+			c.t.Errorf("%s is late by %v after the clock was put right; its starts: %s", e.Job, late, c.describeStarts(e.Job, from))
 		}
 	}
+}
+
+// describeStarts lists the starts of a job, relative to an instant, with how late each was.
+func (c *cluster) describeStarts(job string, to time.Time) string {
+	var b strings.Builder
+	for _, e := range c.matchingEvents(func(e historycheck.Event) bool { return e.Kind == historycheck.Start && e.Job == job }) {
+		at := time.Unix(0, e.AtNS)
+		fmt.Fprintf(&b, " %.2fs (late by %.2fs)", at.Sub(to).Seconds(), at.Sub(time.UnixMilli(e.DueMS)).Seconds())
+	}
+	return b.String()
 }
 
 // startScriptProxy stands between nodes and a server, and gives their scripts another clock.
