@@ -22,7 +22,7 @@ type Gate struct {
 	binding    []byte       // see [Options]
 	options    Options
 	quotas     quotaTable
-	scans      chan struct{} // has an element for each scan of the node
+	turns      turns
 	unread     *memorybudget.Budget
 	requests   requestMemory
 	denied     *prometheus.CounterVec
@@ -35,7 +35,7 @@ func New(o Options) (*Gate, error) {
 	g := &Gate{
 		options: o, authority: o.Authority, limits: o.Limits, binding: o.Binding, logger: o.Logger,
 		unread: newUnreadBudget(processMemory()), requests: newRequestMemory(processMemory()),
-		quotas: quotaTable{bySubject: make(map[string]*quota)}, scans: make(chan struct{}, maxScans), logLimiter: rate.NewLimiter(1, 20),
+		quotas: quotaTable{bySubject: make(map[string]*quota)}, turns: newTurnsOfNode(), logLimiter: rate.NewLimiter(1, 20),
 		denied: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_access_denied_total", Help: "Calls that were refused, by method and reason.",
 		}, []string{"method", "reason"}),
@@ -77,8 +77,8 @@ func (g *Gate) UnaryInterceptor(ctx context.Context, q any, info *grpc.UnaryServ
 	if c.isAuthenticated() {
 		ctx = context.WithValue(ctx, callerKey{}, c)
 	}
-	if c.quota != nil && isScan(info.FullMethod, q) {
-		end, err := c.beginScan(ctx)
+	if class := turnClassOf(info.FullMethod, q); c.quota != nil && class != noTurn {
+		end, err := c.beginTurn(ctx, class)
 		if err != nil {
 			return nil, err
 		}

@@ -31,7 +31,7 @@ func (s *quotaTable) quotaFor(subject string, l authz.Limits) *quota {
 			s.dropIdle()
 		}
 		// A bucket begins as full as its burst, to which set cuts it.
-		q = &quota{bucket: rate.NewLimiter(rate.Inf, math.MaxInt32), scan: make(chan struct{}, 1), refusals: newRefusalLimiter()}
+		q = &quota{bucket: rate.NewLimiter(rate.Inf, math.MaxInt32), turns: newTurnsOfIdentity(), refusals: newRefusalLimiter()}
 		s.bySubject[subject] = q
 	}
 	q.setLimits(l)
@@ -55,7 +55,7 @@ type quota struct {
 	maxCalls    atomic.Int64
 	connections atomic.Int64
 	maxConns    atomic.Int64
-	scan        chan struct{} // has an element during a scan
+	turns       turns
 	refusals    *rate.Limiter // of credentials
 }
 

@@ -56,6 +56,11 @@ func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 			"took as much work as those of one call may; send it in another call, and exclude times by windows, " +
 			"dates and periods rather than expressions"}}
 	}
+	end, ok := l.Work.Begin(s)
+	if !ok {
+		return []Violation{{Field: prefix, Description: "was not looked at: the call ended while it waited for its turn"}}
+	}
+	defer end()
 	list := validateSchedule(prefix, s, anchor, l)
 	if len(list) > 0 {
 		l.Work.Note(s, anchor, list)

@@ -113,7 +113,7 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 		return answers
 	}
 	claim, faults := r.claimQuota(ctx, r.restoreDemands(backups, existing))
-	byShard, limits := map[int][]*restoreItem{}, limitsForCall(r.o.Limits)
+	byShard, limits := map[int][]*restoreItem{}, r.limitsForSearch()
 	items := make([]*restoreItem, len(backups)) // nil: nothing is tried
 	for i, b := range backups {
 		answers[i].Err = faults[i]

@@ -46,8 +46,11 @@ func (r *Registry) CreateBatch(ctx context.Context, requests []job.CreateRequest
 		}
 		return answers
 	}
+	if len(requests) == 0 {
+		return answers
+	}
 	b := createCall{r: r, answers: answers, shards: map[int][]*createItem{}, trace: r.callerTrace(ctx),
-		limits: limitsForCall(r.o.Limits)}
+		limits: r.limitsForCall(ctx, requests[0].Definition.Namespace)}
 	b.groupByShard(requests)
 	returnUnused := b.claimQuota(ctx)
 	b.writeParts(ctx)

@@ -48,7 +48,7 @@ type applyCall struct {
 func (r *Registry) planDesiredJobs(ctx context.Context, desiredJobs []job.DesiredJob, force bool) *applyCall {
 	w := &applyCall{r: r, desiredJobs: desiredJobs, answers: make([]job.ApplyResult, len(desiredJobs)),
 		desired: make([]*job.Definition, len(desiredJobs)), changesSources: make([]bool, len(desiredJobs)),
-		limits: limitsForCall(r.o.Limits)}
+		limits: r.limitsForSearch()}
 	if len(desiredJobs) > MaxBatch {
 		return w.failAll(job.Invalid("desired_jobs", "has %d entries, at most %d are allowed", len(desiredJobs), MaxBatch))
 	}

@@ -105,7 +105,7 @@ func (r *Registry) resolvePreview(ctx context.Context, p job.PreviewRequest) (v 
 func (r *Registry) checkPreview(v previewInput, p job.PreviewRequest, ownSchedule bool) error {
 	var faults []job.Violation
 	if !ownSchedule {
-		faults = job.ValidateSchedule("schedule", p.Schedule, v.now.Time(), limitsForCall(r.o.Limits))
+		faults = job.ValidateSchedule("schedule", p.Schedule, v.now.Time(), r.limitsForSearch())
 	}
 	if p.Backoff != nil {
 		for _, e := range p.Backoff.Validate() {

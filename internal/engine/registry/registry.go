@@ -159,7 +159,10 @@ type Options struct {
 }
 
 // Registry manages jobs. It has no goroutines except during a call.
-type Registry struct{ o Options }
+type Registry struct {
+	o     Options
+	turns *scheduleTurns
+}
 
 // New makes a registry.
 func New(o Options) (*Registry, error) {
@@ -174,7 +177,7 @@ func New(o Options) (*Registry, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Registry{o: o}, nil
+	return &Registry{o: o, turns: newScheduleTurns()}, nil
 }
 
 // observeNotices passes notices to the observer.

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,7 @@ const maxCallWork = 500_000
 type scheduleWork struct {
 	used    atomic.Int64
 	refused atomic.Pointer[refusedSchedule] // the last one
+	begin   func() (end func(), ok bool)    // takes a turn of [scheduleTurns]; nil: the call has one
 }
 
 type refusedSchedule struct {
@@ -24,8 +26,16 @@ type refusedSchedule struct {
 	violations []job.Violation
 }
 
-// limitsForCall returns limits with the work that one call may take.
-func limitsForCall(l job.Limits) job.Limits {
+// limitsForCall returns the limits for a call that changes jobs of a namespace, with the work that it may take.
+func (r *Registry) limitsForCall(ctx context.Context, namespace string) job.Limits {
+	l := r.o.Limits
+	l.Work = &scheduleWork{begin: func() (func(), bool) { return r.turns.begin(ctx, namespace) }}
+	return l
+}
+
+// limitsForSearch returns the limits for a call that only computes times: the API has it take a turn as a whole.
+func (r *Registry) limitsForSearch() job.Limits {
+	l := r.o.Limits
 	l.Work = new(scheduleWork)
 	return l
 }
@@ -35,7 +45,16 @@ func scheduleBudget(s schedule.Spec) *schedule.Budget {
 	return schedule.NewBudgetOf(maxCallWork / s.Weight())
 }
 
-func (w *scheduleWork) Exhausted() bool    { return w.used.Load() >= maxCallWork }
+func (w *scheduleWork) Exhausted() bool { return w.used.Load() >= maxCallWork }
+
+// Begin takes a turn for a schedule with exclusions: others are cheap to check.
+func (w *scheduleWork) Begin(s schedule.Spec) (end func(), ok bool) {
+	if w.begin == nil || s.Exclude.Empty() {
+		return func() {}, true
+	}
+	return w.begin()
+}
+
 func (w *scheduleWork) Charge(steps int64) { w.used.Add(steps) }
 
 func (w *scheduleWork) Known(s schedule.Spec, anchor time.Time) []job.Violation {

@@ -55,7 +55,7 @@ func TestSchedulesOfACallAreBoundedTogether(t *testing.T) {
 			return schedule.Spec{Kind: schedule.KindInterval, Every: time.Duration(i+5) * time.Second, Exclude: schedule.Exclusions{Cron: []string{"* * * * *"}}}
 		}),
 	} {
-		n, faults := looked(limitsForCall(job.DefaultLimits()), specs)
+		n, faults := looked(limitsOfOneCall(), specs)
 		if n == 0 || n > 50 || len(faults) > 0 && faults[0].Field != "job.schedule" {
 			t.Errorf("%s: %d of %d were looked at, then %+v", name, n, len(specs), faults[:min(1, len(faults))])
 		}
@@ -71,7 +71,7 @@ func TestSchedulesOfACallAreBoundedTogether(t *testing.T) {
 		"nightly": cron(schedule.Exclusions{}, "5 4 * * *"), "office hours": cron(holidays, "*/5 8-17 * * MON-FRI", "0 12 * * *"),
 		"not at night": cron(schedule.Exclusions{Cron: []string{"* 0-5 * * *"}}, "*/10 * * * *"),
 	} {
-		if n, faults := looked(limitsForCall(job.DefaultLimits()), many(1000, func(int) schedule.Spec { return spec })); n != 1000 {
+		if n, faults := looked(limitsOfOneCall(), many(1000, func(int) schedule.Spec { return spec })); n != 1000 {
 			t.Errorf("%s: %d of 1,000 were looked at, then %+v", name, n, faults[0])
 		}
 	}
@@ -79,7 +79,7 @@ func TestSchedulesOfACallAreBoundedTogether(t *testing.T) {
 
 // TestEqualFaultsAreFoundOnce: the second of two equal schedules that are refused costs nothing.
 func TestEqualFaultsAreFoundOnce(t *testing.T) {
-	l := limitsForCall(job.DefaultLimits())
+	l := limitsOfOneCall()
 	spec := schedule.Spec{Kind: schedule.KindCron, Cron: []string{"* * * * *"}, Exclude: schedule.Exclusions{Cron: []string{"* * * * *"}}}
 	anchor := time.UnixMilli(1_800_000_000_000)
 	first := job.ValidateSchedule("job.schedule", spec, anchor, l)
@@ -116,4 +116,10 @@ func TestNobodyWaitsForARestore(t *testing.T) {
 			t.Fatalf("%v", a.Err)
 		}
 	}
+}
+
+// limitsOfOneCall are the limits of a call that has its turn.
+func limitsOfOneCall() job.Limits {
+	r := Registry{o: Options{Limits: job.DefaultLimits()}}
+	return r.limitsForSearch()
 }

@@ -38,6 +38,7 @@ func (s *Store) completeDefinitions(ctx context.Context, reads []*definitionsRea
 				argv[k] = string(id)
 			}
 			ops[i] = runner.NewScriptCall(s.scripts.definitions, r.shard, []string{s.shards[r.shard].Def}, argv)
+			ops[i].ReplySize = min(len(r.missing)*largeDefinition, maxReplyBytes)
 		}
 		s.runner.RunEach(ctx, ops)
 		var left []*definitionsRead

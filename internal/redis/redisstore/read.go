@@ -73,6 +73,16 @@ func (s *Store) GetRecords(ctx context.Context, shard int, ids []job.RecordID) (
 	return records, nil
 }
 
+const (
+	// largeDefinition is the size of a definition with a large payload, which reads count with: what they find is
+	// not known before.
+	largeDefinition = 256 << 10
+	// largeRun is the size of an ended run with a long output.
+	largeRun = 4 << 10
+	// maxReplyBytes is about the most that scripts return of definitions in one reply; see ROOM in bounded.lua.
+	maxReplyBytes = 2 << 20
+)
+
 // rawRead reads records as stored, at one instant.
 type rawRead struct {
 	shard int
@@ -98,7 +108,12 @@ func (s *Store) newFamilyRead(shard int, ids []job.RecordID) *rawRead {
 }
 
 func (s *Store) newNamedRead(shard int, ids, names []job.RecordID) *rawRead {
-	argv := make([]any, 0, 2*len(ids))
+	argv, size := make([]any, 0, 2*len(ids)), 0
+	for _, name := range names {
+		if name != "" {
+			size += largeDefinition
+		}
+	}
 	for _, list := range [][]job.RecordID{ids, names} {
 		for _, id := range list {
 			argv = append(argv, string(id))
@@ -106,6 +121,7 @@ func (s *Store) newNamedRead(shard int, ids, names []job.RecordID) *rawRead {
 	}
 	k := s.shards[shard]
 	o := runner.NewScriptCall(s.scripts.read, shard, []string{k.State, k.Def}, argv)
+	o.ReplySize = min(size, maxReplyBytes)
 	return &rawRead{shard: shard, ids: ids, names: names, op: o}
 }
 

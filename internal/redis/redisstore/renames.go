@@ -103,8 +103,9 @@ func (s *Store) readBesideRecords(ctx context.Context, shard int, kept *keptJobT
 		ops = append(ops, runner.NewCommand("zscore", lane, "zscore", lane, string(r.ID)),
 			runner.NewFieldsRead(shard, s.shards[shard].Hist, fields))
 	}
-	id := kept.Records[0].ID
-	ops = append(ops, runner.NewFieldsRead(shard, s.shards[shard].Revisions, []job.RecordID{id}))
+	revisions := runner.NewFieldsRead(shard, s.shards[shard].Revisions, []job.RecordID{kept.Records[0].ID})
+	revisions.ReplySize = largeDefinition
+	ops = append(ops, revisions)
 	if err := s.runner.Run(ctx, ops...); err != nil {
 		return err
 	}
@@ -349,6 +350,7 @@ func (s *Store) readRename(ctx context.Context, shard int, r job.Rename) (job.Re
 // ReadKept reads the job that the shard of an old name keeps for a rename; nil: it keeps none.
 func (s *Store) ReadKept(ctx context.Context, shard int, id string) (*job.KeptJob, error) {
 	read := runner.NewFieldsRead(shard, s.shards[shard].Renames, []string{keptField + id})
+	read.ReplySize = maxReplyBytes
 	if err := s.runner.Run(ctx, read); err != nil || !read.Reply.HasTextAt(0) {
 		return nil, err
 	}

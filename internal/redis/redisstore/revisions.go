@@ -81,6 +81,7 @@ func (s *Store) Revisions(ctx context.Context, shard int, ids []job.RecordID) ([
 	for bytes := 0; len(out) < len(ids) && bytes < revisionReadBytes; {
 		id := ids[len(out)]
 		read := runner.NewFieldsRead(shard, s.shards[shard].Revisions, []job.RecordID{id})
+		read.ReplySize = largeDefinition
 		if err := s.runner.Run(ctx, read); err != nil {
 			return nil, err
 		}

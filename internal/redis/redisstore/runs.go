@@ -28,6 +28,7 @@ func (s *Store) Runs(ctx context.Context, key job.Key, historyLimit int) ([]job.
 		fields = append(fields, codec.HistoryField(parent.Letter(slot), 0))
 	}
 	read := runner.NewFieldsRead(shard, s.shards[shard].Hist, fields)
+	read.ReplySize = min(len(fields)*largeRun, maxReplyBytes)
 	if err := s.runner.Run(ctx, read); err != nil {
 		return nil, err
 	}

@@ -173,9 +173,10 @@ const (
 	// maxPipelinesInFlight is how many pipelines a server has at once: it executes one while others
 	// are written or read.
 	maxPipelinesInFlight = 4
-	// maxPipelineArgs bounds the arguments of calls of different callers in one pipeline,
-	// so that a small call does not wait for the answers to very many others.
-	maxPipelineArgs = 4096
+	// maxPipelineWeight bounds the weight of calls of different callers in one pipeline, so that a small call
+	// does not wait for the answers to very many others, or for very large ones: a pipeline whose answers take
+	// longer than the read timeout would fail as a whole.
+	maxPipelineWeight = 4096
 )
 
 // sendCoalesced sends ops to a server. If the ops allow it, or Options.Shed is set, they share a
@@ -186,11 +187,11 @@ func (r *Runner) sendCoalesced(ctx context.Context, to pipeliner, ops []*Op) {
 		r.sendPipeline(ctx, to, ops, false, "")
 		return
 	}
-	args := 0
+	weight := 0
 	for _, o := range ops {
-		args += len(o.Argv) + len(o.Command)
+		weight += o.weight()
 	}
-	err := r.coalescerOf(to).Do(ctx, ops, args, r.maxQueueWait, func(ctx context.Context, loads [][]*Op) {
+	err := r.coalescerOf(to).Do(ctx, ops, weight, r.maxQueueWait, func(ctx context.Context, loads [][]*Op) {
 		r.sendPipeline(ctx, to, slices.Concat(loads...), false, "")
 	})
 	if errors.Is(err, coalesce.ErrTurnTimeout) {
@@ -207,7 +208,7 @@ func (r *Runner) sendCoalesced(ctx context.Context, to pipeliner, ops []*Op) {
 func (r *Runner) coalescerOf(to pipeliner) *coalesce.Coalescer[[]*Op] {
 	f, ok := r.coalescers.Load(to)
 	if !ok {
-		f, _ = r.coalescers.LoadOrStore(to, coalesce.New[[]*Op](maxPipelinesInFlight, maxPipelineArgs))
+		f, _ = r.coalescers.LoadOrStore(to, coalesce.New[[]*Op](maxPipelinesInFlight, maxPipelineWeight))
 	}
 	return f.(*coalesce.Coalescer[[]*Op])
 }

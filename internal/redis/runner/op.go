@@ -25,6 +25,8 @@ type Op struct {
 	MayShare bool
 	// NeverRetry: it is not sent again after an error that leaves open whether the server runs it.
 	NeverRetry bool
+	// ReplySize is the number of bytes that the reply may have, where they may be many; 0 if they are few.
+	ReplySize int
 	// DeadlineArg is the index in argv of [Runner.answerDeadline], which each try sets; 0 for none.
 	DeadlineArg int
 
@@ -88,6 +90,23 @@ func (o *Op) commandArgs(room *ArgumentArena, common []any, whole bool) []any {
 // allMayShare reports whether all ops may share a pipeline with ops of other callers.
 func allMayShare(ops []*Op) bool {
 	return !slices.ContainsFunc(ops, func(o *Op) bool { return !o.MayShare })
+}
+
+// weight is the share of an op in a pipeline with ops of other callers: one for each argument, and one for each KiB
+// that is sent or may be received.
+func (o *Op) weight() int {
+	sum := len(o.Argv) + len(o.Command) + o.ReplySize>>10
+	for _, args := range [][]any{o.Argv, o.Command} {
+		for _, a := range args {
+			switch a := a.(type) {
+			case []byte:
+				sum += len(a) >> 10
+			case string:
+				sum += len(a) >> 10
+			}
+		}
+	}
+	return sum
 }
 
 func (o *Op) mutates() bool { return o.Script != nil && o.Script.Mutates }

@@ -1,0 +1,113 @@
+package guard
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/authz"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// turnClass is a kind of calls that take turns. Each call of the kind is bounded, but callers who make many side by
+// side could keep Redis or the processors busy, or fill the memory. So an identity has few of them at a time on a
+// node, and a node has few of all identities. A call waits for its turn, and is refused if that takes too long.
+type turnClass int
+
+const (
+	noTurn turnClass = iota
+	// scanTurn: the call searches or reads many records or lanes, or copies a whole job.
+	scanTurn
+	// scheduleTurn: the call computes times of schedules.
+	scheduleTurn
+	// readTurn: the call reads one job, whose payload or history may be large.
+	readTurn
+	// changeTurn: the call changes one job, and reads it before.
+	changeTurn
+	turnClasses
+)
+
+// turnBounds are how many calls of each class run at once.
+var turnBounds = [turnClasses]struct {
+	name       string // in the refusal
+	ofIdentity int
+	ofNode     int
+}{
+	scanTurn:     {name: "scans", ofIdentity: 1, ofNode: 4},
+	scheduleTurn: {name: "schedules", ofIdentity: 1, ofNode: max(1, runtime.GOMAXPROCS(0)/2)},
+	readTurn:     {name: "reads", ofIdentity: 16, ofNode: 64},
+	changeTurn:   {name: "changes", ofIdentity: 64, ofNode: 128},
+}
+
+// maxTurnWait bounds the wait for a turn.
+const maxTurnWait = 5 * time.Second
+
+// turns has, for each class, a channel with an element for each call that has its turn.
+type turns [turnClasses]chan struct{}
+
+func newTurnsOfIdentity() (t turns) {
+	for class := scanTurn; class < turnClasses; class++ {
+		t[class] = make(chan struct{}, turnBounds[class].ofIdentity)
+	}
+	return t
+}
+
+func newTurnsOfNode() (t turns) {
+	for class := scanTurn; class < turnClasses; class++ {
+		t[class] = make(chan struct{}, turnBounds[class].ofNode)
+	}
+	return t
+}
+
+// turnClassOf returns the class of a call.
+func turnClassOf(method string, q any) turnClass {
+	switch workBounds[method] {
+	case runsOrPage:
+		r, ok := q.(interface{ GetParent() string })
+		if ok && strings.HasSuffix(r.GetParent(), "/jobs/-") {
+			return scanTurn
+		}
+		return readTurn
+	case scannedPage, adminPage, timedPart, wholeCluster, sharedCounts, worstJobs, wholeJob:
+		return scanTurn
+	case forecastWork:
+		if method == fermatav1.ClusterService_ForecastLoad_FullMethodName { // which asks peers once for each turn
+			return scanTurn
+		}
+	case searchedTimes, countedTimes:
+		return scheduleTurn
+	case scheduleWork: // creations take turns as soon as a schedule is expensive, see registry.scheduleTurns
+		switch method {
+		case fermatav1.JobService_PlanJobs_FullMethodName:
+			return scheduleTurn
+		case fermatav1.JobService_ApplyJobs_FullMethodName, fermatav1.BackupService_RestoreJobs_FullMethodName:
+			return scanTurn // they read all the jobs that they name
+		}
+	case oneJob, storedRevisions:
+		if methodPermissions[method].permission == authz.ReadJobs {
+			return readTurn
+		}
+		return changeTurn
+	}
+	return noTurn
+}
+
+// beginTurn waits for the turn of a call. Without an error, end must be called when the call has ended.
+func (c *Caller) beginTurn(ctx context.Context, class turnClass) (end func(), err error) {
+	ofIdentity, ofNode := c.quota.turns[class], c.gate.turns[class]
+	wait, cancel := context.WithTimeout(ctx, maxTurnWait)
+	defer cancel()
+	for i, turns := range []chan struct{}{ofIdentity, ofNode} {
+		select {
+		case turns <- struct{}{}:
+			continue
+		case <-wait.Done():
+		}
+		if i > 0 {
+			<-ofIdentity
+		}
+		return nil, c.refuseOverLimit(ctx, turnBounds[class].name, time.Second)
+	}
+	return func() { <-ofNode; <-ofIdentity }, nil
+}

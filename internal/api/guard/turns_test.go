@@ -1,0 +1,140 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermata-io/fermata/internal/core/authz"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+func newScanGate(t *testing.T) *Gate {
+	t.Helper()
+	g, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func scanCaller(g *Gate, subject string) *Caller {
+	return &Caller{
+		gate: g, method: fermatav1.JobService_ListJobs_FullMethodName, Identity: authz.Identity{Subject: subject},
+		quota: g.quotas.quotaFor(subject, authz.Limits{}),
+	}
+}
+
+func mustScan(t *testing.T, c *Caller) (end func()) {
+	t.Helper()
+	end, err := c.beginTurn(t.Context(), scanTurn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return end
+}
+
+func TestAnIdentityScansOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newScanGate(t)
+		end := mustScan(t, scanCaller(g, "a"))
+		mustScan(t, scanCaller(g, "b"))() // another identity does not wait
+		began := time.Now()
+		time.AfterFunc(time.Second, end)
+		mustScan(t, scanCaller(g, "a"))()
+		if waited := time.Since(began); waited != time.Second {
+			t.Errorf("the second scan began after %v, want 1s", waited)
+		}
+	})
+}
+
+func TestScansOfANodeAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newScanGate(t)
+		for i := range turnBounds[scanTurn].ofNode {
+			defer mustScan(t, scanCaller(g, fmt.Sprint(i)))()
+		}
+		late := scanCaller(g, "late")
+		for range 2 { // the refused call has left no trace
+			began := time.Now()
+			if _, err := late.beginTurn(t.Context(), scanTurn); status.Code(err) != codes.ResourceExhausted || time.Since(began) != maxTurnWait {
+				t.Errorf("%v after %v, want RESOURCE_EXHAUSTED after %v", err, time.Since(began), maxTurnWait)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if _, err := late.beginTurn(ctx, scanTurn); err == nil || time.Since(began) != time.Second {
+			t.Errorf("%v after %v, want an error at the deadline of the call", err, time.Since(began))
+		}
+	})
+}
+
+// TestReadsOfAnIdentityLeaveTurnsToOthers: an identity that reads jobs as fast as it can has a part of the turns.
+func TestReadsOfAnIdentityLeaveTurnsToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newScanGate(t)
+		begin := func(subject string) error {
+			_, err := scanCaller(g, subject).beginTurn(t.Context(), readTurn)
+			return err
+		}
+		for range turnBounds[readTurn].ofIdentity {
+			if err := begin("greedy"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		if err := begin("other"); err != nil || time.Since(began) != 0 {
+			t.Errorf("%v after %v, want a turn at once", err, time.Since(began))
+		}
+		if err := begin("greedy"); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("%v, want RESOURCE_EXHAUSTED", err)
+		}
+	})
+}
+
+func TestClassesOfTurns(t *testing.T) {
+	for method, want := range map[string]turnClass{
+		fermatav1.JobService_ListJobs_FullMethodName:             scanTurn,
+		fermatav1.JobService_ListUpcomingJobs_FullMethodName:     scanTurn,
+		fermatav1.ClusterService_ListNamespaces_FullMethodName:   scanTurn,
+		fermatav1.JobService_TopJobs_FullMethodName:              scanTurn,
+		fermatav1.JobService_PauseJobs_FullMethodName:            scanTurn,
+		fermatav1.JobService_BulkDeleteJobs_FullMethodName:       scanTurn,
+		fermatav1.BackupService_ExportJobs_FullMethodName:        scanTurn,
+		fermatav1.ClusterService_ListQueues_FullMethodName:       scanTurn,
+		fermatav1.ClusterService_ListAuditRecords_FullMethodName: scanTurn,
+		fermatav1.JobService_RenameJob_FullMethodName:            scanTurn,
+		fermatav1.JobService_ApplyJobs_FullMethodName:            scanTurn,
+		fermatav1.BackupService_RestoreJobs_FullMethodName:       scanTurn,
+		fermatav1.JobService_PreviewSchedule_FullMethodName:      scheduleTurn,
+		fermatav1.JobService_PlanJobs_FullMethodName:             scheduleTurn,
+		fermatav1.JobService_BackfillJob_FullMethodName:          scheduleTurn,
+		fermatav1.JobService_GetJob_FullMethodName:               readTurn,
+		fermatav1.JobService_UpdateJob_FullMethodName:            changeTurn,
+		fermatav1.JobService_RunJob_FullMethodName:               changeTurn,
+		fermatav1.JobService_RestoreJobRevision_FullMethodName:   changeTurn,
+		fermatav1.JobService_ListJobRevisions_FullMethodName:     readTurn,
+		fermatav1.JobService_CreateJob_FullMethodName:            noTurn,
+		fermatav1.JobService_BatchCreateJobs_FullMethodName:      noTurn,
+		fermatav1.WorkerService_Work_FullMethodName:              noTurn,
+	} {
+		if got := turnClassOf(method, nil); got != want {
+			t.Errorf("%s: class %v, want %v", method, got, want)
+		}
+	}
+	for parent, want := range map[string]turnClass{
+		"namespaces/a/jobs/-": scanTurn, "namespaces/-/jobs/-": scanTurn, "namespaces/a/jobs/b": readTurn,
+	} {
+		q := &fermatav1.ListRunsRequest{Parent: parent}
+		if got := turnClassOf(fermatav1.JobService_ListRuns_FullMethodName, q); got != want {
+			t.Errorf("runs of %s: class %v, want %v", parent, got, want)
+		}
+	}
+}
