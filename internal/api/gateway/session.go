@@ -224,9 +224,9 @@ func (g *Gateway) serveSession(w http.ResponseWriter, r *http.Request) {
 	case "DELETE " + sessionPath:
 		s.setCookie(w, sessionCookie, "", http.SameSiteStrictMode, -1)
 	case "POST " + sessionPath + "/refresh":
-		err = s.refresh(w, r)
+		err = g.refreshSession(w, r)
 	case "GET /console/sign-in":
-		s.redirectToIssuer(w, r)
+		g.redirectToIssuer(w, r)
 		return
 	case "GET /console/callback":
 		g.finishSignIn(w, r)
@@ -290,7 +290,8 @@ func (g *Gateway) checkToken(r *http.Request, token string) error {
 // callbackURL is where the issuer sends the browser back to.
 func (s *sessions) callbackURL() string { return s.url + "/console/callback" }
 
-func (s *sessions) redirectToIssuer(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) redirectToIssuer(w http.ResponseWriter, r *http.Request) {
+	s := g.sessions
 	if s.signIn == nil {
 		handleRoutingError(r.Context(), nil, nil, w, r, http.StatusNotFound)
 		return
@@ -298,11 +299,12 @@ func (s *sessions) redirectToIssuer(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), issuerTimeout)
 	defer cancel()
 	address, state, flow, err := s.signIn.Begin(ctx, s.callbackURL())
-	name := signInName(state)
-	var sealed string
-	if err == nil {
-		sealed, err = s.sealText(name, flow)
+	if err != nil {
+		s.showSignInError(w, g.hideIssuerError("sign-in failed", err))
+		return
 	}
+	name := signInName(state)
+	sealed, err := s.sealText(name, flow)
 	if err != nil {
 		s.showSignInError(w, err)
 		return
@@ -348,9 +350,11 @@ func (g *Gateway) finishSignIn(w http.ResponseWriter, r *http.Request) {
 	var c session
 	var err error
 	c.Token, c.Refresh, err = s.signIn.Finish(ctx, flow, r.URL.Query(), s.callbackURL())
-	if err == nil {
-		err = g.checkToken(r, c.Token)
+	if err != nil {
+		s.showSignInError(w, g.hideIssuerError("sign-in failed", err))
+		return
 	}
+	err = g.checkToken(r, c.Token)
 	if err == nil {
 		err = s.begin(w, c)
 	}
@@ -362,6 +366,16 @@ func (g *Gateway) finishSignIn(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, s.url+returnPlace, http.StatusSeeOther)
 }
 
+// errAtIssuer is what people see of an error of the issuer.
+var errAtIssuer = errors.New("the issuer did not complete it, and the log of the gateway says why")
+
+// hideIssuerError logs an error of the issuer, whose text may have addresses, and returns one without them: strangers
+// see it too.
+func (g *Gateway) hideIssuerError(what string, err error) error {
+	g.options.Logger.Warn(what, "error", err)
+	return errAtIssuer
+}
+
 // showSignInError shows to a person why the sign-in failed: as text, which is no markup. The address for the next try
 // leads to where this one began.
 func (s *sessions) showSignInError(w http.ResponseWriter, err error) {
@@ -370,9 +384,10 @@ func (s *sessions) showSignInError(w http.ResponseWriter, err error) {
 	fmt.Fprintf(w, "The sign-in failed: %v.\n\nTry again: %s%s\n", err, s.url, returnPlace)
 }
 
-// refresh exchanges the refresh token of a session. Tabs that send the same one share the result, because an issuer
-// accepts a refresh token once.
-func (s *sessions) refresh(w http.ResponseWriter, r *http.Request) error {
+// refreshSession exchanges the refresh token of a session. Tabs that send the same one share the result, because an
+// issuer accepts a refresh token once.
+func (g *Gateway) refreshSession(w http.ResponseWriter, r *http.Request) error {
+	s := g.sessions
 	var c session
 	if s.signIn == nil || !s.openText(r, sessionCookie, &c) || c.Refresh == "" {
 		return status.Error(codes.Unauthenticated, "the session cannot be refreshed: sign in again")
@@ -383,6 +398,7 @@ func (s *sessions) refresh(w http.ResponseWriter, r *http.Request) error {
 		defer cancel()
 		call.session.Token, call.session.Refresh, call.err = s.signIn.Refresh(ctx, c.Refresh)
 		if call.err != nil {
+			call.err = g.hideIssuerError("failed to refresh a session", call.err)
 			s.forgetRefresh(c.Refresh) // the issuer may only be unreachable: the next request tries again
 		}
 		close(call.done)
