@@ -50,15 +50,17 @@ func (i *testIssuer) Begin(_ context.Context, redirectURL string) (address, stat
 	return i.url + "/auth?" + query.Encode(), state, []byte(state), nil
 }
 
-func (i *testIssuer) Finish(_ context.Context, flow []byte, q url.Values, _ string) (token, refresh string, err error) {
+func (i *testIssuer) Finish(_ context.Context, flow []byte, q url.Values, _ string) (token, refresh, subject string,
+	err error) {
 	if string(flow) != q.Get("state") || q.Get("code") != "good" {
-		return "", "", errors.New("the answer belongs to another sign-in")
+		return "", "", "", errors.New("the answer belongs to another sign-in")
 	}
-	return testToken(i.next.Load().(string)), "", nil
+	name := i.next.Load().(string)
+	return testToken(name), "", name, nil
 }
 
-func (*testIssuer) Refresh(context.Context, string) (token, next string, err error) {
-	return "", "", errors.New("there are no refresh tokens")
+func (*testIssuer) Refresh(context.Context, string) (token, next, subject string, err error) {
+	return "", "", "", errors.New("there are no refresh tokens")
 }
 
 // startClusterWithIssuer is a cluster whose people sign in at an issuer, behind a proxy that removes a path. access

@@ -40,10 +40,11 @@ type SignIn interface {
 	Name() string
 	// Begin returns the address to which the browser goes, the state that it brings back, and what Finish needs.
 	Begin(ctx context.Context, redirectURL string) (address, state string, flow []byte, err error)
-	// Finish exchanges what the browser brought back for tokens.
-	Finish(ctx context.Context, flow []byte, query url.Values, redirectURL string) (token, refresh string, err error)
-	// Refresh exchanges a refresh token for new tokens.
-	Refresh(ctx context.Context, refresh string) (token, newRefresh string, err error)
+	// Finish exchanges what the browser brought back for tokens. The subject is who has signed in.
+	Finish(ctx context.Context, flow []byte, query url.Values, redirectURL string) (token, refresh, subject string,
+		err error)
+	// Refresh exchanges a refresh token for new tokens, and returns whose they are.
+	Refresh(ctx context.Context, refresh string) (token, newRefresh, subject string, err error)
 }
 
 const (
@@ -80,6 +81,8 @@ const (
 type session struct {
 	Token   string `json:"t"`
 	Refresh string `json:"r,omitempty"`
+	// Subject is who has signed in at the issuer: refreshed tokens have to be of the same.
+	Subject string `json:"s,omitempty"`
 }
 
 // sessions seal tokens into cookies. They keep no state but the last refreshes.
@@ -349,7 +352,7 @@ func (g *Gateway) finishSignIn(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	var c session
 	var err error
-	c.Token, c.Refresh, err = s.signIn.Finish(ctx, flow, r.URL.Query(), s.callbackURL())
+	c.Token, c.Refresh, c.Subject, err = s.signIn.Finish(ctx, flow, r.URL.Query(), s.callbackURL())
 	if err != nil {
 		s.showSignInError(w, g.hideIssuerError("sign-in failed", err))
 		return
@@ -385,7 +388,7 @@ func (s *sessions) showSignInError(w http.ResponseWriter, err error) {
 }
 
 // refreshSession exchanges the refresh token of a session. Tabs that send the same one share the result, because an
-// issuer accepts a refresh token once.
+// issuer accepts a refresh token once. A session never becomes that of somebody else: it ends instead.
 func (g *Gateway) refreshSession(w http.ResponseWriter, r *http.Request) error {
 	s := g.sessions
 	var c session
@@ -396,7 +399,8 @@ func (g *Gateway) refreshSession(w http.ResponseWriter, r *http.Request) error {
 	if isNew {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), issuerTimeout)
 		defer cancel()
-		call.session.Token, call.session.Refresh, call.err = s.signIn.Refresh(ctx, c.Refresh)
+		n := &call.session
+		n.Token, n.Refresh, n.Subject, call.err = s.signIn.Refresh(ctx, c.Refresh)
 		if call.err != nil {
 			call.err = g.hideIssuerError("failed to refresh a session", call.err)
 			s.forgetRefresh(c.Refresh) // the issuer may only be unreachable: the next request tries again
@@ -410,6 +414,11 @@ func (g *Gateway) refreshSession(w http.ResponseWriter, r *http.Request) error {
 	}
 	if call.err != nil {
 		return status.Error(codes.Unauthenticated, "the session has ended: "+call.err.Error())
+	}
+	if call.session.Subject != c.Subject {
+		g.options.Logger.Warn("session ended: the issuer refreshed it for another subject")
+		s.setCookie(w, sessionCookie, "", http.SameSiteStrictMode, -1)
+		return status.Error(codes.Unauthenticated, "the session has ended: its new token is of somebody else")
 	}
 	return s.begin(w, call.session)
 }

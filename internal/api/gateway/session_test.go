@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 type fakeSignIn struct {
 	signIns, refreshes int
 	down               bool
+	refreshedFor       string // the subject of refreshed tokens; "": that of the sign-in
 }
 
 // errDown is an error of a network, which has names and addresses of the operator.
@@ -37,22 +39,23 @@ func (f *fakeSignIn) Begin(_ context.Context, redirectURL string) (address, stat
 	return "https://login.example/auth?back=" + url.QueryEscape(redirectURL), state, []byte("flow of " + state), nil
 }
 
-func (f *fakeSignIn) Finish(_ context.Context, flow []byte, q url.Values, _ string) (string, string, error) {
+func (f *fakeSignIn) Finish(_ context.Context, flow []byte, q url.Values, _ string) (token, refresh, subject string,
+	err error) {
 	if f.down {
-		return "", "", errDown
+		return "", "", "", errDown
 	}
 	if string(flow) != "flow of "+q.Get("state") || q.Get("code") != "good" {
-		return "", "", errors.New("<b>no</b>")
+		return "", "", "", errors.New("<b>no</b>")
 	}
-	return "anna", "refresh-1", nil
+	return "anna", "refresh-1", "id of anna", nil
 }
 
-func (f *fakeSignIn) Refresh(context.Context, string) (string, string, error) {
+func (f *fakeSignIn) Refresh(context.Context, string) (token, next, subject string, err error) {
 	f.refreshes++
 	if f.down {
-		return "", "", errDown
+		return "", "", "", errDown
 	}
-	return "bert", "refresh-2", nil
+	return "bert", "refresh-2", cmp.Or(f.refreshedFor, "id of anna"), nil
 }
 
 // sessionClient is a browser at a gateway: it keeps cookies, and sends the oldest first.
@@ -332,6 +335,28 @@ func TestAbandonedSignInsAreFew(t *testing.T) {
 		if resp.StatusCode != http.StatusSeeOther {
 			t.Errorf("sign-in %d: status %d", i, resp.StatusCode)
 		}
+	}
+}
+
+// TestSessionOfAnotherSubjectEnds: a session never becomes that of somebody else, in no tab, and not by another try.
+func TestSessionOfAnotherSubjectEnds(t *testing.T) {
+	issuer := &fakeSignIn{refreshedFor: "id of bert"}
+	c := newSessionClient(t, &SessionOptions{URL: "https://console.example", SignIn: issuer})
+	c.send("GET", "/console/sign-in", "")
+	c.send("GET", "/console/callback?code=good&state=state-1", "")
+	old := c.cookies[sessionCookie]
+	for range 2 { // two tabs
+		c.cookies[sessionCookie] = old
+		resp := c.send("POST", sessionPath+"/refresh", "")
+		if resp.StatusCode != http.StatusUnauthorized || c.cookies[sessionCookie] != nil {
+			t.Errorf("status %d, cookies %v", resp.StatusCode, c.cookies)
+		}
+	}
+	if resp := c.send("GET", "/v1/whoami", ""); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("after the end: status %d", resp.StatusCode)
+	}
+	if !strings.Contains(c.log.String(), "another subject") {
+		t.Errorf("log: %s", c.log)
 	}
 }
 
