@@ -18,6 +18,8 @@ type changeRow struct {
 	Kind   string      `json:"kind"`   // job, queue
 	Name   string      `json:"name"`
 	Fields []fieldDiff `json:"fields,omitempty"`
+	// PayloadNotCompared: the payload is sealed, and compared only for who may edit the job.
+	PayloadNotCompared bool `json:"payload_not_compared,omitempty"`
 }
 
 var actionNames = map[fermatav1.JobChange_Action]string{
@@ -37,7 +39,8 @@ func (p *applyPlanner) changeRows() []changeRow {
 		out = append(out, r)
 	}
 	for i, c := range p.changes {
-		r := changeRow{Action: actionNames[c.GetAction()], Kind: "job", Name: p.desiredJobs[i].GetJobId()}
+		r := changeRow{Action: actionNames[c.GetAction()], Kind: "job", Name: p.desiredJobs[i].GetJobId(),
+			PayloadNotCompared: c.GetPayloadNotCompared()}
 		switch c.GetAction() {
 		case fermatav1.JobChange_ACTION_CREATE:
 			r.Fields = p.diffJob(&client.Job{}, p.desiredJobs[i].GetJob(), p.desiredJobs[i])
@@ -116,11 +119,14 @@ var actionSigns = map[string]struct{ sign, color string }{
 }
 
 func (r changeRow) writeRow(b *strings.Builder, paint func(color, text string) string) {
+	name := printableText(r.Name)
+	if r.PayloadNotCompared {
+		fmt.Fprintf(b, "? %s: its payload is sealed and was not compared: you may not edit the job\n", name)
+	}
 	s, ok := actionSigns[r.Action]
 	if !ok {
 		return // unchanged jobs are only counted
 	}
-	name := printableText(r.Name)
 	if r.Kind == "queue" {
 		name = "queue " + name
 	}

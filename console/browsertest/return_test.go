@@ -50,15 +50,17 @@ func (i *testIssuer) Begin(_ context.Context, redirectURL string) (address, stat
 	return i.url + "/auth?" + query.Encode(), state, []byte(state), nil
 }
 
-func (i *testIssuer) Finish(_ context.Context, flow []byte, q url.Values, _ string) (token, refresh string, err error) {
+func (i *testIssuer) Finish(_ context.Context, flow []byte, q url.Values, _ string) (token, refresh, subject string,
+	err error) {
 	if string(flow) != q.Get("state") || q.Get("code") != "good" {
-		return "", "", errors.New("the answer belongs to another sign-in")
+		return "", "", "", errors.New("the answer belongs to another sign-in")
 	}
-	return testToken(i.next.Load().(string)), "", nil
+	name := i.next.Load().(string)
+	return testToken(name), "", name, nil
 }
 
-func (*testIssuer) Refresh(context.Context, string) (token, next string, err error) {
-	return "", "", errors.New("there are no refresh tokens")
+func (*testIssuer) Refresh(context.Context, string) (token, next, subject string, err error) {
+	return "", "", "", errors.New("there are no refresh tokens")
 }
 
 // startClusterWithIssuer is a cluster whose people sign in at an issuer, behind a proxy that removes a path. access
@@ -169,10 +171,20 @@ func TestSignInInAnotherTab(t *testing.T) {
 	waiting := c.openTab(jobPlace(t, "job"))
 	waiting.waitText("main h1", "Sign in")
 	issuer.next.Store("second")
-	other := c.openTab("#/jobs")
-	other.goToIssuer()
+	// As the browser does: the page hears of the click, and the address is opened in a tab that knows nothing of it.
+	evaluate[string](edit, `(a => {
+		a.addEventListener("click", e => e.preventDefault(), { once: true });
+		a.click();
+		return "";
+	})(document.querySelector("dialog[open] a.button.main"))`)
+	other := c.openTab("console/sign-in")
+	other.waitText("h1", "Who are you?")
 	other.click("#allow")
 	other.waitText(".who", "token:second")
+	other.wantPlace(c, jobPlace(t, "job")+"/edit")
+	if handed := evaluate[bool](other, `"fermata.return" in localStorage`); handed {
+		t.Error("the place that was handed over is still there")
+	}
 	for _, p := range []*tab{edit, waiting} {
 		evaluate[bool](p, `document.dispatchEvent(new Event("visibilitychange"))`) // somebody looks at it
 		p.waitText(".who", "token:second")
@@ -182,6 +194,19 @@ func TestSignInInAnotherTab(t *testing.T) {
 	edit.wantPlace(c, jobPlace(t, "job")+"/edit")
 	if text := evaluate[string](edit, `document.querySelector("`+field("priority")+`").value`); text != "7" {
 		t.Errorf("the field has %q", text)
+	}
+}
+
+// returnsTo hands a place over as another tab would, some time ago, and checks where the return then leads, and that it
+// leads there once.
+func (p *tab) returnsTo(c *cluster, handed string, age time.Duration, place string) {
+	p.t.Helper()
+	p.goTo("#/jobs")
+	evaluate[string](p, fmt.Sprintf(`localStorage.setItem("fermata.return", %q.replace("{now}", Date.now() - %d)), ""`,
+		handed, age.Milliseconds()))
+	for _, want := range []string{place, "#/"} {
+		p.goTo("#/return")
+		p.wantPlace(c, want)
 	}
 }
 
@@ -203,6 +228,13 @@ func TestReturnLeadsNowhereElse(t *testing.T) {
 		if left := evaluate[int](p, "sessionStorage.length"); left != 0 {
 			t.Errorf("after %.40s, %d values are kept", kept, left)
 		}
+		for _, handed := range []string{kept, fmt.Sprintf(`{"place":%s,"at":{now}}`, kept)} {
+			p.returnsTo(c, handed, 0, "#/")
+		}
+	}
+	p.returnsTo(c, `{"place":"#/queues","at":{now}}`, 0, "#/queues")
+	for _, age := range []time.Duration{-time.Hour, 11 * time.Minute} {
+		p.returnsTo(c, `{"place":"#/queues","at":{now}}`, age, "#/")
 	}
 	evaluate[string](p, fmt.Sprintf(keep, `"#/queues"`)+`, ""`)
 	p.goTo("#/events")

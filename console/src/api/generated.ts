@@ -849,6 +849,11 @@ export interface JobChange {
   fields?: Array<string>;
   /** The error, for people. Empty if code is 0. */
   message?: string;
+  /**
+   * True if the payload of the job is sealed and the caller may not edit the job. `action`, `fields`
+   * and `after` are then those of the entry with the payload that the job has. Set by PlanJobs.
+   */
+  payloadNotCompared?: boolean;
 }
 
 export type JobChangeAction = "ACTION_UNSPECIFIED" | "ACTION_CREATE" | "ACTION_UPDATE" | "ACTION_UNCHANGED" | "ACTION_DELETE" | "ACTION_EXPIRED";

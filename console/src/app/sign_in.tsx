@@ -7,11 +7,11 @@ import { dropCache, refreshAll } from "../live/query";
 import { caller, isSignedOut, learnCaller, serverConfig } from "./access";
 import { dropDrafts } from "./drafts";
 import { notify } from "./notices";
-import { keepReturnPlace } from "./return_place";
+import { handReturnPlaceOver, keepReturnPlace } from "./return_place";
 
 /**
  * SignIn asks for a credential. A sign-in at an issuer leads back to the place that is shown; during an edit, it opens
- * in another tab. A sign-in in another tab counts here too.
+ * in another tab, which then shows that place. A sign-in in another tab counts here too.
  */
 export function SignIn({ keepsPage }: { keepsPage?: boolean }) {
   const ways = serverConfig.value.signIn;
@@ -28,7 +28,7 @@ export function SignIn({ keepsPage }: { keepsPage?: boolean }) {
     <>
       {ways.provider && (
         <p><a class="button main" href={signInAddress} target={keepsPage ? "_blank" : undefined} rel="noopener"
-          onClick={keepsPage ? undefined : keepReturnPlace}>Sign in at {ways.provider}</a>
+          onClick={keepsPage ? handReturnPlaceOver : keepReturnPlace}>Sign in at {ways.provider}</a>
           {keepsPage && <span class="soft"> It opens in another tab. Come back here afterwards: nothing on this page is lost.</span>}</p>
       )}
       {ways.token && <TokenForm isSecond={!!ways.provider} />}

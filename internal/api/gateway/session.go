@@ -40,10 +40,11 @@ type SignIn interface {
 	Name() string
 	// Begin returns the address to which the browser goes, the state that it brings back, and what Finish needs.
 	Begin(ctx context.Context, redirectURL string) (address, state string, flow []byte, err error)
-	// Finish exchanges what the browser brought back for tokens.
-	Finish(ctx context.Context, flow []byte, query url.Values, redirectURL string) (token, refresh string, err error)
-	// Refresh exchanges a refresh token for new tokens.
-	Refresh(ctx context.Context, refresh string) (token, newRefresh string, err error)
+	// Finish exchanges what the browser brought back for tokens. The subject is who has signed in.
+	Finish(ctx context.Context, flow []byte, query url.Values, redirectURL string) (token, refresh, subject string,
+		err error)
+	// Refresh exchanges a refresh token for new tokens, and returns whose they are.
+	Refresh(ctx context.Context, refresh string) (token, newRefresh, subject string, err error)
 }
 
 const (
@@ -80,6 +81,8 @@ const (
 type session struct {
 	Token   string `json:"t"`
 	Refresh string `json:"r,omitempty"`
+	// Subject is who has signed in at the issuer: refreshed tokens have to be of the same.
+	Subject string `json:"s,omitempty"`
 }
 
 // sessions seal tokens into cookies. They keep no state but the last refreshes.
@@ -224,9 +227,9 @@ func (g *Gateway) serveSession(w http.ResponseWriter, r *http.Request) {
 	case "DELETE " + sessionPath:
 		s.setCookie(w, sessionCookie, "", http.SameSiteStrictMode, -1)
 	case "POST " + sessionPath + "/refresh":
-		err = s.refresh(w, r)
+		err = g.refreshSession(w, r)
 	case "GET /console/sign-in":
-		s.redirectToIssuer(w, r)
+		g.redirectToIssuer(w, r)
 		return
 	case "GET /console/callback":
 		g.finishSignIn(w, r)
@@ -290,7 +293,8 @@ func (g *Gateway) checkToken(r *http.Request, token string) error {
 // callbackURL is where the issuer sends the browser back to.
 func (s *sessions) callbackURL() string { return s.url + "/console/callback" }
 
-func (s *sessions) redirectToIssuer(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) redirectToIssuer(w http.ResponseWriter, r *http.Request) {
+	s := g.sessions
 	if s.signIn == nil {
 		handleRoutingError(r.Context(), nil, nil, w, r, http.StatusNotFound)
 		return
@@ -298,11 +302,12 @@ func (s *sessions) redirectToIssuer(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), issuerTimeout)
 	defer cancel()
 	address, state, flow, err := s.signIn.Begin(ctx, s.callbackURL())
-	name := signInName(state)
-	var sealed string
-	if err == nil {
-		sealed, err = s.sealText(name, flow)
+	if err != nil {
+		s.showSignInError(w, g.hideIssuerError("sign-in failed", err))
+		return
 	}
+	name := signInName(state)
+	sealed, err := s.sealText(name, flow)
 	if err != nil {
 		s.showSignInError(w, err)
 		return
@@ -347,10 +352,12 @@ func (g *Gateway) finishSignIn(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	var c session
 	var err error
-	c.Token, c.Refresh, err = s.signIn.Finish(ctx, flow, r.URL.Query(), s.callbackURL())
-	if err == nil {
-		err = g.checkToken(r, c.Token)
+	c.Token, c.Refresh, c.Subject, err = s.signIn.Finish(ctx, flow, r.URL.Query(), s.callbackURL())
+	if err != nil {
+		s.showSignInError(w, g.hideIssuerError("sign-in failed", err))
+		return
 	}
+	err = g.checkToken(r, c.Token)
 	if err == nil {
 		err = s.begin(w, c)
 	}
@@ -362,6 +369,16 @@ func (g *Gateway) finishSignIn(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, s.url+returnPlace, http.StatusSeeOther)
 }
 
+// errAtIssuer is what people see of an error of the issuer.
+var errAtIssuer = errors.New("the issuer did not complete it, and the log of the gateway says why")
+
+// hideIssuerError logs an error of the issuer, whose text may have addresses, and returns one without them: strangers
+// see it too.
+func (g *Gateway) hideIssuerError(what string, err error) error {
+	g.options.Logger.Warn(what, "error", err)
+	return errAtIssuer
+}
+
 // showSignInError shows to a person why the sign-in failed: as text, which is no markup. The address for the next try
 // leads to where this one began.
 func (s *sessions) showSignInError(w http.ResponseWriter, err error) {
@@ -370,9 +387,10 @@ func (s *sessions) showSignInError(w http.ResponseWriter, err error) {
 	fmt.Fprintf(w, "The sign-in failed: %v.\n\nTry again: %s%s\n", err, s.url, returnPlace)
 }
 
-// refresh exchanges the refresh token of a session. Tabs that send the same one share the result, because an issuer
-// accepts a refresh token once.
-func (s *sessions) refresh(w http.ResponseWriter, r *http.Request) error {
+// refreshSession exchanges the refresh token of a session. Tabs that send the same one share the result, because an
+// issuer accepts a refresh token once. A session never becomes that of somebody else: it ends instead.
+func (g *Gateway) refreshSession(w http.ResponseWriter, r *http.Request) error {
+	s := g.sessions
 	var c session
 	if s.signIn == nil || !s.openText(r, sessionCookie, &c) || c.Refresh == "" {
 		return status.Error(codes.Unauthenticated, "the session cannot be refreshed: sign in again")
@@ -381,8 +399,10 @@ func (s *sessions) refresh(w http.ResponseWriter, r *http.Request) error {
 	if isNew {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), issuerTimeout)
 		defer cancel()
-		call.session.Token, call.session.Refresh, call.err = s.signIn.Refresh(ctx, c.Refresh)
+		n := &call.session
+		n.Token, n.Refresh, n.Subject, call.err = s.signIn.Refresh(ctx, c.Refresh)
 		if call.err != nil {
+			call.err = g.hideIssuerError("failed to refresh a session", call.err)
 			s.forgetRefresh(c.Refresh) // the issuer may only be unreachable: the next request tries again
 		}
 		close(call.done)
@@ -394,6 +414,11 @@ func (s *sessions) refresh(w http.ResponseWriter, r *http.Request) error {
 	}
 	if call.err != nil {
 		return status.Error(codes.Unauthenticated, "the session has ended: "+call.err.Error())
+	}
+	if call.session.Subject != c.Subject {
+		g.options.Logger.Warn("session ended: the issuer refreshed it for another subject")
+		s.setCookie(w, sessionCookie, "", http.SameSiteStrictMode, -1)
+		return status.Error(codes.Unauthenticated, "the session has ended: its new token is of somebody else")
 	}
 	return s.begin(w, call.session)
 }

@@ -1,9 +1,12 @@
 package gateway
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -19,29 +22,40 @@ import (
 type fakeSignIn struct {
 	signIns, refreshes int
 	down               bool
+	refreshedFor       string // the subject of refreshed tokens; "": that of the sign-in
 }
+
+// errDown is an error of a network, which has names and addresses of the operator.
+var errDown = errors.New(`fetch https://login.internal/token: dial tcp 10.0.0.9:443: connection refused`)
 
 func (*fakeSignIn) Name() string { return "login.example" }
 
 func (f *fakeSignIn) Begin(_ context.Context, redirectURL string) (address, state string, flow []byte, err error) {
+	if f.down {
+		return "", "", nil, errDown
+	}
 	f.signIns++
 	state = fmt.Sprintf("state-%d", f.signIns)
 	return "https://login.example/auth?back=" + url.QueryEscape(redirectURL), state, []byte("flow of " + state), nil
 }
 
-func (*fakeSignIn) Finish(_ context.Context, flow []byte, q url.Values, _ string) (string, string, error) {
-	if string(flow) != "flow of "+q.Get("state") || q.Get("code") != "good" {
-		return "", "", errors.New("<b>no</b>")
+func (f *fakeSignIn) Finish(_ context.Context, flow []byte, q url.Values, _ string) (token, refresh, subject string,
+	err error) {
+	if f.down {
+		return "", "", "", errDown
 	}
-	return "anna", "refresh-1", nil
+	if string(flow) != "flow of "+q.Get("state") || q.Get("code") != "good" {
+		return "", "", "", errors.New("<b>no</b>")
+	}
+	return "anna", "refresh-1", "id of anna", nil
 }
 
-func (f *fakeSignIn) Refresh(context.Context, string) (string, string, error) {
+func (f *fakeSignIn) Refresh(context.Context, string) (token, next, subject string, err error) {
 	f.refreshes++
 	if f.down {
-		return "", "", errors.New("the issuer is down")
+		return "", "", "", errDown
 	}
-	return "bert", "refresh-2", nil
+	return "bert", "refresh-2", cmp.Or(f.refreshedFor, "id of anna"), nil
 }
 
 // sessionClient is a browser at a gateway: it keeps cookies, and sends the oldest first.
@@ -52,6 +66,7 @@ type sessionClient struct {
 	base    string
 	cookies map[string]*http.Cookie
 	order   []string // names of cookies, each where it was first set
+	log     *bytes.Buffer
 }
 
 func newSessionClient(t *testing.T, o *SessionOptions) *sessionClient {
@@ -65,12 +80,14 @@ func newSessionClientBelow(t *testing.T, base string, o *SessionOptions) *sessio
 	n := newFakeNode(t)
 	c := testConsole(false)
 	c.Sessions = o
-	g, err := New(Options{Dial: n.dial, Console: c, AllowedHosts: []string{"console.example"}, BasePath: base})
+	log := &bytes.Buffer{}
+	g, err := New(Options{Dial: n.dial, Console: c, AllowedHosts: []string{"console.example"}, BasePath: base,
+		Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Close)
-	return &sessionClient{t: t, gateway: g, node: n, base: base, cookies: map[string]*http.Cookie{}}
+	return &sessionClient{t: t, gateway: g, node: n, base: base, cookies: map[string]*http.Cookie{}, log: log}
 }
 
 func (c *sessionClient) send(verb, path, body string, headers ...string) *http.Response {
@@ -192,7 +209,7 @@ func TestSignInAtAnIssuer(t *testing.T) {
 	}
 	resp = c.send("GET", "/console/callback?code=bad&state=state-1", "")
 	if text := bodyOf(t, resp); resp.StatusCode != http.StatusForbidden || resp.Header.Get("Content-Type") != "text/plain; charset=utf-8" ||
-		!strings.Contains(text, "<b>no</b>") || !strings.Contains(text, "https://console.example/#/return\n") {
+		!strings.Contains(text, "the log of the gateway says why") || !strings.Contains(text, "https://console.example/#/return\n") {
 		t.Errorf("status %d, %s: %s", resp.StatusCode, resp.Header.Get("Content-Type"), text)
 	}
 	c.cookies[name] = flow
@@ -202,6 +219,36 @@ func TestSignInAtAnIssuer(t *testing.T) {
 		t.Errorf("status %d, to %s, cookies %v", resp.StatusCode, resp.Header.Get("Location"), c.cookies)
 	}
 	c.wantIdentity("anna")
+}
+
+// TestErrorsOfTheIssuerAreLogged: strangers learn nothing of the network of the gateway, and its operator does.
+func TestErrorsOfTheIssuerAreLogged(t *testing.T) {
+	issuer := &fakeSignIn{}
+	c := newSessionClient(t, &SessionOptions{URL: "https://console.example", SignIn: issuer})
+	begin := func() { c.send("GET", "/console/sign-in", "") }
+	for _, step := range []struct {
+		before     func()
+		verb, path string
+	}{
+		{func() {}, "GET", "/console/sign-in"},
+		{begin, "GET", "/console/callback?code=good&state=state-1"},
+		{func() { begin(); c.send("GET", "/console/callback?code=good&state=state-2", "") }, "POST", sessionPath + "/refresh"},
+	} {
+		issuer.down = false
+		step.before()
+		issuer.down = true
+		c.log.Reset()
+		resp := c.send(step.verb, step.path, "")
+		text := bodyOf(t, resp)
+		if resp.StatusCode < 400 || !strings.Contains(text, "the log of the gateway says why") {
+			t.Errorf("%s: status %d: %s", step.path, resp.StatusCode, text)
+		}
+		for _, detail := range []string{"login.internal", "10.0.0.9", "refused"} {
+			if strings.Contains(text, detail) || !strings.Contains(c.log.String(), detail) {
+				t.Errorf("%s: %q is shown, or not logged: %s\n%s", step.path, detail, text, c.log)
+			}
+		}
+	}
 }
 
 // TestSignInLeadsToTheConsoleOnly: whatever a request asks for, the issuer gets the callback of the console, and the
@@ -288,6 +335,28 @@ func TestAbandonedSignInsAreFew(t *testing.T) {
 		if resp.StatusCode != http.StatusSeeOther {
 			t.Errorf("sign-in %d: status %d", i, resp.StatusCode)
 		}
+	}
+}
+
+// TestSessionOfAnotherSubjectEnds: a session never becomes that of somebody else, in no tab, and not by another try.
+func TestSessionOfAnotherSubjectEnds(t *testing.T) {
+	issuer := &fakeSignIn{refreshedFor: "id of bert"}
+	c := newSessionClient(t, &SessionOptions{URL: "https://console.example", SignIn: issuer})
+	c.send("GET", "/console/sign-in", "")
+	c.send("GET", "/console/callback?code=good&state=state-1", "")
+	old := c.cookies[sessionCookie]
+	for range 2 { // two tabs
+		c.cookies[sessionCookie] = old
+		resp := c.send("POST", sessionPath+"/refresh", "")
+		if resp.StatusCode != http.StatusUnauthorized || c.cookies[sessionCookie] != nil {
+			t.Errorf("status %d, cookies %v", resp.StatusCode, c.cookies)
+		}
+	}
+	if resp := c.send("GET", "/v1/whoami", ""); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("after the end: status %d", resp.StatusCode)
+	}
+	if !strings.Contains(c.log.String(), "another subject") {
+		t.Errorf("log: %s", c.log)
 	}
 }
 

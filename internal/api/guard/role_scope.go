@@ -63,6 +63,12 @@ func ReachableQueues(ctx context.Context) job.QueueScope {
 	}
 }
 
+// MayEditJobs reports whether the caller of a context may edit the jobs of a queue, whatever its call needs.
+func MayEditJobs(ctx context.Context, q job.QueueKey) bool {
+	c := CallerFrom(ctx)
+	return c == nil || c.gate.authority.Allows(c.Identity, authz.EditJobs, q.Namespace, q.Queue).Allowed
+}
+
 // Covers reports whether the caller may reach a queue; "" stands for all of them.
 func (scope *RoleScope) Covers(queue string) bool {
 	return scope.caller.gate.authority.Allows(scope.caller.Identity, scope.want, scope.namespace, queue).Allowed

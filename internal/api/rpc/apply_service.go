@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/api/apierror"
 	"github.com/fermata-io/fermata/internal/api/convert"
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -16,6 +17,7 @@ func (s *jobService) PlanJobs(ctx context.Context, q *fermatav1.PlanJobsRequest)
 	if err != nil {
 		return nil, err
 	}
+	hideSealedPayloads(ctx, desired)
 	answers := s.definitions.PlanJobs(ctx, desired, q.GetForce())
 	if err := findTooLargeError(answers); err != nil {
 		return nil, err
@@ -23,6 +25,16 @@ func (s *jobService) PlanJobs(ctx context.Context, q *fermatav1.PlanJobsRequest)
 	changes := s.changesToPB(answers, true)
 	s.warnOfChanges(ctx, q.GetDesiredJobs(), answers, changes)
 	return &fermatav1.PlanJobsResponse{Changes: changes}, nil
+}
+
+// hideSealedPayloads has payloads compared with sealed ones only where the caller may edit the job: the answer would
+// tell anybody else whether a guess is right.
+func hideSealedPayloads(ctx context.Context, desired []job.DesiredJob) {
+	for i := range desired {
+		desired[i].MayCompare = func(present *job.Definition) bool {
+			return guard.MayEditJobs(ctx, job.QueueKey{Namespace: present.Namespace, Queue: present.Queue})
+		}
+	}
 }
 
 func (s *jobService) ApplyJobs(ctx context.Context, q *fermatav1.ApplyJobsRequest) (*fermatav1.ApplyJobsResponse, error) {
@@ -93,7 +105,7 @@ func (s *jobService) changeToPB(a job.ApplyResult, planned bool) *fermatav1.JobC
 		p.Code, p.Message, p.Details = sp.GetCode(), sp.GetMessage(), sp.GetDetails()
 		return p
 	}
-	p.Action = convert.ApplyActions.ToPB(a.Action)
+	p.Action, p.PayloadNotCompared = convert.ApplyActions.ToPB(a.Action), a.PayloadHidden
 	if a.After != nil {
 		if planned {
 			p.After = convert.DefinitionToPB(a.After.Definition)

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -85,5 +87,35 @@ func TestDesiredJobsAreTranslated(t *testing.T) {
 	}
 	if _, err := jobs.ApplyJobs(t.Context(), &fermatav1.ApplyJobsRequest{Parent: "x"}); status.Code(err) != codes.InvalidArgument {
 		t.Error(err)
+	}
+}
+
+// sealedJobs have one job in queue mail whose payload is sealed.
+type sealedJobs struct{ fakeJobs }
+
+func (*sealedJobs) PlanJobs(_ context.Context, desired []job.DesiredJob, _ bool) []job.ApplyResult {
+	record := inQueue("pin", "mail")
+	record.Definition.PayloadKey = "k1"
+	hidden := desired[0].HidesPayload(record.Definition)
+	return []job.ApplyResult{{Action: job.ApplyUnchanged, Before: &record, After: &record, PayloadHidden: hidden}}
+}
+
+// TestWhoMayComparePayloads: only who may edit a job learns whether a payload is the one that it has sealed.
+func TestWhoMayComparePayloads(t *testing.T) {
+	other := allow(authz.Editor, "team-a", "other")
+	other.Queues = []string{"web"}
+	reader := allow(authz.Viewer, "team-a", "other", "viewer")
+	b := serveGated(t, Options{Jobs: &sealedJobs{}, Authority: newAuthority(t, authz.Limits{}, other, reader,
+		allow(authz.Operator, "team-a", "operator"), allow(authz.Editor, "team-a", "editor"))})
+	c := fermatav1.NewJobServiceClient(b.dial(t))
+	for name, hidden := range map[string]bool{"viewer": true, "operator": true, "other": true, "editor": false} {
+		answer, err := c.PlanJobs(as(t.Context(), name), &fermatav1.PlanJobsRequest{Parent: nsA,
+			DesiredJobs: []*fermatav1.DesiredJob{desiredJob("pin", "mail")}})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := answer.GetChanges()[0].GetPayloadNotCompared(); got != hidden {
+			t.Errorf("%s: payload_not_compared %v, want %v", name, got, hidden)
+		}
 	}
 }

@@ -74,38 +74,38 @@ func (f *CodeFlow) Begin(ctx context.Context, redirectURL string) (address, stat
 	return config.AuthCodeURL(begun.State, options...), begun.State, flow, err
 }
 
-// Finish exchanges the code of a callback for tokens.
-func (f *CodeFlow) Finish(ctx context.Context, flow []byte, query url.Values, redirectURL string) (token, refresh string,
-	err error) {
+// Finish exchanges the code of a callback for tokens, whose claim sub is the subject.
+func (f *CodeFlow) Finish(ctx context.Context, flow []byte, query url.Values, redirectURL string) (token, refresh,
+	subject string, err error) {
 	var state flowState
 	if err := json.Unmarshal(flow, &state); err != nil {
-		return "", "", ErrState
+		return "", "", "", ErrState
 	}
 	if subtle.ConstantTimeCompare([]byte(state.State), []byte(query.Get("state"))) != 1 || state.State == "" {
-		return "", "", ErrState
+		return "", "", "", ErrState
 	}
 	switch code := query.Get("error"); code {
 	case "":
 	case "access_denied":
-		return "", "", ErrDenied
+		return "", "", "", ErrDenied
 	default:
-		return "", "", fmt.Errorf("issuer %s answers %.100q", f.settings.Issuer, code)
+		return "", "", "", fmt.Errorf("issuer %s answers %.100q", f.settings.Issuer, code)
 	}
 	i, err := f.issuer(ctx)
 	if err != nil {
-		return "", "", err
+		return "", "", "", err
 	}
 	config := i.config
 	config.RedirectURL = redirectURL
 	given, err := config.Exchange(i.withClient(ctx), query.Get("code"), oauth2.VerifierOption(state.Verifier))
 	if err != nil {
-		return "", "", fmt.Errorf("issuer %s: %w", f.settings.Issuer, explainError(err))
+		return "", "", "", fmt.Errorf("issuer %s: %w", f.settings.Issuer, explainError(err))
 	}
 	if err := i.checkNonce(ctx, given, state.Nonce); err != nil {
-		return "", "", err
+		return "", "", "", err
 	}
 	t, err := i.verifyTokens(ctx, given)
-	return t.token, t.refresh, err
+	return t.token, t.refresh, t.subject, err
 }
 
 // checkNonce checks that the ID token, if there is one, was made for this sign-in.
@@ -125,14 +125,14 @@ func (i *issuer) checkNonce(ctx context.Context, given *oauth2.Token, nonce stri
 	return nil
 }
 
-// Refresh exchanges a refresh token.
-func (f *CodeFlow) Refresh(ctx context.Context, refresh string) (token, newRefresh string, err error) {
+// Refresh exchanges a refresh token. The caller compares the subject of the new token with that of the sign-in.
+func (f *CodeFlow) Refresh(ctx context.Context, refresh string) (token, newRefresh, subject string, err error) {
 	i, err := f.issuer(ctx)
 	if err != nil {
-		return "", "", err
+		return "", "", "", err
 	}
 	t, err := i.refreshTokens(ctx, refresh)
-	return t.token, t.refresh, err
+	return t.token, t.refresh, t.subject, err
 }
 
 // issuer asks the issuer for its endpoints, until it has answered once.

@@ -44,15 +44,16 @@ func TestCodeFlow(t *testing.T) {
 	if state == "" || query.Get("state") != state {
 		t.Errorf("the browser brings back state %q, not %q", query.Get("state"), state)
 	}
-	token, refresh, err := f.Finish(t.Context(), flow, query, callback)
-	if err != nil || token == "" || refresh == "" {
-		t.Fatalf("token %q, refresh token %q, error %v", token, refresh, err)
+	token, refresh, subject, err := f.Finish(t.Context(), flow, query, callback)
+	if err != nil || token == "" || refresh == "" || subject != "ann" {
+		t.Fatalf("token %q, refresh token %q of %q, error %v", token, refresh, subject, err)
 	}
-	again, next, err := f.Refresh(t.Context(), refresh)
-	if err != nil || again == "" || next == refresh {
-		t.Errorf("refreshed: token %q, refresh token %q, error %v", again, next, err)
+	b.Set(func(i *issuertest.Issuer) { i.Subject = "eve" })
+	again, next, subject, err := f.Refresh(t.Context(), refresh)
+	if err != nil || again == "" || next == refresh || subject != "eve" {
+		t.Errorf("refreshed: token %q, refresh token %q of %q, error %v", again, next, subject, err)
 	}
-	if _, _, err := f.Refresh(t.Context(), refresh); !errors.Is(err, ErrEnded) {
+	if _, _, _, err := f.Refresh(t.Context(), refresh); !errors.Is(err, ErrEnded) {
 		t.Errorf("a used refresh token: error %v", err)
 	}
 }
@@ -73,25 +74,25 @@ func TestCodeFlowRefusesOthersAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	query := visit(t, b, f, mine)
-	if _, _, err := f.Finish(t.Context(), otherFlow, query, callback); !errors.Is(err, ErrState) {
+	if _, _, _, err := f.Finish(t.Context(), otherFlow, query, callback); !errors.Is(err, ErrState) {
 		t.Errorf("the answer to another sign-in: error %v", err)
 	}
 	// The state is right, but the code was given for another challenge.
 	mixed := url.Values{"state": {query.Get("state")}, "code": {visit(t, b, f, others).Get("code")}}
-	if _, _, err := f.Finish(t.Context(), myFlow, mixed, callback); err == nil {
+	if _, _, _, err := f.Finish(t.Context(), myFlow, mixed, callback); err == nil {
 		t.Error("the code of another sign-in is accepted")
 	}
-	if _, _, err := f.Finish(t.Context(), myFlow, url.Values{"code": {"x"}}, callback); !errors.Is(err, ErrState) {
+	if _, _, _, err := f.Finish(t.Context(), myFlow, url.Values{"code": {"x"}}, callback); !errors.Is(err, ErrState) {
 		t.Errorf("without a state: error %v", err)
 	}
 	denied := url.Values{"state": {query.Get("state")}, "error": {"access_denied"}}
-	if _, _, err := f.Finish(t.Context(), myFlow, denied, callback); !errors.Is(err, ErrDenied) {
+	if _, _, _, err := f.Finish(t.Context(), myFlow, denied, callback); !errors.Is(err, ErrDenied) {
 		t.Errorf("denied: error %v", err)
 	}
-	if _, _, err := f.Finish(t.Context(), myFlow, query, callback); err != nil {
+	if _, _, _, err := f.Finish(t.Context(), myFlow, query, callback); err != nil {
 		t.Errorf("the right answer: error %v", err)
 	}
-	if _, _, err := f.Finish(t.Context(), myFlow, query, callback); err == nil {
+	if _, _, _, err := f.Finish(t.Context(), myFlow, query, callback); err == nil {
 		t.Error("a code is accepted twice")
 	}
 }

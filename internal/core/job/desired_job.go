@@ -41,6 +41,14 @@ type DesiredJob struct {
 	// has, nil if there is no job: where the job is read, before anything of it is compared
 	// or answered, and again when the job has changed by the time of the write.
 	Check func(present *Definition) error
+	// MayCompare, when set, decides whether the caller may learn how its payload compares with the sealed one of the
+	// job. In a plan for others the payload of the job stays, and the answer does not depend on it.
+	MayCompare func(present *Definition) bool
+}
+
+// HidesPayload reports whether the payload is not to be compared with that of a job.
+func (w *DesiredJob) HidesPayload(present *Definition) bool {
+	return present.PayloadKey != "" && !w.AsRead && w.MayCompare != nil && !w.MayCompare(present)
 }
 
 // Allowed returns the error of Check.
@@ -72,7 +80,9 @@ type ApplyResult struct {
 	Before, After *Record
 	// PauseChanges: the job is to be paused, or is to be resumed.
 	PauseChanges bool
-	Err          error
+	// PayloadHidden: the payload was not compared with the stored one: see [DesiredJob.MayCompare].
+	PayloadHidden bool
+	Err           error
 }
 
 // MayTakeOwnership refuses to give a job a definition of another owner. A job that has no owner

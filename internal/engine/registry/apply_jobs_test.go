@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"sync"
 	"testing"
@@ -311,6 +312,45 @@ func TestSealedPayloadsAreCompared(t *testing.T) {
 	asRead.Definition.Key.ID = "new"
 	if a, _ := r.one(t, asRead); a.Err == nil {
 		t.Error("a job was made of a payload that nobody has")
+	}
+}
+
+// TestPlansTellNothingOfSealedPayloads: to who may not edit a job, its plan is the same for every payload.
+func TestPlansTellNothingOfSealedPayloads(t *testing.T) {
+	s := newSealing(t)
+	r, err := registry.NewUnhurried(registry.Options{Store: s.plain.store, SharedLimits: s.plain.store.Limits(),
+		Ledger: s.plain.book, Sealer: s.ring,
+		CheckPayload: func(_ string, payload []byte) []job.Violation {
+			if string(payload) == "4711" || string(payload) == "bad" {
+				return []job.Violation{{Description: "is bad"}}
+			}
+			return nil
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := func(id, payload string, mayCompare bool) job.ApplyResult {
+		d := *s.stored(t, job.Key{Namespace: "default", ID: id})
+		d.Payload, d.PayloadKey = []byte(payload), ""
+		desired := job.DesiredJob{Definition: d, MayCompare: func(*job.Definition) bool { return mayCompare }}
+		return r.PlanJobs(t.Context(), []job.DesiredJob{desired}, false)[0]
+	}
+	put(t, s.bound, "pin", "1234")
+	put(t, s.bound, "unchecked", "4711") // stored before payloads were checked
+	put(t, s.plain, "plain", "1234")
+	right, wrong := plan("pin", "1234", false), plan("pin", "9999", false)
+	if right.Err != nil || !right.PayloadHidden || right.Action != job.ApplyUnchanged || !reflect.DeepEqual(right, wrong) {
+		t.Errorf("the right payload: %+v\nanother one: %+v", right, wrong)
+	}
+	right, wrong = plan("unchecked", "4711", false), plan("unchecked", "bad", false)
+	if right.Err == nil || !reflect.DeepEqual(right.Err, wrong.Err) {
+		t.Errorf("a payload that would not pass: %v, another one: %v", right.Err, wrong.Err)
+	}
+	for id, mayCompare := range map[string]bool{"pin": true, "plain": false} { // that of plain can be read
+		right, wrong = plan(id, "1234", mayCompare), plan(id, "9999", mayCompare)
+		if right.PayloadHidden || wrong.PayloadHidden || wrong.Action != job.ApplyUpdate {
+			t.Errorf("%s: %+v, %+v", id, right, wrong)
+		}
 	}
 }
 

@@ -24,6 +24,8 @@ import (
 const (
 	// bulkPlanSize is how many matches one page plans.
 	bulkPlanSize = 250
+	// maxRefusedBytes bounds the names of a page's refusals, as they are stored. It has room for 20 of the longest.
+	maxRefusedBytes = 8 << 10
 	// bulkTries is how often a call begins again because another call has stored progress of the same change.
 	bulkTries = 8
 	// storeProgressTime bounds the storing of a page's result after the call was cancelled.
@@ -82,6 +84,8 @@ type bulkResult struct {
 	job.BulkCounts
 	Refusals []job.BulkRefusal `json:"f,omitempty"`
 	Names    []job.BulkTarget  `json:"names,omitempty"`
+
+	refusedBytes int // of the names of Refusals
 }
 
 // ChangeMatching changes a page of what matches a filter, or counts it in a dry run.

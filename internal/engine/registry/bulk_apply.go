@@ -197,7 +197,9 @@ func (r *bulkResult) refuse(reason string, target job.BulkTarget) {
 	}
 	f := &r.Refusals[i]
 	f.Count++
-	if len(f.Names) < job.MaxBulkNames {
+	size := storedSize(target)
+	if len(f.Names) < job.MaxBulkNames && r.refusedBytes+size <= maxRefusedBytes {
 		f.Names = append(f.Names, target)
+		r.refusedBytes += size
 	}
 }

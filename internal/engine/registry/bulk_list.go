@@ -21,6 +21,10 @@ import (
 const (
 	// maxKeptChanges bounds the changes of a namespace whose progress is kept.
 	maxKeptChanges = 64
+	// maxProgressBytes is more than the progress of a change takes: its plan with the runs of one job beyond
+	// maxPlanBytes, the names of its last page and maxRefusedBytes. No quota counts it, so this times maxKeptChanges
+	// bounds what a namespace has of it.
+	maxProgressBytes = 72 << 10
 	// spareChanges is how much room is made at once.
 	spareChanges = 8
 	// idleChange is how long nobody has continued a change whose progress may be dropped for that of others.

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -40,6 +41,73 @@ func TestProgressOfFewChangesIsKept(t *testing.T) {
 	again, err := r.ChangeMatching(t.Context(), q)
 	if err != nil || !again.Repeat || again.Total.Changed != 1 {
 		t.Errorf("the last change, repeated: %+v, %v", again, err)
+	}
+}
+
+// largestProgress is how many bytes the largest progress of a change has that was stored.
+type largestProgress struct {
+	Limits
+	bytes int
+}
+
+func (l *largestProgress) SwapCells(ctx context.Context, swaps []job.CellSwap) []job.CellReply {
+	for _, s := range swaps {
+		if strings.HasPrefix(s.Name, "bulk/") {
+			l.bytes = max(l.bytes, len(s.New))
+		}
+	}
+	return l.Limits.SwapCells(ctx, swaps)
+}
+
+// TestProgressIsBounded: the progress of a change, which counts for no quota of bytes, has a bound of its own, with the
+// longest names too. The change loses no match by it.
+func TestProgressIsBounded(t *testing.T) {
+	_, r := newFake(t)
+	const jobs = 600
+	namespace := strings.Repeat("n", job.MaxName)
+	for i := range jobs {
+		d := definition(fmt.Sprintf("%0*d", job.MaxID, i))
+		d.Key.Namespace = namespace
+		if _, err := r.Create(t.Context(), d, ""); err != nil {
+			t.Fatal(err)
+		}
+		run := job.RequestManualRun{RequestID: fmt.Sprintf("%0*d", job.MaxRequestID, i)}
+		if _, _, err := r.RunJob(t.Context(), d.Key, run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	largest := &largestProgress{Limits: r.o.SharedLimits}
+	r.o.SharedLimits = largest
+	for _, action := range []job.BulkAction{job.BulkCancelRuns, job.BulkPauseJobs, job.BulkResumeJobs} {
+		q := bulkRequest(t, action, "id:*")
+		q.Filter.Namespace = namespace
+		largest.bytes = 0
+		if page := changeAll(t, r, confirm(t, r, q), true); page.Total.Changed != jobs {
+			t.Errorf("%v: %+v", action, page.Total)
+		}
+		const names = (job.MaxBulkNames + 1) * 350 // of the last page, and the match that ends the plan
+		if largest.bytes < maxPlanBytes/2 || largest.bytes > maxPlanBytes+names {
+			t.Errorf("%v: the progress of a change has %d bytes", action, largest.bytes)
+		}
+	}
+	if most := maxPlanBytes + 66*350 + job.MaxBulkNames*350 + maxRefusedBytes + 1<<10; most > maxProgressBytes {
+		t.Errorf("a progress may have %d bytes, more than %d", most, maxProgressBytes)
+	}
+}
+
+// TestNamesOfRefusalsAreBounded: all reasons together show few names, and count all.
+func TestNamesOfRefusalsAreBounded(t *testing.T) {
+	result := &bulkResult{}
+	long := job.BulkTarget{Record: job.RecordID(strings.Repeat("r", job.MaxName+job.MaxID)), RunID: strings.Repeat("i", job.MaxID)}
+	for i := range 100 {
+		result.refuse(fmt.Sprint("REASON_", i%5), long)
+	}
+	bytes, counted := 0, 0
+	for _, f := range result.Refusals {
+		bytes, counted = bytes+len(f.Names)*storedSize(long), counted+f.Count
+	}
+	if bytes == 0 || bytes > maxRefusedBytes || counted != 100 {
+		t.Errorf("%d names of %d bytes", counted, bytes)
 	}
 }
 

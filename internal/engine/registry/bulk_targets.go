@@ -6,6 +6,16 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
+// maxPlanBytes bounds the names of a plan, as they are stored; one job beyond it may have all its runs in the plan. It
+// has room for [job.MaxUnconfirmedMatches] of the longest names.
+const maxPlanBytes = 32 << 10
+
+// storedSize is at most how many bytes a match takes in the progress of a change.
+func storedSize(t job.BulkTarget) int {
+	const marks = 48 // names of the fields, an instant and what is between them
+	return len(t.Record) + len(t.RunID) + len(t.Etag) + marks
+}
+
 // findTargets finds a page of the matches of a change. next is where the listing continues; "" after the last page.
 func (r *Registry) findTargets(ctx context.Context, q job.BulkRequest, place string) (targets []job.BulkTarget,
 	next string, err error) {
@@ -22,13 +32,17 @@ func (r *Registry) findTargets(ctx context.Context, q job.BulkRequest, place str
 	}
 	for i := range l.items {
 		record := &l.items[i]
-		target := job.BulkTarget{Record: record.Definition.Record(), Etag: record.Definition.Etag()}
+		target := jobTarget(record)
 		if q.Action == job.BulkResumeJobs {
 			target.AtMS = record.State.PausedMS
 		}
 		targets = append(targets, target)
 	}
 	return targets, l.next, nil
+}
+
+func jobTarget(record *job.Record) job.BulkTarget {
+	return job.BulkTarget{Record: record.Definition.Record(), Etag: record.Definition.Etag()}
 }
 
 // listMatches lists a page of the jobs that match the filter and whose state the action is for.
@@ -40,7 +54,8 @@ func (r *Registry) listMatches(ctx context.Context, q job.BulkRequest, place str
 		return nil, err
 	}
 	// Most jobs may not match, and no payloads are sent.
-	l.step, l.weight = filterChunk, func(job.Record) int { return 0 }
+	l.step, l.budget = filterChunk, maxPlanBytes
+	l.weight = func(record job.Record) int { return storedSize(jobTarget(&record)) }
 	return l, l.fillPage(ctx)
 }
 
@@ -77,25 +92,36 @@ func (r *Registry) findRunTargets(ctx context.Context, q job.BulkRequest, place 
 	if err != nil {
 		return nil, "", err
 	}
+	size := 0
 	for i := range l.items {
-		s, key := &l.items[i].State, l.items[i].Definition.Key
-		if isCancellable(s) {
-			targets = append(targets, job.BulkTarget{Record: key.Record(), RunID: s.RunID()})
+		runs := cancellableRuns(&l.items[i], children)
+		targets = append(targets, runs...)
+		for _, run := range runs {
+			size += storedSize(run)
 		}
-		if s.Pending != "" && s.Waiting == 0 {
-			targets = append(targets, job.BulkTarget{Record: key.Record(), RunID: job.ManualRunID(s.Pending)})
-		}
-		for _, slot := range s.ChildSlots() {
-			id := key.Record().Run(slot)
-			if child := children[id]; child != nil && isCancellable(&child.State) {
-				targets = append(targets, job.BulkTarget{Record: id, RunID: child.State.RunID()})
-			}
-		}
-		if len(targets) >= bulkPlanSize {
+		if len(targets) >= bulkPlanSize || size >= maxPlanBytes {
 			return targets, l.tokenAfter(i + 1), nil
 		}
 	}
 	return targets, l.next, nil
+}
+
+// cancellableRuns are the runs of a job to cancel.
+func cancellableRuns(record *job.Record, children map[job.RecordID]*job.Record) (runs []job.BulkTarget) {
+	s, key := &record.State, record.Definition.Key
+	if isCancellable(s) {
+		runs = append(runs, job.BulkTarget{Record: key.Record(), RunID: s.RunID()})
+	}
+	if s.Pending != "" && s.Waiting == 0 {
+		runs = append(runs, job.BulkTarget{Record: key.Record(), RunID: job.ManualRunID(s.Pending)})
+	}
+	for _, slot := range s.ChildSlots() {
+		id := key.Record().Run(slot)
+		if child := children[id]; child != nil && isCancellable(&child.State) {
+			runs = append(runs, job.BulkTarget{Record: id, RunID: child.State.RunID()})
+		}
+	}
+	return runs
 }
 
 // readChildrenOf reads the runs of several jobs that have records of their own, by one call per shard.
@@ -127,12 +153,18 @@ func (r *Registry) findLetterTargets(ctx context.Context, q job.BulkRequest, pla
 	if err != nil {
 		return nil, "", err
 	}
+	l.budget = maxPlanBytes
+	l.weight = func(letter job.DeadLetter) int { return storedSize(letterTarget(&letter)) }
 	if err := l.fillPage(ctx); err != nil {
 		return nil, "", err
 	}
 	for i := range l.items {
-		dead := &l.items[i].Stored.State
-		targets = append(targets, job.BulkTarget{Record: l.items[i].Record, RunID: dead.RunID(), AtMS: dead.LastFinished})
+		targets = append(targets, letterTarget(&l.items[i]))
 	}
 	return targets, l.next, nil
+}
+
+func letterTarget(letter *job.DeadLetter) job.BulkTarget {
+	dead := &letter.Stored.State
+	return job.BulkTarget{Record: letter.Record, RunID: dead.RunID(), AtMS: dead.LastFinished}
 }

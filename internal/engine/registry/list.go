@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -117,6 +118,7 @@ type pageBuilder[T any] struct {
 	id       func(T) string
 	want     func(T) bool
 	weight   func(T) int // bytes of the answer
+	budget   int         // of weight; 0: pageBytes
 	size     int         // of a page
 	step     int         // of a chunk
 	at       position
@@ -162,7 +164,7 @@ func (l *pageBuilder[T]) fillPage(ctx context.Context) error {
 		case used && last:
 			return nil
 		case !used, len(l.items) >= l.size, l.scanned >= scanRecords,
-			l.bytes >= pageBytes, l.read >= pageBytes, time.Since(l.started) >= l.patience:
+			l.isHeavy(), l.read >= pageBytes, time.Since(l.started) >= l.patience:
 			l.next = l.at.encodeToken()
 			return nil
 		}
@@ -195,7 +197,7 @@ func (l *pageBuilder[T]) readChunk(ctx context.Context) (used, last bool, err er
 		if id <= after || !l.want(item) {
 			continue
 		}
-		if len(l.items) >= l.size || l.bytes >= pageBytes {
+		if len(l.items) >= l.size || l.isHeavy() {
 			l.at.ChunkEnd, l.at.Chunk = next, size
 			return false, false, nil
 		}
@@ -206,6 +208,9 @@ func (l *pageBuilder[T]) readChunk(ctx context.Context) (used, last bool, err er
 	l.at = position{Cursor: next, Filter: l.at.Filter, Beyond: l.at.Beyond}
 	return true, next == "", nil
 }
+
+// isHeavy reports whether the page has as many bytes as it may have.
+func (l *pageBuilder[T]) isHeavy() bool { return l.bytes >= cmp.Or(l.budget, pageBytes) }
 
 func chunkSize(f job.Filter, size int) int {
 	if f.Covers == nil && f.Scope == nil && f.Condition == nil && f.Queue == "" && f.Status == 0 && f.IDPrefix == "" && len(f.Labels) == 0 &&

@@ -173,9 +173,11 @@ func (w *applyCall) compareDefinition(i int, force bool) error {
 		} else {
 			w.changesSources[i] = d.KeepSources(present, desiredJob.Doubtful)
 		}
-		if desiredJob.AsRead {
+		a.PayloadHidden = desiredJob.HidesPayload(present)
+		switch {
+		case desiredJob.AsRead:
 			d.Payload, d.PayloadKey = present.Payload, present.PayloadKey
-		} else {
+		case !a.PayloadHidden:
 			w.r.reuseStoredPayload(&d, present)
 		}
 	}
@@ -183,9 +185,16 @@ func (w *applyCall) compareDefinition(i int, force bool) error {
 	if a.Before != nil {
 		stored = a.Before.Definition
 	}
-	if v := append(job.Validate(&d, w.limits), w.r.payloadFaults(&d, stored, w.limits)...); len(v) > 0 ||
+	replaced := stored
+	if a.PayloadHidden {
+		replaced = nil // a payload that is kept is not checked, by which it could be guessed
+	}
+	if v := append(job.Validate(&d, w.limits), w.r.payloadFaults(&d, replaced, w.limits)...); len(v) > 0 ||
 		desiredJob.Err != nil {
 		return desiredJobError(desiredJob, v)
+	}
+	if a.PayloadHidden {
+		d.Payload, d.PayloadKey = stored.Payload, stored.PayloadKey
 	}
 	if _, err := job.Compile(&d); err != nil {
 		return job.Invalid("job.schedule", "%v", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,6 +114,9 @@ func (r *Registry) readRuns(ctx context.Context, record job.Record) ([]job.RunVi
 		return nil, err
 	}
 	finished, err := r.o.Store.Runs(ctx, record.Definition.Key, record.Definition.HistoryLimit)
+	if err == nil {
+		finished, err = r.dropHiddenLetters(ctx, &record, finished)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -121,6 +125,30 @@ func (r *Registry) readRuns(ctx context.Context, record job.Record) ([]job.RunVi
 		views = append(views, job.RunView{Run: run, Phase: job.RunFinished})
 	}
 	return r.addTraceIDs(record.Definition, views...), nil
+}
+
+// dropHiddenLetters leaves out dead letters of queues that the caller may not reach: a dead letter stays in the queue of
+// its run when the job moves to another one.
+func (r *Registry) dropHiddenLetters(ctx context.Context, record *job.Record, runs []job.Run) ([]job.Run, error) {
+	scope, d := r.reachableQueues(ctx), record.Definition
+	if scope == nil || !slices.ContainsFunc(runs, func(r job.Run) bool { return r.DeadLetter }) {
+		return runs, nil
+	}
+	shard := r.o.Store.ShardOf(d.Key)
+	var entries []job.IndexEntry // that of a one-time job is the job, which has moved itself
+	for slot := range job.DeadLettersPerJob {
+		entries = append(entries, job.IndexEntry{Shard: shard, Record: d.Record().Letter(slot)})
+	}
+	letters, _, err := r.o.Store.ReadDeadLetters(ctx, entries)
+	if err != nil {
+		return nil, err
+	}
+	isHidden := func(run job.Run) bool {
+		return slices.ContainsFunc(letters, func(l job.DeadLetter) bool {
+			return l.Run.ID == run.ID && !scope(job.QueueKey{Namespace: d.Namespace, Queue: l.Queue})
+		})
+	}
+	return slices.DeleteFunc(runs, isHidden), nil
 }
 
 // unfinishedRuns returns the runs that are planned, waiting or live.

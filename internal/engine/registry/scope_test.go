@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -178,5 +179,69 @@ func TestAJobThatMovesIsOutOfReach(t *testing.T) {
 				t.Errorf("back in its queue: %v", err)
 			}
 		})
+	}
+}
+
+// TestRunsLeaveOutDeadLettersOfOtherQueues: a dead letter stays in the queue of its run. Who may see the queue alone to
+// which the job was moved since then gets neither it nor its output.
+func TestRunsLeaveOutDeadLettersOfOtherQueues(t *testing.T) {
+	r := newRig(t)
+	limited, err := registry.NewUnhurried(registry.Options{
+		Store: r.store, SharedLimits: r.store.Limits(), Ledger: r.book,
+		Queues: func(context.Context) job.QueueScope {
+			return func(q job.QueueKey) bool { return q == job.QueueKey{Namespace: "default", Queue: "mail"} }
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := job.Key{Namespace: "default", ID: "moved"}
+	move := func(queue string) {
+		t.Helper()
+		_, err := r.Update(t.Context(), job.UpdateRequest{Key: key, Merge: func(d job.Definition) (job.Definition, error) {
+			d.Queue = queue
+			return d, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	die := func(requestID string) {
+		t.Helper()
+		if _, _, err := r.RunJob(t.Context(), key, job.RequestManualRun{RequestID: requestID}); err != nil {
+			t.Fatal(err)
+		}
+		r.die(t, key)
+	}
+	dead := func(r *registry.Registry) (ids []string) {
+		t.Helper()
+		runs, err := r.ListRuns(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range runs {
+			if v.Outcome == job.OutcomeDead {
+				ids = append(ids, v.ID)
+			}
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	d := jobOf(key.ID)
+	d.Queue = "web"
+	if _, err := r.Create(t.Context(), d, ""); err != nil {
+		t.Fatal(err)
+	}
+	die("in-web")
+	move("mail")
+	die("in-mail")
+	if all, some := dead(r.Registry), dead(limited); !slices.Equal(all, []string{"m-in-mail", "m-in-web"}) ||
+		!slices.Equal(some, []string{"m-in-mail"}) {
+		t.Errorf("dead runs %v, for a caller of queue mail %v", all, some)
+	}
+	for _, call := range []func(context.Context, job.Key, string) (job.RunView, error){limited.GetRun, limited.CancelRun} {
+		if v, err := call(t.Context(), key, "m-in-web"); !errors.Is(err, job.ErrNotFound) {
+			t.Errorf("the run in queue web: %+v, %v", v, err)
+		}
 	}
 }

@@ -4109,9 +4109,12 @@ type JobChange struct {
 	// The error, for people. Empty if code is 0.
 	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	// As in google.rpc.Status.
-	Details       []*anypb.Any `protobuf:"bytes,7,rep,name=details,proto3" json:"details,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Details []*anypb.Any `protobuf:"bytes,7,rep,name=details,proto3" json:"details,omitempty"`
+	// True if the payload of the job is sealed and the caller may not edit the job. `action`, `fields`
+	// and `after` are then those of the entry with the payload that the job has. Set by PlanJobs.
+	PayloadNotCompared bool `protobuf:"varint,8,opt,name=payload_not_compared,json=payloadNotCompared,proto3" json:"payload_not_compared,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *JobChange) Reset() {
@@ -4191,6 +4194,13 @@ func (x *JobChange) GetDetails() []*anypb.Any {
 		return x.Details
 	}
 	return nil
+}
+
+func (x *JobChange) GetPayloadNotCompared() bool {
+	if x != nil {
+		return x.PayloadNotCompared
+	}
+	return false
 }
 
 type PlanJobsRequest struct {
@@ -4847,7 +4857,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x06delete\x18\x04 \x01(\bR\x06delete\x12\x1b\n" +
 	"\x06paused\x18\x05 \x01(\bH\x00R\x06paused\x88\x01\x01\x12)\n" +
 	"\x10refresh_defaults\x18\x06 \x01(\bR\x0frefreshDefaultsB\t\n" +
-	"\a_paused\"\x8d\x03\n" +
+	"\a_paused\"\xbf\x03\n" +
 	"\tJobChange\x124\n" +
 	"\x06action\x18\x01 \x01(\x0e2\x1c.fermata.v1.JobChange.ActionR\x06action\x12'\n" +
 	"\x06before\x18\x02 \x01(\v2\x0f.fermata.v1.JobR\x06before\x12%\n" +
@@ -4855,7 +4865,8 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x06fields\x18\x04 \x03(\tR\x06fields\x12\x12\n" +
 	"\x04code\x18\x05 \x01(\x05R\x04code\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12.\n" +
-	"\adetails\x18\a \x03(\v2\x14.google.protobuf.AnyR\adetails\"\x83\x01\n" +
+	"\adetails\x18\a \x03(\v2\x14.google.protobuf.AnyR\adetails\x120\n" +
+	"\x14payload_not_compared\x18\b \x01(\bR\x12payloadNotCompared\"\x83\x01\n" +
 	"\x06Action\x12\x16\n" +
 	"\x12ACTION_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rACTION_CREATE\x10\x01\x12\x11\n" +

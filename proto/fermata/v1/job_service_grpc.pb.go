@@ -197,7 +197,8 @@ type JobServiceClient interface {
 	// of a one-time job is the job itself, which is deleted.
 	BulkDiscardDeadLetters(ctx context.Context, in *BulkDiscardDeadLettersRequest, opts ...grpc.CallOption) (*BulkChangeResponse, error)
 	// Computes field by field what ApplyJobs would change. Stores nothing. Every entry is validated,
-	// so that the response has all errors.
+	// so that the response has all errors. A payload is compared with a sealed one only for callers who
+	// may edit the job: see JobChange.payload_not_compared.
 	PlanJobs(ctx context.Context, in *PlanJobsRequest, opts ...grpc.CallOption) (*PlanJobsResponse, error)
 	// Creates, replaces or deletes up to 1,000 jobs so that they match the request. Each change
 	// requires that the job is still as PlanJobs returned it. A job that already matches is left
@@ -845,7 +846,8 @@ type JobServiceServer interface {
 	// of a one-time job is the job itself, which is deleted.
 	BulkDiscardDeadLetters(context.Context, *BulkDiscardDeadLettersRequest) (*BulkChangeResponse, error)
 	// Computes field by field what ApplyJobs would change. Stores nothing. Every entry is validated,
-	// so that the response has all errors.
+	// so that the response has all errors. A payload is compared with a sealed one only for callers who
+	// may edit the job: see JobChange.payload_not_compared.
 	PlanJobs(context.Context, *PlanJobsRequest) (*PlanJobsResponse, error)
 	// Creates, replaces or deletes up to 1,000 jobs so that they match the request. Each change
 	// requires that the job is still as PlanJobs returned it. A job that already matches is left

@@ -168,6 +168,7 @@ function PlannedEntry({ planned }: { planned: PlannedJob }) {
     <details class="planned" open={isChange(planned)}>
       <summary><bdi class="id">{desired.jobId}</bdi> <State {...(actionWords[change.action ?? ""] ?? { tone: "idle", text: "" })} /> <span class="soft"><bdi>{file}</bdi></span></summary>
       <Warnings warnings={change.after?.warnings} />
+      {change.payloadNotCompared && <p>Its payload is sealed and was not compared: you may not edit the job.</p>}
       {isPause && <p>{desired.paused ? "It is paused." : "It is resumed."}</p>}
       {isChange(planned) && <FieldDiff before={change.before} after={change.after} caption={`Changes of ${desired.jobId}`} />}
     </details>

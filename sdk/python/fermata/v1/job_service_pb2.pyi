@@ -599,7 +599,8 @@ class JobChange(_message.Message):
     message: str
     @property
     def details(self) -> _containers.RepeatedCompositeFieldContainer[_any_pb2.Any]: ...
-    def __init__(self, *, action: JobChange.Action | str | None = ..., before: _job_pb2.Job | _Mapping[str, _Any] | None = ..., after: _job_pb2.Job | _Mapping[str, _Any] | None = ..., fields: _Iterable[str] | None = ..., code: int | None = ..., message: str | None = ..., details: _Iterable[_any_pb2.Any | _Mapping[str, _Any]] | None = ...) -> None: ...
+    payload_not_compared: bool
+    def __init__(self, *, action: JobChange.Action | str | None = ..., before: _job_pb2.Job | _Mapping[str, _Any] | None = ..., after: _job_pb2.Job | _Mapping[str, _Any] | None = ..., fields: _Iterable[str] | None = ..., code: int | None = ..., message: str | None = ..., details: _Iterable[_any_pb2.Any | _Mapping[str, _Any]] | None = ..., payload_not_compared: bool | None = ...) -> None: ...
 
 class PlanJobsRequest(_message.Message):
     DESCRIPTOR: _ClassVar[_descriptor.Descriptor]
