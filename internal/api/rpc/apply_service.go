@@ -25,7 +25,8 @@ func (s *jobService) PlanJobs(ctx context.Context, q *fermatav1.PlanJobsRequest)
 	return &fermatav1.PlanJobsResponse{Changes: changes}, nil
 }
 
-func (s *jobService) ApplyJobs(ctx context.Context, q *fermatav1.ApplyJobsRequest) (*fermatav1.ApplyJobsResponse, error) {
+func (s *jobService) ApplyJobs(ctx context.Context,
+	q *fermatav1.ApplyJobsRequest) (*fermatav1.ApplyJobsResponse, error) {
 	desired, err := s.readDesiredJobs(q.GetParent(), q.GetDesiredJobs())
 	if err != nil {
 		return nil, err
