@@ -75,8 +75,8 @@ func (f *CodeFlow) Begin(ctx context.Context, redirectURL string) (address, stat
 }
 
 // Finish exchanges the code of a callback for tokens.
-func (f *CodeFlow) Finish(ctx context.Context, flow []byte, query url.Values, redirectURL string) (token, refresh string,
-	err error) {
+func (f *CodeFlow) Finish(ctx context.Context, flow []byte, query url.Values,
+	redirectURL string) (token, refresh string, err error) {
 	var state flowState
 	if err := json.Unmarshal(flow, &state); err != nil {
 		return "", "", ErrState
