@@ -32,21 +32,29 @@ var cpu = Scenario{
 				continue
 			}
 			for _, history := range []int{10, 0} {
-				cases = append(cases, Case{Peer: peerFermata, Setting: fmt.Sprintf("%d jobs, history %d", jobs, history), Run: func(ctx context.Context, r *runner) (Sample, error) {
-					return storeCycle(ctx, jobs, history, 1500)
-				}})
+				cases = append(cases, Case{
+					Peer: peerFermata, Setting: fmt.Sprintf("%d jobs, history %d", jobs, history),
+					Run: func(ctx context.Context, r *runner) (Sample, error) {
+						return storeCycle(ctx, jobs, history, 1500)
+					},
+				})
 			}
-			cases = append(cases, Case{Peer: peerRaw, Setting: fmt.Sprintf("%d jobs", jobs), Run: func(ctx context.Context, r *runner) (Sample, error) {
-				return drainRaw(ctx, r, jobs, rawredis.Reschedule, false)
-			}})
+			cases = append(cases, Case{
+				Peer: peerRaw, Setting: fmt.Sprintf("%d jobs", jobs),
+				Run: func(ctx context.Context, r *runner) (Sample, error) {
+					return drainRaw(ctx, r, jobs, rawredis.Reschedule, false)
+				},
+			})
 		}
 		return cases
 	},
 	Targets: func(r Results) []Target {
 		at := func(setting string) float64 { return r.Of(peerFermata, setting, "cpu_redis") }
 		return []Target{
-			{Text: "Redis CPU of lease and settlement, 10,000 jobs", Value: at("10000 jobs, history 10"), Required: 9, Aimed: 7, AtMost: true, Unit: "us"},
-			{Text: "Redis CPU of lease and settlement, 100,000 jobs", Value: at("100000 jobs, history 10"), Required: 12, Aimed: 9, AtMost: true, Unit: "us"},
+			{Text: "Redis CPU of lease and settlement, 10,000 jobs", Value: at("10000 jobs, history 10"),
+				Required: 9, Aimed: 7, AtMost: true, Unit: "us"},
+			{Text: "Redis CPU of lease and settlement, 100,000 jobs", Value: at("100000 jobs, history 10"),
+				Required: 12, Aimed: 9, AtMost: true, Unit: "us"},
 		}
 	},
 }

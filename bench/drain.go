@@ -53,12 +53,13 @@ func retentionOf(quick bool) time.Duration {
 var drain = Scenario{
 	Name: "drain", Form: 1,
 	Title: "A backlog of one-time jobs",
-	Text: "One-time jobs with payloads of 200 bytes, due at random nanoseconds of the last minute, are registered before the worker connects. " +
-		"\"drained jobs/s\" is measured from the order to connect until Redis shows no job that waits or is leased. " +
-		"Processor time includes the deletion of the finished jobs, which are kept for 6 seconds here (1 hour by default) and then deleted. " +
-		"\"jobs/s\" is the drained rate, multiplied by the share of the processor time that the drain has of the whole: the rate at which " +
-		"jobs can be drained and deleted all the time. asynq deletes a task when it completes, and raw Redis too. asynq's tasks are in its " +
-		"list of pending tasks. \"aof\": Redis with appendonly everysec. \"queue limits\": limits of concurrency and rate that are not reached.",
+	Text: "One-time jobs with payloads of 200 bytes, due at random nanoseconds of the last minute, are registered " +
+		"before the worker connects. \"drained jobs/s\" is measured from the order to connect until Redis shows no job " +
+		"that waits or is leased. Processor time includes the deletion of the finished jobs, which are kept for 6 seconds " +
+		"here (1 hour by default) and then deleted. \"jobs/s\" is the drained rate, multiplied by the share of the " +
+		"processor time that the drain has of the whole: the rate at which jobs can be drained and deleted all the time. " +
+		"asynq deletes a task when it completes, and raw Redis too. asynq's tasks are in its list of pending tasks. " +
+		"\"aof\": Redis with appendonly everysec. \"queue limits\": limits of concurrency and rate that are not reached.",
 	Metrics: drainMetrics,
 	Cases:   drainCases,
 	Targets: drainTargets,
@@ -68,8 +69,10 @@ var drain = Scenario{
 }
 
 var drainMetrics = []Metric{
-	{"rate", "jobs/s", 0}, {"drained", "drained jobs/s", 0}, {"cpu_redis", "Redis us/job", 1}, {"cpu_scheduler", "node us/job", 1},
-	{"cpu_worker", "worker us/job", 1}, {"cpu_total", "total us/job", 1}, {"deletion_redis", "of it deletion: Redis", 1}, {"deletion_scheduler", "deletion: node", 1},
+	{"rate", "jobs/s", 0}, {"drained", "drained jobs/s", 0}, {"cpu_redis", "Redis us/job", 1},
+	{"cpu_scheduler", "node us/job", 1},
+	{"cpu_worker", "worker us/job", 1}, {"cpu_total", "total us/job", 1},
+	{"deletion_redis", "of it deletion: Redis", 1}, {"deletion_scheduler", "deletion: node", 1},
 }
 
 func drainCases(p Params) []Case {
@@ -80,9 +83,12 @@ func drainCases(p Params) []Case {
 		if !p.Quick || name == defaultSetting { // deletion takes a while to begin
 			l.keep = retentionOf(p.Quick)
 		}
-		cases = append(cases, Case{Peer: peerFermata, Setting: name, Once: once, Run: func(ctx context.Context, r *runner) (Sample, error) {
-			return backlogFermata(ctx, r, l)
-		}})
+		cases = append(cases, Case{
+			Peer: peerFermata, Setting: name, Once: once,
+			Run: func(ctx context.Context, r *runner) (Sample, error) {
+				return backlogFermata(ctx, r, l)
+			},
+		})
 	}
 	for _, slots := range p.slots(defaultSlots, 500) {
 		add(slotsName(slots), false, backlog{slots: slots, n: full})
@@ -97,16 +103,20 @@ func drainCases(p Params) []Case {
 		name string
 		backlog
 	}{
-		{"16, one server", backlog{slots: 16}}, {oneServerName, backlog{slots: 64}}, {fourServersName, backlog{slots: 64, servers: 4}},
+		{"16, one server", backlog{slots: 16}}, {oneServerName, backlog{slots: 64}},
+		{fourServersName, backlog{slots: 64, servers: 4}},
 		{fourServersName + ", aof", backlog{slots: 64, servers: 4, aof: true}},
 	} {
 		if p.Quick && (c.aof || c.slots == 16) {
 			continue
 		}
 		c.n = tasks
-		cases = append(cases, Case{Peer: peerAsynq, Setting: c.name, Run: func(ctx context.Context, r *runner) (Sample, error) {
-			return backlogAsynq(ctx, r, c.backlog)
-		}})
+		cases = append(cases, Case{
+			Peer: peerAsynq, Setting: c.name,
+			Run: func(ctx context.Context, r *runner) (Sample, error) {
+				return backlogAsynq(ctx, r, c.backlog)
+			},
+		})
 	}
 	for _, aof := range []bool{false, true} {
 		if p.Quick && aof {
@@ -140,10 +150,11 @@ func drainTargets(r Results) []Target {
 	at := func(setting, key string) float64 { return r.Of(peerFermata, setting, key) }
 	nodeAndWorker := at("500 slots", "cpu_scheduler") + at("500 slots", "cpu_worker")
 	return append(r.rateTargets("one-time jobs, defaults", 5, 8),
-		Target{Text: "one-time jobs, defaults, share of raw Redis", Value: 100 * at(defaultSetting, "rate") / r.Of(peerRaw, rawCompleteName, "rate"),
+		Target{Text: "one-time jobs, defaults, share of raw Redis",
+			Value:    100 * at(defaultSetting, "rate") / r.Of(peerRaw, rawCompleteName, "rate"),
 			Required: 45, Aimed: 70, Unit: "%"},
-		Target{Text: "CPU of node and worker a one-time job, 500 slots, deletion included", Value: nodeAndWorker, Required: 12, Aimed: 7, AtMost: true,
-			Unit: "us"})
+		Target{Text: "CPU of node and worker a one-time job, 500 slots, deletion included", Value: nodeAndWorker,
+			Required: 12, Aimed: 7, AtMost: true, Unit: "us"})
 }
 
 // backlog is a number of jobs that wait for a worker.
@@ -178,9 +189,11 @@ func backlogFermata(ctx context.Context, r *runner, l backlog) (Sample, error) {
 }
 
 func (l backlog) fermata(ctx context.Context, r *runner, begin beginFunc) (Sample, error) {
-	b, err := r.newBed(ctx, bedOptions{aof: l.aof, nodes: max(l.nodes, 1), masters: l.masters, replica: l.replica, worker: load.Config{
-		Kind: load.Fermata, Slots: l.slots, Prefetch: l.prefetch, Classes: []int{l.n}, FailFirst: l.failFirst,
-	}})
+	b, err := r.newBed(ctx, bedOptions{
+		aof: l.aof, nodes: max(l.nodes, 1), masters: l.masters, replica: l.replica, worker: load.Config{
+			Kind: load.Fermata, Slots: l.slots, Prefetch: l.prefetch, Classes: []int{l.n}, FailFirst: l.failFirst,
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +217,8 @@ func (l backlog) fermata(ctx context.Context, r *runner, begin beginFunc) (Sampl
 	if err != nil {
 		return nil, err
 	}
-	measured, err := b.drain(ctx, l, func(ctx context.Context) (int, error) { return fermata.Open(ctx, future, b.redisClients()...) })
+	open := func(ctx context.Context) (int, error) { return fermata.Open(ctx, future, b.redisClients()...) }
+	measured, err := b.drain(ctx, l, open)
 	if err != nil {
 		return nil, err
 	}
@@ -311,7 +325,9 @@ func (l backlog) withHistory(j *client.Job) *client.Job {
 // onceJob is a one-time job. It is due at a nanosecond, so that a start that is early by the rounding of times counts
 // as early.
 func onceJob(class record.Class, i int, due time.Time) *client.Job {
-	return &client.Job{Handler: load.Handler, Payload: record.Payload(class, i, due, payloadSize), Schedule: client.Once(due)}
+	return &client.Job{
+		Handler: load.Handler, Payload: record.Payload(class, i, due, payloadSize), Schedule: client.Once(due),
+	}
 }
 
 // backlogAsynq is the same for asynq.
@@ -332,7 +348,9 @@ func backlogAsynq(ctx context.Context, r *runner, l backlog) (Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	measured, err := b.drain(ctx, l, func(ctx context.Context) (int, error) { return asynqs.Open(ctx, b.redis.Client, "default") })
+	measured, err := b.drain(ctx, l, func(ctx context.Context) (int, error) {
+		return asynqs.Open(ctx, b.redis.Client, "default")
+	})
 	if err != nil {
 		return nil, err
 	}

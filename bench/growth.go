@@ -16,8 +16,9 @@ import (
 var growth = Scenario{
 	Name: "growth", MaxRounds: 1,
 	Title: "Cost of a job as their number grows",
-	Text: "Recurring jobs over 64 shards (256 for ten million), leased and settled by the store in batches of 100, due at random instants, no history. " +
-		"No code removes the misses of the processor's caches that come with more records touched.",
+	Text: "Recurring jobs over 64 shards (256 for ten million), leased and settled by the store in batches of 100, due " +
+		"at random instants, no history. No code removes the misses of the processor's caches that come with more records " +
+		"touched.",
 	Metrics: []Metric{{"cpu_redis", "Redis us/job", 2}},
 	Cases: func(p Params) []Case {
 		var cases []Case
@@ -25,7 +26,12 @@ var growth = Scenario{
 			if g.full && p.Quick {
 				continue
 			}
-			cases = append(cases, Case{Peer: peerFermata, Setting: g.name(), Run: func(ctx context.Context, r *runner) (Sample, error) { return g.run(ctx) }})
+			cases = append(cases, Case{
+				Peer: peerFermata, Setting: g.name(),
+				Run: func(ctx context.Context, r *runner) (Sample, error) {
+					return g.run(ctx)
+				},
+			})
 		}
 		return cases
 	},
@@ -33,9 +39,12 @@ var growth = Scenario{
 		base := r.Of(peerFermata, growths[0].name(), "cpu_redis")
 		times := func(i int) float64 { return r.Of(peerFermata, growths[i].name(), "cpu_redis") / base }
 		return []Target{
-			{Text: "10,000 active among a million, against among 10,000", Value: times(1), Required: 1.5, Aimed: none, AtMost: true, Unit: "x"},
-			{Text: "all of a million cycling, against 10,000", Value: times(2), Required: 3, Aimed: 2.2, AtMost: true, Unit: "x"},
-			{Text: "all of ten million cycling, against 10,000", Value: times(3), Required: 3, Aimed: 2.2, AtMost: true, Unit: "x"},
+			{Text: "10,000 active among a million, against among 10,000", Value: times(1),
+				Required: 1.5, Aimed: none, AtMost: true, Unit: "x"},
+			{Text: "all of a million cycling, against 10,000", Value: times(2),
+				Required: 3, Aimed: 2.2, AtMost: true, Unit: "x"},
+			{Text: "all of ten million cycling, against 10,000", Value: times(3),
+				Required: 3, Aimed: 2.2, AtMost: true, Unit: "x"},
 		}
 	},
 }

@@ -15,8 +15,9 @@ import (
 var idle = Scenario{
 	Name: "idle", Form: 1, MaxRounds: 1,
 	Title: "Idle cost",
-	Text: "All jobs are due in an hour or later; one worker process is connected. CPU is a share of one core over the whole span. " +
-		"Calls are those that Redis counts, also inside scripts. An empty server is what redis-server takes by itself.",
+	Text: "All jobs are due in an hour or later; one worker process is connected. CPU is a share of one core over the " +
+		"whole span. Calls are those that Redis counts, also inside scripts. An empty server is what redis-server takes by " +
+		"itself.",
 	Metrics: []Metric{
 		{"redis", "Redis %", 2}, {"scheduler", "scheduler %", 2}, {"both", "both %", 2}, {"worker", "worker %", 2},
 		{"scripts", "scripts/s", 1}, {"calls", "calls/s", 1},
@@ -28,22 +29,42 @@ var idle = Scenario{
 			span = 10 * time.Second
 		}
 		return []Case{
-			{Peer: peerFermata, Setting: fmt.Sprintf("%d jobs", n), Run: func(ctx context.Context, r *runner) (Sample, error) { return idleFermata(ctx, r, n, span) }},
-			{Peer: peerFermata, Setting: fmt.Sprintf("%d jobs in 1000 queues", n/5), Run: func(ctx context.Context, r *runner) (Sample, error) {
-				return idleQueues(ctx, r, n/5, 1000, span)
-			}},
-			{Peer: peerRaw, Setting: "an empty server", Run: func(ctx context.Context, r *runner) (Sample, error) { return idleRedis(ctx, r, span) }},
-			{Peer: peerAsynq, Setting: fmt.Sprintf("%d tasks, one server", n/4), Run: func(ctx context.Context, r *runner) (Sample, error) {
-				return idleAsynq(ctx, r, n/4, 1, span)
-			}},
-			{Peer: peerAsynq, Setting: fmt.Sprintf("%d tasks, four servers", n/4), Run: func(ctx context.Context, r *runner) (Sample, error) {
-				return idleAsynq(ctx, r, n/4, 4, span)
-			}},
+			{
+				Peer: peerFermata, Setting: fmt.Sprintf("%d jobs", n),
+				Run: func(ctx context.Context, r *runner) (Sample, error) {
+					return idleFermata(ctx, r, n, span)
+				},
+			},
+			{
+				Peer: peerFermata, Setting: fmt.Sprintf("%d jobs in 1000 queues", n/5),
+				Run: func(ctx context.Context, r *runner) (Sample, error) {
+					return idleQueues(ctx, r, n/5, 1000, span)
+				},
+			},
+			{
+				Peer: peerRaw, Setting: "an empty server",
+				Run: func(ctx context.Context, r *runner) (Sample, error) {
+					return idleRedis(ctx, r, span)
+				},
+			},
+			{
+				Peer: peerAsynq, Setting: fmt.Sprintf("%d tasks, one server", n/4),
+				Run: func(ctx context.Context, r *runner) (Sample, error) {
+					return idleAsynq(ctx, r, n/4, 1, span)
+				},
+			},
+			{
+				Peer: peerAsynq, Setting: fmt.Sprintf("%d tasks, four servers", n/4),
+				Run: func(ctx context.Context, r *runner) (Sample, error) {
+					return idleAsynq(ctx, r, n/4, 4, span)
+				},
+			},
 		}
 	},
 	Targets: func(r Results) []Target {
 		return []Target{
-			{Text: "CPU of Redis and scheduler while nothing is due", Value: r.Least(peerFermata, "both"), Required: 0.5, Aimed: none, AtMost: true, Unit: "% of a core"},
+			{Text: "CPU of Redis and scheduler while nothing is due", Value: r.Least(peerFermata, "both"),
+				Required: 0.5, Aimed: none, AtMost: true, Unit: "% of a core"},
 		}
 	},
 }
@@ -52,8 +73,15 @@ var idle = Scenario{
 // are warm, collections are over.
 const settleFor = 10 * time.Second
 
+// idleBed has one node and a worker that knows n jobs.
+func idleBed(n int) bedOptions {
+	return bedOptions{
+		nodes: 1, worker: load.Config{Kind: load.Fermata, Slots: defaultSlots, Classes: []int{n}},
+	}
+}
+
 func idleFermata(ctx context.Context, r *runner, n int, span time.Duration) (Sample, error) {
-	b, err := r.newBed(ctx, bedOptions{nodes: 1, worker: load.Config{Kind: load.Fermata, Slots: defaultSlots, Classes: []int{n}}})
+	b, err := r.newBed(ctx, idleBed(n))
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +94,7 @@ func idleFermata(ctx context.Context, r *runner, n int, span time.Duration) (Sam
 
 // idleQueues spreads the jobs over queues.
 func idleQueues(ctx context.Context, r *runner, n, queues int, span time.Duration) (Sample, error) {
-	b, err := r.newBed(ctx, bedOptions{nodes: 1, worker: load.Config{Kind: load.Fermata, Slots: defaultSlots, Classes: []int{n}}})
+	b, err := r.newBed(ctx, idleBed(n))
 	if err != nil {
 		return nil, err
 	}

@@ -33,12 +33,14 @@ const sideQueue = "side"
 var instant = Scenario{
 	Name: "instant", Form: 1, MaxRounds: 2,
 	Title: "Many jobs due at once",
-	Text: "20,000 jobs at one instant, or a million in one second, with jobs of a second queue of the same worker beside them (side). " +
-		"The instant is no whole millisecond; asynq's due times are whole seconds. Early: all starts before the due time. " +
-		"Disorder: how much later due a job was that had started before, in the same shard. Lost: leases, locks and conflicts from /metrics.",
+	Text: "20,000 jobs at one instant, or a million in one second, with jobs of a second queue of the same worker " +
+		"beside them (side). The instant is no whole millisecond; asynq's due times are whole seconds. Early: all starts " +
+		"before the due time. Disorder: how much later due a job was that had started before, in the same shard. Lost: " +
+		"leases, locks and conflicts from /metrics.",
 	Metrics: []Metric{
 		{"last", "last start s", 3}, {"rate", "jobs/s", 0}, {"side_p50", "side p50 ms", 1}, {"side_p99", "side p99 ms", 1},
-		{"side_max", "side max ms", 1}, {"early", "early", 0}, {"disorder_p99", "disorder p99 ms", 0}, {"disorder_max", "disorder max ms", 0},
+		{"side_max", "side max ms", 1}, {"early", "early", 0},
+		{"disorder_p99", "disorder p99 ms", 0}, {"disorder_max", "disorder max ms", 0},
 		{"health", "healthz max ms", 1}, {"lost", "lost", 0},
 	},
 	Cases: func(p Params) []Case {
@@ -50,7 +52,8 @@ var instant = Scenario{
 			{Peer: peerAsynq, Setting: oneInstant(fourServersName + tenMS), Run: timed(instantAsynqWith(4), crowd, 64)},
 		}
 		if !p.Quick {
-			cases = append(cases, Case{Peer: peerFermata, Setting: oneInstant("500 slots"), Run: timed(instantFermata, crowd, 500)},
+			cases = append(cases,
+				Case{Peer: peerFermata, Setting: oneInstant("500 slots"), Run: timed(instantFermata, crowd, 500)},
 				Case{Peer: peerFermata, Setting: bigCrowd, Once: true, Run: timed(crowdFermata, n, 500)})
 		}
 		return cases
@@ -59,9 +62,12 @@ var instant = Scenario{
 		one := oneInstant(defaultSetting)
 		crowd := func(key string) float64 { return r.Of(peerFermata, bigCrowd, key) }
 		return []Target{
-			{Text: "20,000 at one instant, defaults: last start", Value: r.Of(peerFermata, one, "last"), Required: .5, Aimed: none, AtMost: true, Unit: "s"},
-			{Text: "20,000 at one instant, defaults: probe lag p99", Value: r.Of(peerFermata, one, "side_p99"), Required: 20, Aimed: none, AtMost: true, Unit: "ms"},
-			{Text: bigCrowd + ": lag p99 of the second queue", Value: crowd("side_p99"), Required: 50, Aimed: none, AtMost: true, Unit: "ms"},
+			{Text: "20,000 at one instant, defaults: last start", Value: r.Of(peerFermata, one, "last"),
+				Required: .5, Aimed: none, AtMost: true, Unit: "s"},
+			{Text: "20,000 at one instant, defaults: probe lag p99", Value: r.Of(peerFermata, one, "side_p99"),
+				Required: 20, Aimed: none, AtMost: true, Unit: "ms"},
+			{Text: bigCrowd + ": lag p99 of the second queue", Value: crowd("side_p99"),
+				Required: 50, Aimed: none, AtMost: true, Unit: "ms"},
 			{Text: bigCrowd + ": leases and locks lost", Value: crowd("lost"), Required: 0, Aimed: none, AtMost: true},
 			{Text: bigCrowd + ": early starts", Value: crowd("early"), Required: 0, Aimed: none, AtMost: true},
 		}
@@ -79,7 +85,9 @@ var instant = Scenario{
 func oneInstant(setting string) string { return "20,000 at one instant, " + setting }
 
 // timed is a case's function that measures n jobs and so many slots on time.
-func timed(f func(context.Context, *runner, int, int, beginFunc) (Sample, error), n, slots int) func(context.Context, *runner) (Sample, error) {
+func timed(
+	f func(context.Context, *runner, int, int, beginFunc) (Sample, error), n, slots int,
+) func(context.Context, *runner) (Sample, error) {
 	return func(ctx context.Context, r *runner) (Sample, error) {
 		return onTime(func(begin beginFunc) (Sample, error) { return f(ctx, r, n, slots, begin) })
 	}
@@ -114,7 +122,8 @@ func instantFermata(ctx context.Context, r *runner, n, slots int, begin beginFun
 		return nil, err
 	}
 	at := nextSecond(begin(n)).Add(odd)
-	if err := b.cluster.Register(ctx, classCrowd, n, 4, func(i int) *client.Job { return onceJob(classCrowd, i, at) }); err != nil {
+	newJob := func(i int) *client.Job { return onceJob(classCrowd, i, at) }
+	if err := b.cluster.Register(ctx, classCrowd, n, 4, newJob); err != nil {
 		return nil, err
 	}
 	c, err := b.cluster.Client()
@@ -150,7 +159,8 @@ func instantAsynqWith(servers int) func(context.Context, *runner, int, int, begi
 
 func instantAsynq(ctx context.Context, r *runner, n, slots, servers int, begin beginFunc) (Sample, error) {
 	b, err := r.newBed(ctx, bedOptions{worker: load.Config{
-		Kind: load.Asynq, Slots: slots, Servers: servers, PollMS: 10, Queues: []string{"default", sideQueue}, Classes: []int{n, probes},
+		Kind: load.Asynq, Slots: slots, Servers: servers, PollMS: 10,
+		Queues: []string{"default", sideQueue}, Classes: []int{n, probes},
 	}})
 	if err != nil {
 		return nil, err
@@ -197,7 +207,8 @@ func probe(ctx context.Context, at time.Time, submit func(i int) error) error {
 }
 
 // instant waits for the end and sums up.
-func (b *bed) instant(ctx context.Context, n int, at time.Time, open func(context.Context) (int, error)) (Sample, error) {
+func (b *bed) instant(ctx context.Context, n int, at time.Time,
+	open func(context.Context) (int, error)) (Sample, error) {
 	if err := b.waitExecuted(ctx, n+probes); err != nil {
 		return nil, err
 	}
@@ -234,10 +245,13 @@ func crowdFermata(ctx context.Context, r *runner, n, slots int, begin beginFunc)
 	}
 	at := nextSecond(begin(n + beside))
 	due := func() time.Time { return at.Add(rand.N(time.Second)) }
-	if err := b.cluster.Register(ctx, classCrowd, n, 4, func(i int) *client.Job { return onceJob(classCrowd, i, due()) }); err != nil {
+	newJob := func(i int) *client.Job { return onceJob(classCrowd, i, due()) }
+	if err := b.cluster.Register(ctx, classCrowd, n, 4, newJob); err != nil {
 		return nil, err
 	}
-	err = b.cluster.Register(ctx, classProbe, beside, 4, func(i int) *client.Job { return sideJob(i, at.Add(time.Duration(i)*sideEvery)) })
+	err = b.cluster.Register(ctx, classProbe, beside, 4, func(i int) *client.Job {
+		return sideJob(i, at.Add(time.Duration(i)*sideEvery))
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -27,15 +27,17 @@ import (
 var lag = Scenario{
 	Name: "lag", Form: 1, MaxRounds: 2,
 	Title: "Steady rates: lag and processor time",
-	Text: "Jobs due at random nanoseconds at a steady rate, with 16 slots a worker (the default) unless another number is given. One-time jobs are " +
-		"registered ahead and deleted 1 second after they finished, within the measurement. Recurring jobs have an interval of 5 seconds and a phase " +
-		"each; each run counts. Lag is handler entry minus due time, signed, in ms: below zero a job started early. \"early\" counts all starts " +
-		"before the due time. Processor time a job is that of the whole span, with what the parts take while nothing is due. \"a worker each\": " +
-		"each node has a worker; \"1 worker\": one node has it, and the others lease by its permits. asynq's tasks run once at these times. Its due times " +
-		"are whole seconds. \"10 ms\": its TaskCheckInterval and DelayedTaskCheckInterval.",
+	Text: "Jobs due at random nanoseconds at a steady rate, with 16 slots a worker (the default) unless another number " +
+		"is given. One-time jobs are registered ahead and deleted 1 second after they finished, within the measurement. " +
+		"Recurring jobs have an interval of 5 seconds and a phase each; each run counts. Lag is handler entry minus due " +
+		"time, signed, in ms: below zero a job started early. \"early\" counts all starts before the due time. Processor " +
+		"time a job is that of the whole span, with what the parts take while nothing is due. \"a worker each\": each node " +
+		"has a worker; \"1 worker\": one node has it, and the others lease by its permits. asynq's tasks run once at these " +
+		"times. Its due times are whole seconds. \"10 ms\": its TaskCheckInterval and DelayedTaskCheckInterval.",
 	Metrics: []Metric{
 		{"min", "min ms", 2}, {"p50", "p50 ms", 2}, {"p99", "p99 ms", 2}, {"max", "max ms", 1}, {"early", "early", 0},
-		{"cpu_redis", "Redis us/job", 0}, {"cpu_scheduler", "nodes us/job", 0}, {"cpu_worker", "worker us/job", 0}, {"cpu_total", "total us/job", 0},
+		{"cpu_redis", "Redis us/job", 0}, {"cpu_scheduler", "nodes us/job", 0},
+		{"cpu_worker", "worker us/job", 0}, {"cpu_total", "total us/job", 0},
 	},
 	Cases:   lagCases,
 	Targets: lagTargets,
@@ -73,9 +75,12 @@ func lagCases(p Params) []Case {
 		if l.every > 0 {
 			measure = lagRecurring
 		}
-		out = append(out, Case{Peer: peerFermata, Setting: name, Once: l.ahead > 0, Run: func(ctx context.Context, r *runner) (Sample, error) {
-			return onTime(func(begin beginFunc) (Sample, error) { return measure(ctx, r, l, begin) })
-		}})
+		out = append(out, Case{
+			Peer: peerFermata, Setting: name, Once: l.ahead > 0,
+			Run: func(ctx context.Context, r *runner) (Sample, error) {
+				return onTime(func(begin beginFunc) (Sample, error) { return measure(ctx, r, l, begin) })
+			},
+		})
 	}
 	asynq := func(name string, l pace) {
 		out = append(out, Case{Peer: peerAsynq, Setting: name, Run: func(ctx context.Context, r *runner) (Sample, error) {
@@ -91,7 +96,8 @@ func lagCases(p Params) []Case {
 		asynq(tasksAt(rate, oneServerName+tenMS), pace{rate: rate, over: long, slots: 64, poll: 10})
 		asynq(tasksAt(rate, fourServersName+tenMS), pace{rate: rate, over: long, slots: 64, poll: 10, workers: 4})
 		fermata(recurringAt(rate), pace{rate: rate, over: long, slots: defaultSlots, every: every})
-		fermata(recurringAt(rate)+eachWorker, pace{rate: rate, over: long, slots: defaultSlots, every: every, nodes: 3, workers: 3})
+		each := pace{rate: rate, over: long, slots: defaultSlots, every: every, nodes: 3, workers: 3}
+		fermata(recurringAt(rate)+eachWorker, each)
 		fermata(recurringAt(rate)+oneWorker, pace{rate: rate, over: long, slots: 3 * defaultSlots, every: every, nodes: 3})
 	}
 	fermata(busyPace, pace{rate: 10_000, over: short, slots: 500})
@@ -109,23 +115,29 @@ func lagTargets(r Results) (out []Target) {
 		if row.Peer != peerFermata {
 			continue
 		}
-		out = append(out, Target{Text: row.Setting + ": early starts", Value: row.Worst("early"), Required: 0, Aimed: none, AtMost: true})
+		out = append(out, Target{Text: row.Setting + ": early starts", Value: row.Worst("early"),
+			Required: 0, Aimed: none, AtMost: true})
 		if row.Setting == busyPace {
-			out = append(out, Target{Text: row.Setting + ": lag p99", Value: row.Median("p99"), Required: 15, Aimed: none, AtMost: true, Unit: "ms"})
+			out = append(out, Target{Text: row.Setting + ": lag p99", Value: row.Median("p99"),
+				Required: 15, Aimed: none, AtMost: true, Unit: "ms"})
 			continue
 		}
 		out = append(out,
-			Target{Text: row.Setting + ": lag p50", Value: row.Median("p50"), Required: 1.5, Aimed: .5, AtMost: true, Unit: "ms"},
+			Target{Text: row.Setting + ": lag p50", Value: row.Median("p50"),
+				Required: 1.5, Aimed: .5, AtMost: true, Unit: "ms"},
 			Target{Text: row.Setting + ": lag p99", Value: row.Median("p99"), Required: 5, Aimed: 2, AtMost: true, Unit: "ms"})
 	}
 	for _, rate := range steadyRates {
 		one := r.Of(peerFermata, recurringAt(rate), "cpu_total")
 		out = append(out,
-			Target{Text: onceAt(rate) + ": processor time a job, against asynq's best", Value: r.Of(peerFermata, onceAt(rate), "cpu_total") / r.cheapestTask(rate, anySetting),
+			Target{Text: onceAt(rate) + ": processor time a job, against asynq's best",
+				Value:    r.Of(peerFermata, onceAt(rate), "cpu_total") / r.cheapestTask(rate, anySetting),
 				Required: 1, Aimed: none, AtMost: true, Unit: "x"},
-			Target{Text: recurringAt(rate) + eachWorker + ": processor time a job, against one node", Value: r.Of(peerFermata, recurringAt(rate)+eachWorker, "cpu_total") / one,
+			Target{Text: recurringAt(rate) + eachWorker + ": processor time a job, against one node",
+				Value:    r.Of(peerFermata, recurringAt(rate)+eachWorker, "cpu_total") / one,
 				Required: 1.5, Aimed: none, AtMost: true, Unit: "x"},
-			Target{Text: recurringAt(rate) + oneWorker + ": processor time a job, against one node", Value: r.Of(peerFermata, recurringAt(rate)+oneWorker, "cpu_total") / one,
+			Target{Text: recurringAt(rate) + oneWorker + ": processor time a job, against one node",
+				Value:    r.Of(peerFermata, recurringAt(rate)+oneWorker, "cpu_total") / one,
 				Required: 1.5, Aimed: none, AtMost: true, Unit: "x"})
 	}
 	return out
@@ -133,7 +145,10 @@ func lagTargets(r Results) (out []Target) {
 
 func lagRatios(r Results) (out []Ratio) {
 	for _, rate := range steadyRates {
-		for _, setting := range []string{onceAt(rate), recurringAt(rate), recurringAt(rate) + eachWorker, recurringAt(rate) + oneWorker} {
+		settings := []string{
+			onceAt(rate), recurringAt(rate), recurringAt(rate) + eachWorker, recurringAt(rate) + oneWorker,
+		}
+		for _, setting := range settings {
 			own := r.Of(peerFermata, setting, "cpu_total")
 			out = append(out, Ratio{
 				Text: setting + ": processor time a job", Asynq: r.cheapestTask(rate, anySetting) / own,
@@ -199,7 +214,9 @@ func onTime(measure func(beginFunc) (Sample, error)) (Sample, error) {
 
 func lagFermata(ctx context.Context, r *runner, l pace, begin beginFunc) (Sample, error) {
 	n := l.runs()
-	b, err := r.newBed(ctx, bedOptions{nodes: 1, worker: load.Config{Kind: load.Fermata, Slots: l.slots, Classes: []int{n}}})
+	b, err := r.newBed(ctx, bedOptions{
+		nodes: 1, worker: load.Config{Kind: load.Fermata, Slots: l.slots, Classes: []int{n}},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +258,8 @@ func lagRecurring(ctx context.Context, r *runner, l pace, begin beginFunc) (Samp
 	periods := int(l.over / l.every)
 	n, workers := l.runs()/periods, max(1, l.workers)
 	b, err := r.newBed(ctx, bedOptions{nodes: max(1, l.nodes), worker: load.Config{
-		Kind: load.Fermata, Slots: l.slots, Servers: workers, EachAtOne: true, Classes: []int{n}, Every: l.every, Periods: periods,
+		Kind: load.Fermata, Slots: l.slots, Servers: workers, EachAtOne: true,
+		Classes: []int{n}, Every: l.every, Periods: periods,
 	}})
 	if err != nil {
 		return nil, err
@@ -298,12 +316,15 @@ func lagAsynq(ctx context.Context, r *runner, l pace, begin beginFunc) (Sample, 
 		return nil, err
 	}
 	return b.lag(ctx, r, l, first, func(ctx context.Context) error {
-		return b.waitSettled(ctx, func(ctx context.Context) (int, error) { return asynqs.Open(ctx, b.redis.Client, "default") })
+		return b.waitSettled(ctx, func(ctx context.Context) (int, error) {
+			return asynqs.Open(ctx, b.redis.Client, "default")
+		})
 	})
 }
 
 // lag measures jobs that are registered already and due from first on, until end returns.
-func (b *bed) lag(ctx context.Context, r *runner, l pace, first time.Time, end func(context.Context) error) (Sample, error) {
+func (b *bed) lag(ctx context.Context, r *runner, l pace, first time.Time,
+	end func(context.Context) error) (Sample, error) {
 	if time.Now().After(first) {
 		return nil, errLate
 	}
@@ -331,7 +352,8 @@ func (b *bed) lag(ctx context.Context, r *runner, l pace, first time.Time, end f
 }
 
 // lagUntil sums up what was measured, after the last runs and end.
-func (b *bed) lagUntil(ctx context.Context, l pace, measured span, p *profile, end func(context.Context) error) (Sample, error) {
+func (b *bed) lagUntil(ctx context.Context, l pace, measured span,
+	p *profile, end func(context.Context) error) (Sample, error) {
 	if err := p.end(ctx, l.runs()); err != nil {
 		return nil, err
 	}

@@ -84,12 +84,15 @@ func parse(args []string) (c command, err error) {
 	flags.BoolVar(&c.Quick, "quick", false, "smaller sizes, and without the scenarios that take long even so")
 	flags.IntVar(&c.Jobs, "jobs", 0, "number of jobs (0: the scenario's own)")
 	flags.StringVar(&c.scheduler, "scheduler", "", "a scheduler that is built already, instead of one from the source")
-	flags.StringVar(&c.Profile, "profile", "", "write profiles of Fermata in drain, recurring, retry, lag, submit and idle (of a second) to a folder of each setting in this one")
+	flags.StringVar(&c.Profile, "profile", "",
+		"write profiles of Fermata in drain, recurring, retry, lag, submit and idle "+
+			"(of a second) to a folder of each setting in this one")
 	flags.StringVar(&c.json, "json", "", "write all samples to this file")
 	flags.BoolVar(&c.keep, "keep", false, "keep what the file of -json, which has to be there, holds of other scenarios")
 	flags.StringVar(&c.docs, "docs", "", "write the document to this file")
 	flags.BoolVar(&c.render, "render", false, "write the document of what the file of -json holds, and measure nothing")
-	flags.Func("scheduler-flag", "a flag for each scheduler node, as --lease-ttl=10s; may be repeated", func(s string) error {
+	about := "a flag for each scheduler node, as --lease-ttl=10s; may be repeated"
+	flags.Func("scheduler-flag", about, func(s string) error {
 		c.Flags = append(c.Flags, s)
 		return nil
 	})

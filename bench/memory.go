@@ -30,11 +30,14 @@ const idleWorkers = 1000
 var memory = Scenario{
 	Name: "memory", MaxRounds: 1,
 	Title: "Memory of jobs scheduled ahead",
-	Text: "Jobs with ids of 24 bytes and payloads of 200. Fermata: interval of an hour, usual policies, no history; names of records begin with the " +
-		"namespace, and allocators round up. \"After a run\" is what a job takes once it has run. One-time jobs are finished then, and kept with one run.  Node: resident memory with all jobs in its shards.",
+	Text: "Jobs with ids of 24 bytes and payloads of 200. Fermata: interval of an hour, usual policies, no history; " +
+		"names of records begin with the namespace, and allocators round up. \"After a run\" is what a job takes once it " +
+		"has run. One-time jobs are finished then, and kept with one run.  Node: resident memory with all jobs in its " +
+		"shards.",
 	Metrics: []Metric{
 		{"bytes", "Redis bytes/job", 0}, {"bytes_ran", "after a run", 0},
-		{"node", "node MB", 0}, {"node_ran", "after runs", 0}, {"node_listed", "after listing", 0}, {"worker", "node KB/idle worker", 1},
+		{"node", "node MB", 0}, {"node_ran", "after runs", 0}, {"node_listed", "after listing", 0},
+		{"worker", "node KB/idle worker", 1},
 	},
 	Cases: func(p Params) []Case {
 		n := p.jobs(1_000_000, 100_000)
@@ -44,24 +47,45 @@ var memory = Scenario{
 			if namespace == "mail" { // for the bytes, which do not depend on the number
 				n /= 5
 			}
-			cases = append(cases, Case{Peer: peerFermata, Setting: "namespace " + namespace, Run: func(ctx context.Context, r *runner) (Sample, error) {
-				return memoryFermata(ctx, r, namespace, n)
-			}})
+			cases = append(cases, Case{
+				Peer: peerFermata, Setting: "namespace " + namespace,
+				Run: func(ctx context.Context, r *runner) (Sample, error) {
+					return memoryFermata(ctx, r, namespace, n)
+				},
+			})
 		}
-		cases = append(cases, Case{Peer: peerFermata, Setting: oneTimeJobs, Run: func(ctx context.Context, r *runner) (Sample, error) {
-			return memoryOnce(ctx, r, n/5)
-		}})
+		cases = append(cases, Case{
+			Peer: peerFermata, Setting: oneTimeJobs,
+			Run: func(ctx context.Context, r *runner) (Sample, error) {
+				return memoryOnce(ctx, r, n/5)
+			},
+		})
 		return append(cases,
-			Case{Peer: peerAsynq, Setting: "scheduled", Run: func(ctx context.Context, r *runner) (Sample, error) { return memoryAsynq(ctx, r, n/4) }},
-			Case{Peer: peerRaw, Setting: "ZADD + HSET", Run: func(ctx context.Context, r *runner) (Sample, error) { return memoryRaw(ctx, r, n) }})
+			Case{
+				Peer: peerAsynq, Setting: "scheduled",
+				Run: func(ctx context.Context, r *runner) (Sample, error) {
+					return memoryAsynq(ctx, r, n/4)
+				},
+			},
+			Case{
+				Peer: peerRaw, Setting: "ZADD + HSET",
+				Run: func(ctx context.Context, r *runner) (Sample, error) {
+					return memoryRaw(ctx, r, n)
+				},
+			})
 	},
 	Targets: func(r Results) []Target {
 		at := func(key string) float64 { return r.Of(peerFermata, "namespace default", key) }
 		return []Target{
-			{Text: "Redis bytes a recurring job, namespace default", Value: at("bytes"), Required: 600, Aimed: 450, AtMost: true, Unit: "B"},
-			{Text: "Redis bytes a recurring job, namespace mail", Value: r.Of(peerFermata, "namespace mail", "bytes"), Required: 600, Aimed: 450, AtMost: true, Unit: "B"},
-			{Text: "memory of a node with all jobs, after runs and listing", Value: max(at("node"), at("node_ran"), at("node_listed")), Required: 200, Aimed: none, AtMost: true, Unit: "MB"},
-			{Text: "memory of a node a connected idle worker", Value: at("worker"), Required: 50, Aimed: none, AtMost: true, Unit: "KB"},
+			{Text: "Redis bytes a recurring job, namespace default", Value: at("bytes"),
+				Required: 600, Aimed: 450, AtMost: true, Unit: "B"},
+			{Text: "Redis bytes a recurring job, namespace mail", Value: r.Of(peerFermata, "namespace mail", "bytes"),
+				Required: 600, Aimed: 450, AtMost: true, Unit: "B"},
+			{Text: "memory of a node with all jobs, after runs and listing",
+				Value:    max(at("node"), at("node_ran"), at("node_listed")),
+				Required: 200, Aimed: none, AtMost: true, Unit: "MB"},
+			{Text: "memory of a node a connected idle worker", Value: at("worker"),
+				Required: 50, Aimed: none, AtMost: true, Unit: "KB"},
 		}
 	},
 }
@@ -302,7 +326,8 @@ func scheduleAsynq(ctx context.Context, b *bed, n int) error {
 	c := asynqs.New(b.redis.Addr)
 	defer c.Close()
 	return c.Enqueue(ctx, n, 64, func(i int) ([]byte, []asynq.Option) {
-		return record.Payload(0, i, time.Time{}, payloadSize), []asynq.Option{asynq.ProcessIn(3 * time.Hour), asynq.TaskID(record.ID(0, i))}
+		options := []asynq.Option{asynq.ProcessIn(3 * time.Hour), asynq.TaskID(record.ID(0, i))}
+		return record.Payload(0, i, time.Time{}, payloadSize), options
 	})
 }
 

@@ -65,7 +65,10 @@ type span struct {
 
 // stop ends the measurement.
 func (m *meter) stop() span {
-	s := span{took: time.Since(m.start), cpu: map[string]time.Duration{}, client: proc.Own() - m.own, others: max(0, m.usedByOthers()-m.foreign)}
+	s := span{
+		took: time.Since(m.start), cpu: map[string]time.Duration{}, client: proc.Own() - m.own,
+		others: max(0, m.usedByOthers()-m.foreign),
+	}
 	for part := range m.parts {
 		s.cpu[part] = cpuOf(m.parts[part]) - m.base[part]
 	}

@@ -24,8 +24,9 @@ const recurringEvery = time.Hour
 var recurring = Scenario{
 	Name: "recurring", Form: 1,
 	Title: "A backlog of recurring jobs",
-	Text: "Jobs with an interval of an hour, all due before the worker connects, at random nanoseconds; each settlement stores the next due time. " +
-		"asynq's tasks run once: it has no recurring jobs that are rescheduled. Raw Redis leases and reschedules.",
+	Text: "Jobs with an interval of an hour, all due before the worker connects, at random nanoseconds; each settlement " +
+		"stores the next due time. asynq's tasks run once: it has no recurring jobs that are rescheduled. Raw Redis leases " +
+		"and reschedules.",
 	Metrics: drainMetrics,
 	Cases: func(p Params) []Case {
 		n := p.jobs(200_000, 30_000)
@@ -66,7 +67,8 @@ func (l backlog) registerRecurring(ctx context.Context, b *bed, begin beginFunc)
 	err := b.cluster.Register(ctx, 0, l.n, 4, func(i int) *client.Job {
 		s := client.Every(recurringEvery)
 		s.StartTime = timestamppb.New(first.Add(rand.N(over)))
-		return l.withHistory(&client.Job{Handler: load.Handler, Payload: record.Payload(0, i, time.Time{}, payloadSize), Schedule: s})
+		payload := record.Payload(0, i, time.Time{}, payloadSize)
+		return l.withHistory(&client.Job{Handler: load.Handler, Payload: payload, Schedule: s})
 	})
 	if err == nil && time.Now().After(first) {
 		err = errLate

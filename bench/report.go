@@ -32,10 +32,12 @@ without a node. Everything runs on one machine over loopback, so that clients, n
 func markdown(o Outcome) string {
 	var b strings.Builder
 	b.WriteString(intro)
-	b.WriteString("\n## Ratios\n\nAbove 1 Fermata is better. \"÷ asynq\" compares with asynq's best setting.\n\n" + ratioTable(o))
+	b.WriteString("\n## Ratios\n\nAbove 1 Fermata is better. \"÷ asynq\" compares with asynq's best setting.\n\n" +
+		ratioTable(o))
 	b.WriteString("\n## Targets\n\n" + targetTable(o))
 	if old := earlierForms(o); len(old) > 0 {
-		fmt.Fprintf(&b, "\nNot measured yet as they are now defined, and therefore not in the two tables above: %s.\n", strings.Join(old, ", "))
+		fmt.Fprintf(&b, "\nNot measured yet as they are now defined, and therefore not in the two tables above: %s.\n",
+			strings.Join(old, ", "))
 	}
 	e := o.Environment
 	fmt.Fprintf(&b, "\n## Figures\n\nAbsolute numbers are of this machine, unless a section names another one:\n")
@@ -55,19 +57,20 @@ func (m Measured) section(s Scenario) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n### %s\n\n%s\n\n`%s` (%s)\n\n", s.Title, s.Text, m.Command, m.origin())
 	if m.isEarlierForm(s) {
-		fmt.Fprintf(&b, "**These figures are of build %s, measured before the scenario was defined as above.** Settings have the names and the meaning "+
-			"that they had: %s\n\n", m.Fermata, earlierMeaning)
+		fmt.Fprintf(&b, "**These figures are of build %s, measured before the scenario was defined as above.** "+
+			"Settings have the names and the meaning that they had: %s\n\n", m.Fermata, earlierMeaning)
 	}
 	b.WriteString(table(s, m.Rows))
 	if m.disturbed() {
-		fmt.Fprintf(&b, "\ndisturbed: other processes took more than %d %% of the machine in at least one round that counts.\n", disturbedAbove)
+		fmt.Fprintf(&b, "\ndisturbed: other processes took more than %d %% of the machine "+
+			"in at least one round that counts.\n", disturbedAbove)
 	}
 	return b.String()
 }
 
 // earlierMeaning is how the figures of earlier forms differ.
-const earlierMeaning = "deletion is not included, raw Redis always reschedules, asynq has one server unless its row says four, and due times " +
-	"may be whole milliseconds."
+const earlierMeaning = "deletion is not included, raw Redis always reschedules, " +
+	"asynq has one server unless its row says four, and due times may be whole milliseconds."
 
 // origin is when, with what and where a scenario was measured.
 func (m Measured) origin() string {
@@ -98,7 +101,8 @@ func earlierForms(o Outcome) (titles []string) {
 // ratioTable is the headline.
 func ratioTable(o Outcome) string {
 	var b strings.Builder
-	b.WriteString("| Fermata | ÷ asynq | ÷ asynq, one server | ÷ raw Redis | build |\n| --- | --- | --- | --- | --- |\n")
+	b.WriteString("| Fermata | ÷ asynq | ÷ asynq, one server | ÷ raw Redis | build |\n" +
+		"| --- | --- | --- | --- | --- |\n")
 	for _, m := range o.Scenarios {
 		s, ok := scenarioOf(m.Name)
 		if !ok || m.isEarlierForm(s) || s.Ratios == nil {
@@ -170,7 +174,8 @@ func table(s Scenario, rows []*Row) string {
 		}
 		if r.Err != "" {
 			first, _, _ := strings.Cut(r.Err, "\n")
-			fmt.Fprintf(&b, "| %s | void: %s |%s\n", strings.Join(cells, " | "), first, strings.Repeat(" |", max(0, len(head)-3)))
+			gap := strings.Repeat(" |", max(0, len(head)-3))
+			fmt.Fprintf(&b, "| %s | void: %s |%s\n", strings.Join(cells, " | "), first, gap)
 			continue
 		}
 		for _, m := range metrics {

@@ -125,7 +125,9 @@ func (r Results) rateRatios(what string) []Ratio {
 			OneServer: rate / r.BestOf(peerAsynq, "rate", oneServer), Raw: rate / r.Best(peerRaw, "rate"),
 		}
 	}
-	return []Ratio{line("defaults", r.Of(peerFermata, defaultSetting, "rate")), line("best setting", r.Best(peerFermata, "rate"))}
+	return []Ratio{
+		line("defaults", r.Of(peerFermata, defaultSetting, "rate")), line("best setting", r.Best(peerFermata, "rate")),
+	}
 }
 
 // cpuRatio compares the processor time that a job takes of all parts.
@@ -141,7 +143,8 @@ func (r Results) cpuRatio(what string) Ratio {
 func (r Results) rateTargets(what string, required, aimed float64) []Target {
 	rate := r.Of(peerFermata, defaultSetting, "rate")
 	return []Target{
-		{Text: what + ", against asynq's best", Value: rate / r.Best(peerAsynq, "rate"), Required: required, Aimed: aimed, Unit: "x"},
+		{Text: what + ", against asynq's best", Value: rate / r.Best(peerAsynq, "rate"),
+			Required: required, Aimed: aimed, Unit: "x"},
 		{Text: what + ", against asynq's best with one server", Value: rate / r.BestOf(peerAsynq, "rate", oneServer),
 			Required: required, Aimed: aimed, Unit: "x"},
 	}

@@ -22,8 +22,9 @@ var retryAtOnce = &client.RetryPolicy{
 var retry = Scenario{
 	Name: "retry", Form: 1,
 	Title: "Jobs that fail once",
-	Text: "One-time jobs whose first attempt fails and is retried: at once in asynq, after 1 ms in Fermata. jobs/s counts jobs; each job " +
-		"ran twice. Columns as for a backlog of one-time jobs, deletion included. \"10 ms\": asynq's TaskCheckInterval and DelayedTaskCheckInterval.",
+	Text: "One-time jobs whose first attempt fails and is retried: at once in asynq, after 1 ms in Fermata. jobs/s " +
+		"counts jobs; each job ran twice. Columns as for a backlog of one-time jobs, deletion included. \"10 ms\": asynq's " +
+		"TaskCheckInterval and DelayedTaskCheckInterval.",
 	Metrics: drainMetrics,
 	Cases: func(p Params) []Case {
 		n := p.jobs(100_000, 15_000)

@@ -14,10 +14,14 @@ import (
 var scaling = Scenario{
 	Name: "scaling", MaxRounds: 1,
 	Title: "More nodes, more masters, and a replica that confirms",
-	Text: "The backlog of one-time jobs with 512 slots in one worker, or 10. It is connected to one node, so that of 8 nodes 7 lease by its permits. " +
-		"Reads: how often the Redis servers together read from a connection, about the round trips. " +
-		"\"aof\": appendonly everysec. \"replica\": the same and --durability replica: a replica on the same machine confirms each write (its CPU is not in the figure).",
-	Metrics: []Metric{{"rate", "jobs/s", 0}, {"cpu_redis", "Redis us/job", 1}, {"cpu_scheduler", "schedulers us/job", 1}, {"reads", "reads/job", 3}},
+	Text: "The backlog of one-time jobs with 512 slots in one worker, or 10. It is connected to one node, so that of 8 " +
+		"nodes 7 lease by its permits. Reads: how often the Redis servers together read from a connection, about the round " +
+		"trips. \"aof\": appendonly everysec. \"replica\": the same and --durability replica: a replica on the same " +
+		"machine confirms each write (its CPU is not in the figure).",
+	Metrics: []Metric{
+		{"rate", "jobs/s", 0}, {"cpu_redis", "Redis us/job", 1}, {"cpu_scheduler", "schedulers us/job", 1},
+		{"reads", "reads/job", 3},
+	},
 	Cases: func(p Params) []Case {
 		n := p.jobs(200_000, 40_000)
 		var cases []Case
@@ -25,14 +29,19 @@ var scaling = Scenario{
 			name string
 			backlog
 		}{
-			{nodesName(1), backlog{nodes: 1}}, {nodesName(2), backlog{nodes: 2}}, {nodesName(4), backlog{nodes: 4}}, {nodesName(8), backlog{nodes: 8}},
-			{nodesName(2) + ", 10 slots", backlog{nodes: 2, slots: 10}}, {nodesName(4) + ", 10 slots", backlog{nodes: 4, slots: 10}},
+			{nodesName(1), backlog{nodes: 1}}, {nodesName(2), backlog{nodes: 2}},
+			{nodesName(4), backlog{nodes: 4}}, {nodesName(8), backlog{nodes: 8}},
+			{nodesName(2) + ", 10 slots", backlog{nodes: 2, slots: 10}},
+			{nodesName(4) + ", 10 slots", backlog{nodes: 4, slots: 10}},
 			{clusterName, backlog{masters: 3}}, {"aof", backlog{aof: true}}, {"replica", backlog{replica: true}},
 		} {
 			c.n, c.slots = n, cmp.Or(c.slots, 512)
-			cases = append(cases, Case{Peer: peerFermata, Setting: c.name, Run: func(ctx context.Context, r *runner) (Sample, error) {
-				return backlogFermata(ctx, r, c.backlog)
-			}})
+			cases = append(cases, Case{
+				Peer: peerFermata, Setting: c.name,
+				Run: func(ctx context.Context, r *runner) (Sample, error) {
+					return backlogFermata(ctx, r, c.backlog)
+				},
+			})
 		}
 		return cases
 	},
@@ -42,10 +51,15 @@ var scaling = Scenario{
 		}
 		of := func(setting, key string) float64 { return against(setting, nodesName(1), key) }
 		return []Target{
-			{Text: "Redis CPU of a job with 8 nodes, against 1", Value: of(nodesName(8), "cpu_redis"), Required: 1.15, Aimed: 1, AtMost: true, Unit: "x"},
-			{Text: "Redis CPU of a job on a cluster of 3, against one server", Value: of(clusterName, "cpu_redis"), Required: 1.3, Aimed: 1, AtMost: true, Unit: "x"},
-			{Text: "reads a job on a cluster of 3, against one server", Value: of(clusterName, "reads"), Required: 3, Aimed: none, AtMost: true, Unit: "x"},
-			{Text: "throughput with a replica that confirms, share of that without", Value: 100 * against("replica", "aof", "rate"), Required: 70, Aimed: none, Unit: "%"},
+			{Text: "Redis CPU of a job with 8 nodes, against 1", Value: of(nodesName(8), "cpu_redis"),
+				Required: 1.15, Aimed: 1, AtMost: true, Unit: "x"},
+			{Text: "Redis CPU of a job on a cluster of 3, against one server", Value: of(clusterName, "cpu_redis"),
+				Required: 1.3, Aimed: 1, AtMost: true, Unit: "x"},
+			{Text: "reads a job on a cluster of 3, against one server", Value: of(clusterName, "reads"),
+				Required: 3, Aimed: none, AtMost: true, Unit: "x"},
+			{Text: "throughput with a replica that confirms, share of that without",
+				Value:    100 * against("replica", "aof", "rate"),
+				Required: 70, Aimed: none, Unit: "%"},
 		}
 	},
 }

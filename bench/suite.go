@@ -191,7 +191,8 @@ func (s Sample) disturbed() bool { return s[others.Key] > disturbedAbove }
 
 // pathOf is a setting as the name of a folder.
 func pathOf(setting string) string {
-	return strings.Join(strings.FieldsFunc(setting, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }), "-")
+	isOther := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+	return strings.Join(strings.FieldsFunc(setting, isOther), "-")
 }
 
 // line shows a sample.

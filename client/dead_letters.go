@@ -56,7 +56,8 @@ type RedriveOptions struct {
 
 // RedriveDeadLetters starts dead runs again, by their full names. If the call is repeated after an error, the runs that
 // were started before count as refused.
-func (c *Client) RedriveDeadLetters(ctx context.Context, names []string, o RedriveOptions) (sum RedriveResult, err error) {
+func (c *Client) RedriveDeadLetters(ctx context.Context, names []string,
+	o RedriveOptions) (sum RedriveResult, err error) {
 	for len(names) > 0 && err == nil {
 		n := min(maxLetterNames, len(names))
 		err = c.redriveBatch(ctx, &fermatav1.RedriveDeadLettersRequest{

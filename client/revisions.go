@@ -28,7 +28,8 @@ func (c *Client) JobRevisions(ctx context.Context, job string) ([]*JobRevision, 
 
 // JobRevision returns a revision of a job with its definition.
 func (c *Client) JobRevision(ctx context.Context, job string, revision int64) (*JobRevision, error) {
-	return callWithRetry(ctx, c, c.jobs.GetJobRevision, &fermatav1.GetJobRevisionRequest{Name: c.RevisionName(job, revision)})
+	return callWithRetry(ctx, c, c.jobs.GetJobRevision,
+		&fermatav1.GetJobRevisionRequest{Name: c.RevisionName(job, revision)})
 }
 
 // DiffJobRevisions compares two revisions of a job. to 0 is the current one, from 0 the one before to.
@@ -46,7 +47,8 @@ type RestoreRevisionOptions struct {
 
 // RestoreJobRevision gives a job the definition of an earlier revision, as an edit. A live run keeps its
 // definition.
-func (c *Client) RestoreJobRevision(ctx context.Context, job string, revision int64, o RestoreRevisionOptions) (*Job, error) {
+func (c *Client) RestoreJobRevision(ctx context.Context, job string, revision int64,
+	o RestoreRevisionOptions) (*Job, error) {
 	return callWithRetry(ctx, c, c.jobs.RestoreJobRevision, &fermatav1.RestoreJobRevisionRequest{
 		Name: c.RevisionName(job, revision), Etag: o.Etag, RequestId: NewRequestID(),
 	})

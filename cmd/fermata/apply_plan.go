@@ -105,7 +105,10 @@ func (p *applyPlanner) findSurplus(ctx context.Context) error {
 	for _, j := range p.set.Jobs {
 		wanted[j.ID] = true
 	}
-	of := client.Filter{PageSize: 1000, Selection: client.Selection{Labels: map[string]string{client.OwnerLabel: p.flags.owner}}}
+	of := client.Filter{
+		PageSize:  1000,
+		Selection: client.Selection{Labels: map[string]string{client.OwnerLabel: p.flags.owner}},
+	}
 	for j, err := range p.client.Jobs(ctx, of) {
 		if err != nil {
 			return err

@@ -39,7 +39,8 @@ func (b *bulkAction) registerFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&b.dryRun, "dry-run", false,
 		fmt.Sprintf("with --all or --filter: only count them, and name the first %d", maxNamesShown))
 	cmd.Flags().BoolVarP(&b.yes, "yes", "y", false,
-		fmt.Sprintf("with --all or --filter: do not ask before more than %d are changed; scripts need it for that", maxUnconfirmed))
+		fmt.Sprintf("with --all or --filter: do not ask before more than %d are changed; "+
+			"scripts need it for that", maxUnconfirmed))
 }
 
 // runBulk lists the selected objects, asks for confirmation if there are many, and calls do. Objects that match

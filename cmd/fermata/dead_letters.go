@@ -14,8 +14,11 @@ import (
 )
 
 func (a *app) deadLettersCommand() *cobra.Command {
-	dead := &cobra.Command{Use: "dead-letters", Aliases: []string{"dead"}, Short: "Show dead runs, start them again, or discard them", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	dead := &cobra.Command{
+		Use: "dead-letters", Aliases: []string{"dead"}, Short: "Show dead runs, start them again, or discard them",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
 	dead.AddCommand(a.deadLettersListCommand(), a.redriveCommand(), a.discardCommand())
 	suggest.AnswerUnknownCommand(dead, "dead letters end by themselves after dead_letter_ttl; fermata dead-letters "+
 		"discard ends them now", "delete", "rm", "remove", "drop", "purge", "clear")

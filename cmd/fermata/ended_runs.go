@@ -60,8 +60,9 @@ func (a *app) listRunsCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.failed, "failed", false, "only runs that failed: the same as --outcome dead,quarantined")
-	flags.StringSliceVar(&f.outcomes, "outcome", nil, "only with these outcomes: dead, quarantined, cancelled, succeeded; or "+
-		"dead and quarantined runs by their last attempt: failed, timed-out, lost")
+	flags.StringSliceVar(&f.outcomes, "outcome", nil,
+		"only with these outcomes: dead, quarantined, cancelled, succeeded; or "+
+			"dead and quarantined runs by their last attempt: failed, timed-out, lost")
 	flags.StringVar(&f.since, "since", "", "only runs that ended at this time or later (default all that are kept)")
 	flags.StringVar(&f.until, "until", "", "only runs that ended before this time (default now)")
 	flags.StringVar(&f.zone, "tz", "", "time zone of --since and --until (default the local one)")

@@ -41,8 +41,10 @@ func (h *handlerFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&h.body, "body", "", "with --http: body of the request")
 	f.StringSliceVar(&h.expect, "expect-status", nil,
 		"with --http: status codes that mean success, such as 200-299,409 (default 200-299)")
-	config.DurationVar(f, &h.httpTimeout, "http-timeout", 0, "with --http: longest time for one request (default: --timeout)")
-	f.StringVar(&h.exec, "exec", "", `run a command with the ready-made handler exec: a JSON array such as '["/bin/echo","hi"]'`)
+	config.DurationVar(f, &h.httpTimeout, "http-timeout", 0,
+		"with --http: longest time for one request (default: --timeout)")
+	f.StringVar(&h.exec, "exec", "",
+		`run a command with the ready-made handler exec: a JSON array such as '["/bin/echo","hi"]'`)
 	f.StringToStringVar(&h.env, "env", nil, "with --exec: environment variables as NAME=value, which workers allow "+
 		"by their --exec-env")
 	f.StringVar(&h.dir, "dir", "", "with --exec: working directory, an absolute path: the --exec-dir of workers or "+

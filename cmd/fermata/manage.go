@@ -113,7 +113,8 @@ func (a *app) resumeCommand() *cobra.Command {
 	var anyNote bool
 	var which client.PausedSelection
 	cmd := a.forEachJob(&cobra.Command{
-		Use: "resume (ID... | --all [--queue Q] [--prefix P] [--label K=V] [--note N] | --filter F [--pause-id ID])", Short: "Resume paused jobs",
+		Use:   "resume (ID... | --all [--queue Q] [--prefix P] [--label K=V] [--note N] | --filter F [--pause-id ID])",
+		Short: "Resume paused jobs",
 		Long: "Resume paused jobs. With --all and without --note, all that are selected must have been paused with\n" +
 			"the same note: what was paused for another reason stays paused, unless --any-note is set. What was " +
 			"due meanwhile is skipped, or with --catch-up handed to the job's\n" +

@@ -46,7 +46,8 @@ func columnName(heading string) string { return strings.ToLower(strings.ReplaceA
 func (t outputTable) chooseColumns(names []string) (outputTable, error) {
 	var at []int
 	for _, name := range names {
-		i := slices.IndexFunc(t.heading, func(heading string) bool { return columnName(heading) == columnName(strings.TrimSpace(name)) })
+		wanted := columnName(strings.TrimSpace(name))
+		i := slices.IndexFunc(t.heading, func(heading string) bool { return columnName(heading) == wanted })
 		if i < 0 {
 			known := make([]string, len(t.heading))
 			for i, heading := range t.heading {

@@ -98,8 +98,8 @@ func pauseQueue(ctx context.Context, admin client.Admin, queue string, end time.
 // noteTimeout is how long a command that has done its work waits for what it could note.
 const noteTimeout = 2 * time.Second
 
-// noteUnusedQueue prints a note on stderr if a queue has neither jobs nor workers: its name may be misspelled. The change
-// was made in any case, so that there is no note where the queues cannot be listed, or not soon.
+// noteUnusedQueue prints a note on stderr if a queue has neither jobs nor workers: its name may be misspelled. The
+// change was made in any case, so that there is no note where the queues cannot be listed, or not soon.
 func (a *app) noteUnusedQueue(ctx context.Context, c *client.Client, queue string) {
 	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()
@@ -146,7 +146,9 @@ func (a *app) resumeQueueCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printMessage(a, s, func(*client.QueueSettings) error { return a.println("resumed queue " + printableText(queue)) })
+		return printMessage(a, s, func(*client.QueueSettings) error {
+			return a.println("resumed queue " + printableText(queue))
+		})
 	})
 }
 

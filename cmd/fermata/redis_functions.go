@@ -37,8 +37,9 @@ func (a *app) functionsCommand() *cobra.Command {
 			"brings them to every primary that lacks them, as the user of `fermata redis acl --loader`; --prune also\n" +
 			"deletes those of other versions, when no node of them is left.\n\n" +
 			"The flags of Redis can also be set by the environment (--redis-url is FERMATA_REDIS_URL).",
-		Example: `  fermata redis functions --load --redis-url rediss://redis:6379 --redis-username loader --redis-password-file password
-  fermata redis functions --show store | redis-cli -x FUNCTION LOAD`,
+		Example: "  fermata redis functions --load --redis-url rediss://redis:6379 --redis-username loader " +
+			"--redis-password-file password\n" +
+			"  fermata redis functions --show store | redis-cli -x FUNCTION LOAD",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			libraries := map[string]redisfunc.Library{"store": redisstore.Library(), "locks": shardlock.Library()}
 			list := []redisfunc.Library{libraries["store"], libraries["locks"]}

@@ -240,7 +240,8 @@ func (p clusterSnapshot) slotsOfNode(node string) (running, slots int32) {
 func (v *topView) footerLines(width int, printed bool) []tui.Line {
 	var out []tui.Line
 	if v.trouble != nil {
-		out = append(out, tui.Line{}, tui.Line{tui.Yellow.Of("The cluster does not answer: " + tui.StripControls(errorLine(v.trouble)))})
+		trouble := "The cluster does not answer: " + tui.StripControls(errorLine(v.trouble))
+		out = append(out, tui.Line{}, tui.Line{tui.Yellow.Of(trouble)})
 	}
 	var notes []tui.Span
 	if len(v.last.denied) > 0 {

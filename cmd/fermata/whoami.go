@@ -19,9 +19,10 @@ func (a *app) whoamiCommand() *cobra.Command {
 		Long: "Show the identity that a node derives from the token or certificate of this command, when that " +
 			"credential\n" +
 			"ends, the roles of the identity by namespace and queue, and its limits.",
-		RunE: printFetched(a, a.showIdentity, func(ctx context.Context, c *client.Client, _ []string) (*client.Identity, error) {
-			return c.WhoAmI(ctx)
-		}),
+		RunE: printFetched(a, a.showIdentity,
+			func(ctx context.Context, c *client.Client, _ []string) (*client.Identity, error) {
+				return c.WhoAmI(ctx)
+			}),
 	}
 }
 

@@ -124,7 +124,8 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 			"for which the access file sets no limit; 0: no limit")
 	flags.IntVar(&cfg.MaxUnauthenticatedConnections, "max-unauthenticated-connections", 0,
 		"most open connections whose caller is not authenticated yet; at most a quarter of them from one address, "+
-			"each for a minute (default: 4096, or if less, a quarter of the files that the process may open, or one for each 256 KiB of its memory limit)")
+			"each for a minute (default: 4096, or if less, a quarter of the files that the process may open, "+
+			"or one for each 256 KiB of its memory limit)")
 	tlsFlags(cmd, &cfg)
 	redisFlags(cmd, &cfg, &f)
 	config.DurationVar(flags, &cfg.LockTTL, "lock-ttl", 10*time.Second,

@@ -27,7 +27,8 @@ type fieldInfo struct {
 // OpenAPI document.
 func writeJobMessages(b *bytes.Buffer, d document) error {
 	b.WriteString("\n/** FieldInfo is what a form needs to know of a field. */\nexport interface FieldInfo {\n" +
-		"  kind: \"text\" | \"choice\" | \"flag\" | \"number\" | \"whole\" | \"duration\" | \"time\" | \"bytes\" | \"json\" | \"texts\" | \"numbers\"\n" +
+		"  kind: \"text\" | \"choice\" | \"flag\" | \"number\" | \"whole\" | \"duration\" | " +
+		"\"time\" | \"bytes\" | \"json\" | \"texts\" | \"numbers\"\n" +
 		"    | \"labels\" | \"message\" | \"messages\" | \"output\";\n" +
 		"  help?: string;\n  /** default is what an unset field means. */\n  default?: string;\n  values?: string[];\n" +
 		"  /** message is the type of the fields within. */\n  message?: string;\n" +

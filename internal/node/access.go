@@ -71,7 +71,8 @@ func (n *Node) openQuotas(ctx context.Context) (err error) {
 		return err
 	}
 	n.byteQuota, err = quota.New(quota.Options{
-		Measure: quota.JobBytes, Store: n.clientStore.Limits().ByteCounts(), Limit: n.jobBytesLimit, Limited: n.limitsJobBytes,
+		Measure: quota.JobBytes, Store: n.clientStore.Limits().ByteCounts(),
+		Limit: n.jobBytesLimit, Limited: n.limitsJobBytes,
 		Logger: n.cfg.Logger, Registerer: n.cfg.Registerer,
 	})
 	if err != nil {
@@ -87,7 +88,8 @@ func (n *Node) openQuotas(ctx context.Context) (err error) {
 
 // addAuthentication adds authentication, roles and limits to the options of the server.
 func (n *Node) addAuthentication(ctx context.Context, o rpc.Options) (rpc.Options, error) {
-	o.Registerer, o.Limits, o.MaxUnauthenticated = n.cfg.Registerer, n.cfg.ClientLimits, n.cfg.MaxUnauthenticatedConnections
+	o.Registerer, o.Limits = n.cfg.Registerer, n.cfg.ClientLimits
+	o.MaxUnauthenticated = n.cfg.MaxUnauthenticatedConnections
 	o.JobLimit, o.JobBytesLimit = n.jobLimit, n.jobBytesLimit
 	if n.access == nil {
 		return o, nil

@@ -82,7 +82,8 @@ func (n *Node) buildRegistry(ctx context.Context) (err error) {
 	c := n.cfg
 	o := registry.Options{
 		Quota: n.quota, ByteQuota: n.byteQuota, Queues: guard.ReachableQueues,
-		Store: n.clientStore, Rankings: n.overview, Lanes: n.overview, SharedLimits: n.clientStore.Limits(), Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
+		Store: n.clientStore, Rankings: n.overview, Lanes: n.overview, SharedLimits: n.clientStore.Limits(),
+		Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
 		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,
 		WorkerOf:        func(r job.RecordID, token uint64) string { return n.dispatcher.WorkerOf(r, token) },
 		BeginWrite:      rpc.BeginWrite,

@@ -38,7 +38,8 @@ func newUnheldShards(self string, lockTTL time.Duration) *unheldShards {
 
 // updateHolders updates the owner and the holder of each shard, as read from Redis. It returns the owners of
 // abandoned shards.
-func (u *unheldShards) updateHolders(owners []string, holders []shardlock.Holder, now time.Time) (abandoned map[int]string) {
+func (u *unheldShards) updateHolders(owners []string, holders []shardlock.Holder,
+	now time.Time) (abandoned map[int]string) {
 	held, late := map[string]int{}, 0
 	abandoned = map[int]string{}
 	for _, h := range holders {

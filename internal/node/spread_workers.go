@@ -14,8 +14,8 @@ const (
 	// spreadAfter is how long a node must be without workers before others give it one, and as long again at random, so
 	// that they do not all do so at once. Workers of a node that has just started may still be on their way.
 	spreadAfter = 15 * time.Second
-	// minSpreadPause is the pause after a worker was asked to move. It doubles with each worker, up to maxSpreadPause, while
-	// there are nodes without workers: workers that cannot reach these nodes are asked rarely.
+	// minSpreadPause is the pause after a worker was asked to move. It doubles with each worker, up to maxSpreadPause,
+	// while there are nodes without workers: workers that cannot reach these nodes are asked rarely.
 	minSpreadPause = 10 * time.Second
 	maxSpreadPause = 10 * time.Minute
 )

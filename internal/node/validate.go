@@ -146,7 +146,8 @@ func (c *Config) checkCallers(f *configErrors) {
 		*f = append(*f, errors.New("--client-rate, --client-burst, --client-calls and --client-connections are for "+
 			"nodes without --access-file; set limits there"))
 	}
-	f.requireAtLeast("max-unauthenticated-connections", c.MaxUnauthenticatedConnections, guard.MinUnauthenticatedConnections)
+	f.requireAtLeast("max-unauthenticated-connections",
+		c.MaxUnauthenticatedConnections, guard.MinUnauthenticatedConnections)
 }
 
 // checkRecords validates the settings of records beside jobs and of their display.

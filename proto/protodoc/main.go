@@ -51,8 +51,10 @@ func (r *reference) indexMessages(messages []*protogen.Message) {
 
 const jobIntro = `# Fields of a job
 
-Generated from ` + "`proto/fermata/v1/job.proto`" + `. The names are those of the API and of [job files](../jobs-as-configuration.md);
-most flags of ` + "`fermata jobs create`" + ` have the same names with dashes. Durations are written as ` + "`90s`, `5m` or `24h`" + `.
+Generated from ` + "`proto/fermata/v1/job.proto`" + `. The names are those of the API and ` +
+	`of [job files](../jobs-as-configuration.md);
+most flags of ` + "`fermata jobs create`" + ` have the same names with dashes. ` +
+	`Durations are written as ` + "`90s`, `5m` or `24h`" + `.
 
 `
 
@@ -78,7 +80,8 @@ func (r *reference) jobMessages() []*protogen.Message {
 
 const servicesIntro = `# API
 
-Generated from ` + "`proto/fermata/v1`" + `. The messages of jobs and runs are on [their own page](job.md). Who may call what is in
+Generated from ` + "`proto/fermata/v1`" + `. The messages of jobs and runs are on [their own page](job.md). ` +
+	`Who may call what is in
 [access](../security/access.md); how an error is reported is in [operations](../operations.md).
 
 `
@@ -103,10 +106,12 @@ func (r *reference) renderServices() string {
 }
 
 func (r *reference) writeService(s *protogen.Service, written map[protoreflect.FullName]bool) {
-	fmt.Fprintf(&r.page, "## %s\n\n%s\n\n| method | over HTTP | request | answer | what it does |\n| --- | --- | --- | --- | --- |\n",
+	fmt.Fprintf(&r.page, "## %s\n\n%s\n\n| method | over HTTP | request | answer | what it does |\n"+
+		"| --- | --- | --- | --- | --- |\n",
 		s.Desc.Name(), textOf(s.Comments.Leading))
 	for _, m := range s.Methods {
-		fmt.Fprintf(&r.page, "| `%s` | %s | %s | %s | %s |\n", m.Desc.Name(), httpOf(m), linkTo(m.Input, m.Desc.IsStreamingClient()),
+		fmt.Fprintf(&r.page, "| `%s` | %s | %s | %s | %s |\n",
+			m.Desc.Name(), httpOf(m), linkTo(m.Input, m.Desc.IsStreamingClient()),
 			linkTo(m.Output, m.Desc.IsStreamingServer()), cellOf(m.Comments.Leading))
 	}
 	r.page.WriteString("\n")

@@ -48,7 +48,10 @@ func (s settings) chart(digest string) (name string, archive []byte, err error) 
 
 // stamped is Chart.yaml with the versions of the release, and the digest of its image.
 func (s settings) stamped(text []byte, digest string) ([]byte, error) {
-	for key, version := range map[string]string{"version": s.chartVersion(), "appVersion": s.version, "  fermata.io/image-digest": digest} {
+	stamps := map[string]string{
+		"version": s.chartVersion(), "appVersion": s.version, "  fermata.io/image-digest": digest,
+	}
+	for key, version := range stamps {
 		line := regexp.MustCompile(`(?m)^` + key + `: .*$`)
 		if n := len(line.FindAll(text, -1)); n != 1 {
 			return nil, fmt.Errorf("there are %d lines in Chart.yaml that begin with %s", n, key)

@@ -42,7 +42,8 @@ func (s settings) provenance(names []string, digest string) ([]byte, error) {
 		return nil, err
 	}
 	b := attest.Build{
-		Version: s.version, Revision: s.revision, Builder: s.builder, Image: s.image, Digest: digest, Platforms: s.platforms, Epoch: s.at.Unix(),
+		Version: s.version, Revision: s.revision, Builder: s.builder,
+		Image: s.image, Digest: digest, Platforms: s.platforms, Epoch: s.at.Unix(),
 		Inputs: map[string][]byte{},
 	}
 	b.Go, err = compiler(binaries[0].Data)
@@ -182,7 +183,8 @@ func (s settings) checkFiles() error {
 		return err
 	}
 	if files[s.provenanceName()] == "" {
-		return fmt.Errorf("%s does not list %s: these are files of another version, or run 'make release'", sumsFile, s.provenanceName())
+		return fmt.Errorf("%s does not list %s: these are files of another version, or run 'make release'",
+			sumsFile, s.provenanceName())
 	}
 	for name, want := range files {
 		data, err := os.ReadFile(filepath.Join(s.release(), name))
@@ -231,8 +233,10 @@ func (s settings) checkStatement(statement *intoto.Statement, sums []byte) error
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if want := "sha256:" + subjects[parameters["image"].GetStringValue()]; err != nil || strings.TrimSpace(string(digest)) != want {
-		return fmt.Errorf("the image that was built has the digest %s, and the provenance says %s (%v)", strings.TrimSpace(string(digest)), want, err)
+	got, want := strings.TrimSpace(string(digest)), "sha256:"+subjects[parameters["image"].GetStringValue()]
+	if err != nil || got != want {
+		return fmt.Errorf("the image that was built has the digest %s, and the provenance says %s (%v)",
+			got, want, err)
 	}
 	return nil
 }
@@ -241,7 +245,8 @@ func (s settings) checkStatement(statement *intoto.Statement, sums []byte) error
 func commitOf(statement *intoto.Statement) string {
 	definition := statement.Predicate.GetFields()["buildDefinition"].GetStructValue().GetFields()
 	for _, d := range definition["resolvedDependencies"].GetListValue().GetValues() {
-		if commit := d.GetStructValue().GetFields()["digest"].GetStructValue().GetFields()["gitCommit"].GetStringValue(); commit != "" {
+		digest := d.GetStructValue().GetFields()["digest"].GetStructValue().GetFields()
+		if commit := digest["gitCommit"].GetStringValue(); commit != "" {
 			return commit
 		}
 	}

@@ -165,8 +165,8 @@ func (h *handler) sendRequest(ctx context.Context, t *worker.Task, p *payload.HT
 	return nil
 }
 
-func (h *handler) buildRequest(ctx context.Context, p *payload.HTTP, t *worker.Task, use *secrets.Resolver) (*http.Request,
-	error) {
+func (h *handler) buildRequest(ctx context.Context, p *payload.HTTP, t *worker.Task,
+	use *secrets.Resolver) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, p.Method, p.URL.String(), bytes.NewReader(p.Body))
 	if err != nil {
 		// The text may hold the URL, which may hold secrets.
@@ -247,7 +247,8 @@ func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 // bodyExcerpt returns the start of a response without the secrets that were sent.
 func bodyExcerpt(body []byte, use *secrets.Resolver) string {
-	const enough = MaxExcerpt + 4*secrets.MaxSecret // a masked secret takes less room, and one in a URL's escapes three times its own
+	// A masked secret takes less room, and one in a URL's escapes three times its own.
+	const enough = MaxExcerpt + 4*secrets.MaxSecret
 	return worker.Excerpt(use.Mask(body[:min(len(body), enough)]), MaxExcerpt)
 }
 

@@ -20,7 +20,8 @@ import (
 const perCall = 1000
 
 // Register registers n jobs of a class over the given number of clients. newJob makes the i-th job.
-func (c *Cluster) Register(ctx context.Context, class record.Class, n, clients int, newJob func(i int) *client.Job) error {
+func (c *Cluster) Register(ctx context.Context, class record.Class, n, clients int,
+	newJob func(i int) *client.Job) error {
 	return c.RegisterBy(ctx, CreateNames, class, n, clients, newJob)
 }
 
@@ -33,7 +34,8 @@ func CreateNames(c *client.Client, ctx context.Context, jobs []client.NewJob) ([
 }
 
 // RegisterBy is Register by a certain call.
-func (c *Cluster) RegisterBy(ctx context.Context, call Batch, class record.Class, n, clients int, newJob func(i int) *client.Job) error {
+func (c *Cluster) RegisterBy(ctx context.Context, call Batch, class record.Class,
+	n, clients int, newJob func(i int) *client.Job) error {
 	var next atomic.Int64
 	errs := make([]error, clients)
 	var all sync.WaitGroup
@@ -62,7 +64,8 @@ func (c *Cluster) RegisterBy(ctx context.Context, call Batch, class record.Class
 }
 
 // createJobs registers the jobs with indexes from up to, not including, to. It fails for jobs that exist.
-func createJobs(ctx context.Context, cl *client.Client, call Batch, class record.Class, from, to int, newJob func(int) *client.Job) error {
+func createJobs(ctx context.Context, cl *client.Client, call Batch,
+	class record.Class, from, to int, newJob func(int) *client.Job) error {
 	batch := make([]client.NewJob, 0, to-from)
 	for i := from; i < to; i++ {
 		batch = append(batch, client.NewJob{ID: record.ID(class, i), Job: newJob(i)})
@@ -81,8 +84,8 @@ func createJobs(ctx context.Context, cl *client.Client, call Batch, class record
 
 // Open counts the records that are leased, or waiting and due before an instant.
 func Open(ctx context.Context, before time.Time, servers ...*redis.Client) (int, error) {
-	return count(ctx, servers, scores{job.Score(job.RegionDue, 0), job.Score(job.RegionDue, unixtime.Milli(before.UnixMilli()))},
-		scores{job.Score(job.RegionLeased, 0), job.Score(job.RegionLeased+1, 0)})
+	due := scores{job.Score(job.RegionDue, 0), job.Score(job.RegionDue, unixtime.Milli(before.UnixMilli()))}
+	return count(ctx, servers, due, scores{job.Score(job.RegionLeased, 0), job.Score(job.RegionLeased+1, 0)})
 }
 
 // Finished counts the finished records that are not deleted yet.

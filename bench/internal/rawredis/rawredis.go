@@ -73,7 +73,9 @@ type Limit struct{ client *redis.Client }
 
 // New connects.
 func New(addr string) *Limit {
-	return &Limit{redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, PoolSize: connections, ReadTimeout: 30 * time.Second})}
+	return &Limit{redis.NewClient(&redis.Options{
+		Addr: addr, MaxRetries: -1, PoolSize: connections, ReadTimeout: 30 * time.Second,
+	})}
 }
 
 // Close disconnects.

@@ -47,7 +47,8 @@ func StartCluster(ctx context.Context, dir string, masters int) (servers []*Serv
 		}
 	}
 	for _, s := range servers {
-		if err := s.waitFor(ctx, "cluster", func() (string, error) { return s.Client.ClusterInfo(ctx).Result() }, "cluster_state:ok"); err != nil {
+		info := func() (string, error) { return s.Client.ClusterInfo(ctx).Result() }
+		if err := s.waitFor(ctx, "cluster", info, "cluster_state:ok"); err != nil {
 			return servers, err
 		}
 	}
@@ -62,7 +63,8 @@ func StartReplica(ctx context.Context, dir string, of *Server) (*Server, error) 
 	if err != nil {
 		return nil, err
 	}
-	err = of.waitFor(ctx, "primary", func() (string, error) { return of.Client.Info(ctx, "replication").Result() }, "state=online")
+	info := func() (string, error) { return of.Client.Info(ctx, "replication").Result() }
+	err = of.waitFor(ctx, "primary", info, "state=online")
 	if err != nil {
 		s.Stop()
 		return nil, err

@@ -1,7 +1,8 @@
 package main
 
 func backoff() dashboard {
-	return newDashboard("backoff", "Backoff & failures", "What fails, how long failures delay it, and which runs became dead letters.", []variable{namespaceVar, queueVar, nodeVar},
+	return newDashboard("backoff", "Backoff & failures", "What fails, how long failures delay it, and which runs became dead letters.",
+		[]variable{namespaceVar, queueVar, nodeVar},
 		part("Failures",
 			number("Failed attempts, share", "percentunit", "Share of attempts that failed or timed out. If it jumps in all queues, they share the cause: a deploy of the workers, or a system that they call.", `sum(rate(fermata_attempts_total{`+inQueue+`,outcome=~"failed|timed_out"}[$__rate_interval])) / sum(rate(fermata_attempts_total{`+inQueue+`}[$__rate_interval]))`).warn(.05, .25),
 			number("Runs in backoff", "percentunit", "Share of ended runs that led to a backoff. Above 30 %, find the common cause before you resume or redrive anything.", rate("fermata_backoff_failures_count", inQueue, "")+" / "+rate("fermata_runs_total", inQueue, "")).warn(.1, .3),

@@ -4,7 +4,8 @@ package main
 const streams = `.*/(Work|Watch|WatchEvents|StreamIsActive|ServerReflectionInfo)`
 
 func cluster() dashboard {
-	return newDashboard("cluster", "Cluster", "Which node holds which shards, and how the nodes communicate.", []variable{nodeVar},
+	return newDashboard("cluster", "Cluster", "Which node holds which shards, and how the nodes communicate.",
+		[]variable{nodeVar},
 		part("Shards",
 			number("Shards without a holder", "short", "Their jobs wait. It should be zero, except for moments. If it stays above zero, read the nodes' logs, then docs/runbooks.md.", greatest("fermata_shards_without_holder", onNode, "")).warn(1, 2),
 			number("Nodes", "short", "Nodes that are scraped. If there are fewer than you started, look at `up`, then at the missing node's log.", "count(fermata_build_info{"+onNode+"})"),

@@ -85,11 +85,15 @@ var prometheus = source{"prometheus", "${datasource}"}
 // newDashboard puts sections of panels on a page with the variables, links and
 // annotations that all have.
 func newDashboard(uid, title, description string, vars []variable, sections ...section) dashboard {
-	all := append([]variable{{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus"}, jobVar}, vars...)
+	sourceVar := variable{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus"}
+	all := append([]variable{sourceVar, jobVar}, vars...)
 	return dashboard{
 		UID: "fermata-" + uid, Title: "Fermata / " + title, Description: description, Tags: []string{"fermata"},
-		SchemaVersion: schemaVersion, Version: 1, GraphTooltip: 1, Refresh: "30s", Time: span{"now-3h", "now"}, Timezone: "browser",
-		Links:       []link{{Type: "dashboards", Title: "Fermata", Tags: []string{"fermata"}, IncludeVars: true, KeepTime: true}},
+		SchemaVersion: schemaVersion, Version: 1, GraphTooltip: 1, Refresh: "30s",
+		Time: span{"now-3h", "now"}, Timezone: "browser",
+		Links: []link{{
+			Type: "dashboards", Title: "Fermata", Tags: []string{"fermata"}, IncludeVars: true, KeepTime: true,
+		}},
 		Annotations: annotations{[]annotation{takeOvers, deploys}},
 		Templating:  templating{all},
 		Panels:      layout(sections),
@@ -105,7 +109,8 @@ var takeOvers = annotation{
 // A version that no node had in the 15 minutes before: a failed scrape is no deployment.
 var deploys = annotation{
 	Name: "Deploys", Datasource: prometheus, Enable: true, IconColor: "blue", Step: "30s",
-	Expr:        `count by (version) (fermata_build_info{` + inCluster + `}) unless on (version) count by (version) (last_over_time(fermata_build_info{` + inCluster + `}[15m] offset 1m))`,
+	Expr: `count by (version) (fermata_build_info{` + inCluster + `}) ` +
+		`unless on (version) count by (version) (last_over_time(fermata_build_info{` + inCluster + `}[15m] offset 1m))`,
 	TitleFormat: "Deploy", TextFormat: "version {{version}} appeared",
 }
 

@@ -7,7 +7,8 @@ var onTime = "1 - " + lateStarts(inQueue, "$__range") + " / " + allStarts(inQueu
 
 func overview() dashboard {
 	lag := "fermata_schedule_lag_seconds"
-	return newDashboard("overview", "Overview", "Do runs start on time, and what delays them?", []variable{namespaceVar, queueVar, nodeVar},
+	return newDashboard("overview", "Overview", "Do runs start on time, and what delays them?",
+		[]variable{namespaceVar, queueVar, nodeVar},
 		part("Do runs start on time?",
 			number("Alerts firing", "short", "Alerts of `deploy/prometheus/rules.yaml` that fire now. Grafana's list of alert rules, or Alertmanager, names them. docs/runbooks.md has the steps for each.", `count(ALERTS{alertname=~"Fermata.*",alertstate="firing"}) or vector(0)`).warn(1, 1).size(3, 4),
 			number("Started within 1 s", "percentunit", "Share of attempts that started within a second of their due time. Runs that have waited for longer count as late. The objective is 99 %. If it is lower, find the late queue under Queues & workers. If all queues are late, look at Redis or add nodes; if one is, add slots.", onTime).warn(.995, .99).to("queues", "Queues & workers"),

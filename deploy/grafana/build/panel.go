@@ -97,7 +97,9 @@ type series struct{ legend, expr string }
 func targets(all []series) []target {
 	out := make([]target, len(all))
 	for i, s := range all {
-		out[i] = target{RefID: string(rune('A' + i)), Datasource: prometheus, Expr: s.expr, LegendFormat: s.legend, Range: true}
+		out[i] = target{
+			RefID: string(rune('A' + i)), Datasource: prometheus, Expr: s.expr, LegendFormat: s.legend, Range: true,
+		}
 	}
 	return out
 }
@@ -214,7 +216,9 @@ func (p panel) columns(names map[string]string) panel {
 			renamed[column] = name
 		}
 	}
-	p.Transforms = []transform{{"organize", map[string]any{"excludeByName": hidden, "renameByName": renamed, "indexByName": map[string]int{}}}}
+	p.Transforms = []transform{{"organize", map[string]any{
+		"excludeByName": hidden, "renameByName": renamed, "indexByName": map[string]int{},
+	}}}
 	return p
 }
 
@@ -226,7 +230,9 @@ func (p panel) tinted() panel { p.FieldConfig.Overrides = byMeaning(" "); return
 
 // shortened leaves out of the names of methods what all of them begin with.
 func (p panel) shortened() panel {
-	p.Transforms = append(p.Transforms, transform{"renameByRegex", map[string]any{"regex": `/^\/fermata\.v1\.(.*)$/`, "renamePattern": "$1"}})
+	p.Transforms = append(p.Transforms, transform{"renameByRegex", map[string]any{
+		"regex": `/^\/fermata\.v1\.(.*)$/`, "renamePattern": "$1",
+	}})
 	return p
 }
 

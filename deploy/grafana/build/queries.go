@@ -47,7 +47,9 @@ func nativeBuckets(metric, selector string, bounds ...string) string {
 	native := rate(metric, selector, "")
 	each := make([]string, len(bounds))
 	for i, bound := range bounds {
-		each[i] = fmt.Sprintf(`label_replace(histogram_fraction(-Inf, %s, %s) * histogram_count(%s) >= 0, "le", "%s", "", "")`, bound, native, native, bound)
+		each[i] = fmt.Sprintf(
+			`label_replace(histogram_fraction(-Inf, %s, %s) * histogram_count(%s) >= 0, "le", "%s", "", "")`,
+			bound, native, native, bound)
 	}
 	return "(" + strings.Join(each, " or ") + ") unless on () " + buckets(metric, selector)
 }
@@ -58,7 +60,8 @@ func lateStarts(selector, window string) string { return starts(selector, `,timi
 func allStarts(selector, window string) string  { return starts(selector, "", window) }
 
 func starts(selector, timing, window string) string {
-	return fmt.Sprintf("sum(increase(fermata_starts_total{%s%s}[%s]) or fermata_runs_overdue{%s})", selector, timing, window, selector)
+	return fmt.Sprintf("sum(increase(fermata_starts_total{%s%s}[%s]) or fermata_runs_overdue{%s})",
+		selector, timing, window, selector)
 }
 
 // worst is a table of jobs by name. Without any, a row has the text none.

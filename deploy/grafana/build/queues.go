@@ -2,7 +2,8 @@ package main
 
 func queues() dashboard {
 	slots := "fermata_dispatch_slots"
-	return newDashboard("queues", "Queues & workers", "Are there slots for the due runs, and how do handlers perform?", []variable{namespaceVar, queueVar, nodeVar},
+	return newDashboard("queues", "Queues & workers", "Are there slots for the due runs, and how do handlers perform?",
+		[]variable{namespaceVar, queueVar, nodeVar},
 		part("Capacity",
 			number("Free slots", "short", "Slots of workers that wait for work. The slots of a worker count for each of its queues. None, with a backlog: add workers.", sum(slots, inQueue+`,state="free"`, "")),
 			number("Busy slots, share", "percentunit", "If it stays above 80 %, bursts have to wait. Add slots, or workers.", sum(slots, inQueue+`,state="busy"`, "")+" / "+sum(slots, inQueue, "")).warn(.8, .95),

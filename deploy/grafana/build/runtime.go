@@ -1,7 +1,8 @@
 package main
 
 func goRuntime() dashboard {
-	return newDashboard("runtime", "Go runtime", "Processor, memory and goroutines of nodes and workers.", []variable{processVar},
+	return newDashboard("runtime", "Go runtime", "Processor, memory and goroutines of nodes and workers.",
+		[]variable{processVar},
 		part("Process",
 			graph("Processor", "short", "Cores used. At the limit, gossip and locks suffer first. Give it more, or add nodes.", series{"{{instance}}", rate("process_cpu_seconds_total", onNode, "instance")}),
 			graph("Memory", "bytes", "Resident memory. It grows with connected workers and batches, not with the number of jobs. If it only grows, take a heap profile.", series{"{{instance}}", greatest("process_resident_memory_bytes", onNode, "instance")}),

@@ -144,7 +144,9 @@ func (w *witness) end(ctx context.Context, _ url.Values) (string, error) {
 	bound := max(calmLag, a.within)
 	if a.costly { // for as long as it is being done, and what follows
 		hold := a.within - calmLag
-		w.faults = append(w.faults, historycheck.Fault{Name: a.name, FromNS: a.fromNS, ToNS: a.toNS, Hold: max(0, hold), Workers: a.costs})
+		w.faults = append(w.faults, historycheck.Fault{
+			Name: a.name, FromNS: a.fromNS, ToNS: a.toNS, Hold: max(0, hold), Workers: a.costs,
+		})
 		bound = a.within + time.Duration(a.toNS-a.fromNS)
 	}
 	calm := w.until(ctx, bound+patience, w.onTime)

@@ -56,7 +56,8 @@ func (w *witness) history(stored map[string]bool) historycheck.History {
 	w.load.mu.Lock()
 	defer w.load.mu.Unlock()
 	return historycheck.History{
-		EndNS: time.Now().UnixNano(), Events: w.recorder.seen(), ExpectedSchedules: w.load.promises, Backoffs: w.load.backoffs,
+		EndNS: time.Now().UnixNano(), Events: w.recorder.seen(),
+		ExpectedSchedules: w.load.promises, Backoffs: w.load.backoffs,
 		Faults: slices.Concat(w.faults, w.pulse.seen()), Stored: stored,
 		Bounds: historycheck.Bounds{
 			Lag: calmLag, Settle: time.Second, LeaseTTL: w.lease, SessionTTL: min(session, 2*w.lease/3), Longest: longest,
@@ -77,8 +78,10 @@ func (w *witness) verdict(h historycheck.History) (string, error) {
 	if len(lags) == 0 {
 		return "", errors.New("nothing ran")
 	}
-	said := fmt.Sprintf("%d executions, %d nominal times and %d excused, %d repeats, %d waits of failing jobs; lag p50 %v, p99 %v, longest %v",
-		r.Executions, r.Targets, r.Excused, r.Repeats, r.Waits, quantile(0.5), quantile(0.99), lags[len(lags)-1].Round(10*time.Millisecond))
+	said := fmt.Sprintf("%d executions, %d nominal times and %d excused, %d repeats, %d waits of failing jobs; "+
+		"lag p50 %v, p99 %v, longest %v",
+		r.Executions, r.Targets, r.Excused, r.Repeats, r.Waits,
+		quantile(0.5), quantile(0.99), lags[len(lags)-1].Round(10*time.Millisecond))
 	if r.Targets < len(h.ExpectedSchedules) || r.Waits < len(h.Backoffs) {
 		return said, errors.New("the history is too thin to show anything")
 	}

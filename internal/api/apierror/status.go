@@ -93,7 +93,9 @@ func unavailableStatus() *status.Status {
 }
 
 // partResourceTypes are the types of a job's parts by their collection.
-var partResourceTypes = map[string]string{"backfills": "Backfill", "deadLetters": "DeadLetter", "revisions": "JobRevision"}
+var partResourceTypes = map[string]string{
+	"backfills": "Backfill", "deadLetters": "DeadLetter", "revisions": "JobRevision",
+}
 
 func statusOfTypedError(err error) (*status.Status, bool) {
 	var (
@@ -118,15 +120,16 @@ func statusOfTypedError(err error) (*status.Status, bool) {
 	case errors.As(err, &invalid):
 		return WithDetails(codes.InvalidArgument, invalid.Error(), BadRequest(invalid.Violations)), true
 	case errors.As(err, &missing):
-		info := &errdetails.ResourceInfo{ResourceType: "fermata.v1.Job", ResourceName: convert.JobName(missing.Key), Description: "does not exist"}
+		info := jobResource(missing.Key, "does not exist")
 		if missing.RunID != "" {
 			info.ResourceType, info.ResourceName = "fermata.v1.Run", convert.RunName(missing.Key, missing.RunID)
 		}
 		return WithDetails(codes.NotFound, missing.Error(), info), true
 	case errors.As(err, &part):
 		info := &errdetails.ResourceInfo{
-			ResourceType: "fermata.v1." + partResourceTypes[part.Collection], ResourceName: convert.JobName(part.Key) + "/" + part.Collection + "/" + part.ID,
-			Description: "does not exist",
+			ResourceType: "fermata.v1." + partResourceTypes[part.Collection],
+			ResourceName: convert.JobName(part.Key) + "/" + part.Collection + "/" + part.ID,
+			Description:  "does not exist",
 		}
 		return WithDetails(codes.NotFound, part.Error(), info), true
 	case errors.As(err, &unfit):
@@ -143,7 +146,9 @@ func statusOfTypedError(err error) (*status.Status, bool) {
 	case errors.As(err, &quota):
 		return statusOfQuotaError(quota), true
 	case errors.As(err, &etag):
-		reason := &errdetails.ErrorInfo{Reason: "ETAG_MISMATCH", Domain: Domain, Metadata: map[string]string{"etag": etag.Have}}
+		reason := &errdetails.ErrorInfo{
+			Reason: "ETAG_MISMATCH", Domain: Domain, Metadata: map[string]string{"etag": etag.Have},
+		}
 		return WithDetails(codes.Aborted, etag.Error(), reason, jobResource(etag.Key, "was edited in between")), true
 	}
 	return nil, false
@@ -169,8 +174,9 @@ func statusOfQuotaError(quota *job.QuotaError) *status.Status {
 	return WithDetails(codes.ResourceExhausted, quota.Error(), reason)
 }
 
-// A status is sent in the trailers of its call, its text twice and its details in base64. Clients that are built on gRPC
-// core, such as those in Python and Ruby, take 8 KiB of trailers for certain. Of a call with more they see another error.
+// A status is sent in the trailers of its call, its text twice and its details in base64. Clients that are built on
+// gRPC core, such as those in Python and Ruby, take 8 KiB of trailers for certain. Of a call with more they see another
+// error.
 const (
 	// maxTextBytes bounds the text of a status.
 	maxTextBytes = 1024
@@ -196,7 +202,9 @@ func BadRequest(violations []job.Violation) *errdetails.BadRequest {
 }
 
 func jobResource(k job.Key, description string) *errdetails.ResourceInfo {
-	return &errdetails.ResourceInfo{ResourceType: "fermata.v1.Job", ResourceName: convert.JobName(k), Description: description}
+	return &errdetails.ResourceInfo{
+		ResourceType: "fermata.v1.Job", ResourceName: convert.JobName(k), Description: description,
+	}
 }
 
 func RetryInfo(d time.Duration) *errdetails.RetryInfo {

@@ -24,5 +24,7 @@ func GrantToPB(g authz.Grant) *fermatav1.RoleGrant {
 }
 
 func CallLimitsToPB(l authz.Limits) *fermatav1.CallLimits {
-	return &fermatav1.CallLimits{Rate: l.Rate, Burst: int32(l.Burst), Calls: int32(l.MaxOpenCalls), Connections: int32(l.Connections)}
+	return &fermatav1.CallLimits{
+		Rate: l.Rate, Burst: int32(l.Burst), Calls: int32(l.MaxOpenCalls), Connections: int32(l.Connections),
+	}
 }

@@ -21,8 +21,8 @@ func checkpointToPB(k job.Key, cp *job.Checkpoint) *fermatav1.Checkpoint {
 		CreateRequestId: cp.CreateRequestID,
 		State:           JobStates.ToPB(s.Status()), ExpireTime: MillisToPB(cp.ExpireMS),
 		PauseTime: MillisToPB(s.PausedMS), PauseNote: s.PauseNote, Hint: hintToPB(s.Hint),
-		LastNominalTime: MillisToPB(s.LastNominal), BufferedUntilTime: MillisToPB(s.BufferedUntil), ScheduledRuns: int64(s.Fired),
-		WaitingRequestId:    s.Pending,
+		LastNominalTime: MillisToPB(s.LastNominal), BufferedUntilTime: MillisToPB(s.BufferedUntil),
+		ScheduledRuns: int64(s.Fired), WaitingRequestId: s.Pending,
 		ConsecutiveFailures: int64(s.Failures), LastOutcome: outcomes.ToPB(s.LastOutcome), LastError: s.LastError,
 		LastStartTime: MillisToPB(s.LastStarted), LastFinishTime: MillisToPB(s.LastFinished),
 		RunsTotal: int64(s.Runs), SucceededTotal: int64(s.Succeeded), DeadTotal: int64(s.Dead), LostTotal: int64(s.Lost),
@@ -55,7 +55,8 @@ func checkpointToPB(k job.Key, cp *job.Checkpoint) *fermatav1.Checkpoint {
 
 func keptRunToPB(s *job.State) *fermatav1.CheckpointRun {
 	return &fermatav1.CheckpointRun{
-		Trigger: triggers.ToPB(s.Trigger), RequestId: s.ManualID, Backoff: BackoffModes.ToPB(s.Mode), Generation: int64(s.Generation),
+		Trigger: triggers.ToPB(s.Trigger), RequestId: s.ManualID, Backoff: BackoffModes.ToPB(s.Mode),
+		Generation:  int64(s.Generation),
 		NominalTime: MillisToPB(s.Nominal), DueTime: MillisToPB(s.Due), DelaySource: delaySources.ToPB(s.Source),
 		Attempts: int32(min(s.Attempt, math.MaxInt32)), FirstStartTime: MillisToPB(s.FirstMS), Hold: holdToPB(s.Held),
 		Recovery: s.Recovery, Paced: s.Paced, LostAttempts: int32(s.Losses), Undelivered: int32(s.Unacked),
@@ -76,11 +77,14 @@ func keptBackfillToPB(b job.Backfill) *fermatav1.CheckpointBackfill {
 // readCheckpoint reads a checkpoint. What is out of bounds is left to [job.Restore].
 func (r *Reader) readCheckpoint(field string, p *fermatav1.Checkpoint) *job.Checkpoint {
 	cp := &job.Checkpoint{
-		Generation: r.uint32Counter(field+".generation", p.GetGeneration()), Revision: r.uint32Counter(field+".revision", p.GetRevision()),
-		AnchorMS:  r.Millis(field+".anchor_time", p.GetAnchorTime()),
-		CreatedMS: r.Millis(field+".create_time", p.GetCreateTime()), UpdatedMS: r.Millis(field+".update_time", p.GetUpdateTime()),
-		CreateRequestID: p.GetCreateRequestId(), UpdateRequestIDs: job.JoinRequestIDs(p.GetEarlierUpdateRequestIds(), p.GetUpdateRequestId()),
-		ExpireMS: job.NeverMS,
+		Generation:       r.uint32Counter(field+".generation", p.GetGeneration()),
+		Revision:         r.uint32Counter(field+".revision", p.GetRevision()),
+		AnchorMS:         r.Millis(field+".anchor_time", p.GetAnchorTime()),
+		CreatedMS:        r.Millis(field+".create_time", p.GetCreateTime()),
+		UpdatedMS:        r.Millis(field+".update_time", p.GetUpdateTime()),
+		CreateRequestID:  p.GetCreateRequestId(),
+		UpdateRequestIDs: job.JoinRequestIDs(p.GetEarlierUpdateRequestIds(), p.GetUpdateRequestId()),
+		ExpireMS:         job.NeverMS,
 	}
 	if p.GetExpireTime() != nil {
 		cp.ExpireMS = r.Millis(field+".expire_time", p.GetExpireTime())
@@ -102,7 +106,8 @@ func (r *Reader) readCheckpoint(field string, p *fermatav1.Checkpoint) *job.Chec
 
 func (r *Reader) keptState(field string, cp *job.Checkpoint, p *fermatav1.Checkpoint) {
 	s := &cp.State
-	s.PausedMS, s.PauseNote, s.Paused = r.Millis(field+".pause_time", p.GetPauseTime()), p.GetPauseNote(), p.GetPauseTime() != nil
+	s.PausedMS = r.Millis(field+".pause_time", p.GetPauseTime())
+	s.PauseNote, s.Paused = p.GetPauseNote(), p.GetPauseTime() != nil
 	if p.GetHint() != nil {
 		s.Hint = r.Hint(field+".hint", p.GetHint())
 	}
@@ -113,9 +118,12 @@ func (r *Reader) keptState(field string, cp *job.Checkpoint, p *fermatav1.Checkp
 	s.LastOutcome, s.LastError = outcomes.FromPB(p.GetLastOutcome()), p.GetLastError()
 	s.LastStarted = r.Millis(field+".last_start_time", p.GetLastStartTime())
 	s.LastFinished = r.Millis(field+".last_finish_time", p.GetLastFinishTime())
-	s.Runs, s.Succeeded = r.uint64Counter(field+".runs_total", p.GetRunsTotal()), r.uint64Counter(field+".succeeded_total", p.GetSucceededTotal())
-	s.Dead, s.Lost = r.uint64Counter(field+".dead_total", p.GetDeadTotal()), r.uint64Counter(field+".lost_total", p.GetLostTotal())
-	s.TimedOut, s.Skipped = r.uint64Counter(field+".timeout_total", p.GetTimeoutTotal()), r.uint64Counter(field+".skipped_total", p.GetSkippedTotal())
+	s.Runs = r.uint64Counter(field+".runs_total", p.GetRunsTotal())
+	s.Succeeded = r.uint64Counter(field+".succeeded_total", p.GetSucceededTotal())
+	s.Dead = r.uint64Counter(field+".dead_total", p.GetDeadTotal())
+	s.Lost = r.uint64Counter(field+".lost_total", p.GetLostTotal())
+	s.TimedOut = r.uint64Counter(field+".timeout_total", p.GetTimeoutTotal())
+	s.Skipped = r.uint64Counter(field+".skipped_total", p.GetSkippedTotal())
 	s.Recent = p.GetRecentRequestIds()
 	for i, b := range p.GetBackfills() {
 		s.Backfills = append(s.Backfills, r.keptBackfill(field+".backfills["+strconv.Itoa(i)+"]", b))
@@ -149,7 +157,8 @@ func (r *Reader) keptRegion(field string, s *job.State, p *fermatav1.Checkpoint)
 	default:
 		s.Region = job.RegionDone
 		if status != job.StatusDone && !(status == job.StatusPaused && s.Paused) {
-			r.Reject(field+".state", "does not fit a job that has no run: want STATE_DEAD, STATE_DONE, or STATE_PAUSED with pause_time")
+			r.Reject(field+".state",
+				"does not fit a job that has no run: want STATE_DEAD, STATE_DONE, or STATE_PAUSED with pause_time")
 		}
 	}
 }
@@ -163,12 +172,14 @@ func (r *Reader) keptRun(field string, s *job.State, p *fermatav1.CheckpointRun)
 	s.FirstMS = r.Millis(field+".first_start_time", p.GetFirstStartTime())
 	if h := p.GetHold(); h != nil {
 		s.Held = job.Hold{
-			Reason: holdReasons.FromPB(h.GetReason()), Key: h.GetKey(), By: h.GetBlockedBy(), SinceMS: r.Millis(field+".hold.since_time", h.GetSinceTime()),
-			DueMS: r.Millis(field+".hold.due_time", h.GetDueTime()),
+			Reason: holdReasons.FromPB(h.GetReason()), Key: h.GetKey(), By: h.GetBlockedBy(),
+			SinceMS: r.Millis(field+".hold.since_time", h.GetSinceTime()),
+			DueMS:   r.Millis(field+".hold.due_time", h.GetDueTime()),
 		}
 	}
 	s.Recovery, s.Paced = p.GetRecovery(), p.GetPaced()
-	s.Losses, s.Unacked = r.uint32Counter(field+".losses", int64(p.GetLostAttempts())), r.uint32Counter(field+".undelivered", int64(p.GetUndelivered()))
+	s.Losses = r.uint32Counter(field+".losses", int64(p.GetLostAttempts()))
+	s.Unacked = r.uint32Counter(field+".undelivered", int64(p.GetUndelivered()))
 	if p.GetIgnoreExclusions() {
 		s.Exempt = []string{s.RunID()}
 	}
@@ -176,7 +187,8 @@ func (r *Reader) keptRun(field string, s *job.State, p *fermatav1.CheckpointRun)
 
 func (r *Reader) keptBackfill(field string, p *fermatav1.CheckpointBackfill) job.Backfill {
 	b := job.Backfill{
-		ID: p.GetId(), NextMS: r.Millis(field+".next_time", p.GetNextTime()), ToMS: r.Millis(field+".end_time", p.GetEndTime()),
+		ID: p.GetId(), NextMS: r.Millis(field+".next_time", p.GetNextTime()),
+		ToMS:        r.Millis(field+".end_time", p.GetEndTime()),
 		Concurrency: uint8(max(0, min(p.GetConcurrency(), 255))),
 	}
 	for _, slot := range p.GetSlots() {
@@ -197,10 +209,14 @@ func (r *Reader) keptLetter(field string, p *fermatav1.DeadLetter) job.Checkpoin
 		Slot: job.LetterOfJob, ExpireMS: job.NeverMS, Own: runPayloadFromPB(run.GetOwnPayload()),
 		Run: job.Run{
 			ID: LastSegment(run.GetName()), Trigger: triggers.FromPB(run.GetTrigger()),
-			NominalMS: r.Millis(field+".run.nominal_time", run.GetNominalTime()), DueMS: r.Millis(field+".run.due_time", run.GetDueTime()),
-			StartedMS: r.Millis(field+".run.start_time", run.GetStartTime()), FinishedMS: r.Millis(field+".run.finish_time", run.GetFinishTime()),
-			Attempts: r.uint32Counter(field+".run.attempts", int64(run.GetAttempts())), Losses: r.uint32Counter(field+".run.losses", int64(run.GetLostAttempts())),
-			Outcome: outcomes.FromPB(run.GetOutcome()), Error: run.GetError(), Output: run.GetOutput(), Worker: run.GetWorker(),
+			NominalMS:  r.Millis(field+".run.nominal_time", run.GetNominalTime()),
+			DueMS:      r.Millis(field+".run.due_time", run.GetDueTime()),
+			StartedMS:  r.Millis(field+".run.start_time", run.GetStartTime()),
+			FinishedMS: r.Millis(field+".run.finish_time", run.GetFinishTime()),
+			Attempts:   r.uint32Counter(field+".run.attempts", int64(run.GetAttempts())),
+			Losses:     r.uint32Counter(field+".run.losses", int64(run.GetLostAttempts())),
+			Outcome:    outcomes.FromPB(run.GetOutcome()), Error: run.GetError(),
+			Output: run.GetOutput(), Worker: run.GetWorker(),
 			AttemptLog: r.attempts(field+".run.attempt_log", run.GetAttemptLog()),
 		},
 	}

@@ -52,7 +52,8 @@ func sharedKeyOf(d *job.Definition) sharedKey {
 
 // WriteJob writes a job that was requested as sent. shared is the number of the message that has its other fields,
 // counted from 1; 0: the job is complete.
-func (w *CompactWriter) WriteJob(r job.Record, sent *fermatav1.Job, nowMS unixtime.Milli) (j *fermatav1.Job, shared int32) {
+func (w *CompactWriter) WriteJob(r job.Record, sent *fermatav1.Job,
+	nowMS unixtime.Milli) (j *fermatav1.Job, shared int32) {
 	d := r.Definition
 	if d.Handler != sent.GetHandler() || d.PayloadKey == "" && !bytes.Equal(d.Payload, sent.GetPayload()) {
 		return RecordToPB(r, nowMS), 0

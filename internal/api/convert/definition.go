@@ -108,7 +108,9 @@ func (r *Reader) clampPriority(p int32) uint8 {
 // what it would be given is not its payload.
 func (r *Reader) RejectSealed(j *fermatav1.Job) {
 	if j.GetPayloadSealed() || j.GetPayloadKeyId() != "" {
-		r.Reject("job.payload_sealed", "a sealed payload is taken by RestoreJobs only (fermata import --states); give the payload itself, and leave payload_sealed and payload_key_id unset")
+		r.Reject("job.payload_sealed",
+			"a sealed payload is taken by RestoreJobs only (fermata import --states); "+
+				"give the payload itself, and leave payload_sealed and payload_key_id unset")
 	}
 }
 

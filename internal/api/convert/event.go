@@ -39,8 +39,10 @@ func EventQueryFromPB(q *fermatav1.WatchEventsRequest) (job.EventQuery, string, 
 func EventToPB(h job.Event) *fermatav1.Event {
 	e := &fermatav1.Event{
 		Id: h.ID(), Kind: h.Kind, Time: MillisToPB(h.AtMS), Queue: h.Queue, Labels: h.Labels, RunId: h.RunID,
-		CorrelationId: h.Correlation(), Attempt: int32(h.Attempt), DueTime: MillisToPB(h.DueMS), StartTime: MillisToPB(h.StartMS),
-		ConsecutiveFailures: int64(h.Failures), Count: h.Count, Reason: h.Reason, Error: h.Error, Worker: h.Worker, Node: h.Node,
+		CorrelationId: h.Correlation(), Attempt: int32(h.Attempt),
+		DueTime: MillisToPB(h.DueMS), StartTime: MillisToPB(h.StartMS),
+		ConsecutiveFailures: int64(h.Failures), Count: h.Count, Reason: h.Reason, Error: h.Error,
+		Worker: h.Worker, Node: h.Node,
 	}
 	if h.Key != (job.Key{}) {
 		e.Job = JobName(h.Key)

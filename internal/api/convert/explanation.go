@@ -7,8 +7,8 @@ import (
 
 func ReasonToPB(r job.Reason) *fermatav1.Reason {
 	return &fermatav1.Reason{
-		Kind: reasonKinds.ToPB(r.Kind), Message: r.Message, SinceTime: MillisToPB(r.SinceMS), UntilTime: MillisToPB(r.UntilMS),
-		Key: r.Key, BlockedBy: r.By,
+		Kind: reasonKinds.ToPB(r.Kind), Message: r.Message, Key: r.Key, BlockedBy: r.By,
+		SinceTime: MillisToPB(r.SinceMS), UntilTime: MillisToPB(r.UntilMS),
 	}
 }
 

@@ -55,8 +55,9 @@ func ParseUpdateMask(mask *fieldmaskpb.FieldMask) (copied []string, reseal bool,
 	for _, path := range paths {
 		if !settablePath(path) {
 			v = append(v, job.Violation{
-				Field:       "update_mask",
-				Description: "unknown path " + job.Clip(path, 80) + "; known are " + strings.Join(SettableFields, ", ") + " and the fields inside them",
+				Field: "update_mask",
+				Description: "unknown path " + job.Clip(path, 80) + "; known are " +
+					strings.Join(SettableFields, ", ") + " and the fields inside them",
 			})
 		}
 	}
@@ -151,8 +152,9 @@ func resetSource[P interface {
 
 // zeroIsValue are fields that a message cannot leave unset: an edit that names one of them and has
 // zero there sets zero.
-const zeroIsValue = backoff.FieldSet(1<<backoff.RetryOffset | 1<<backoff.RetryMaxDoublings | 1<<backoff.BackoffDisabled |
-	1<<backoff.BackoffMaxRatio | 1<<backoff.BackoffStaleHalve | 1<<backoff.BackoffWithinSlot)
+const zeroIsValue = backoff.FieldSet(1<<backoff.RetryOffset | 1<<backoff.RetryMaxDoublings |
+	1<<backoff.BackoffDisabled | 1<<backoff.BackoffMaxRatio | 1<<backoff.BackoffStaleHalve |
+	1<<backoff.BackoffWithinSlot)
 
 func copyPath(dst, src protoreflect.Message, path []string) {
 	field := dst.Descriptor().Fields().ByName(protoreflect.Name(path[0]))

@@ -11,7 +11,8 @@ import (
 
 // Policies fills the policies of a definition, whose key, schedule and queue are set. Prefix is that
 // of the paths of the two messages.
-func (r *Reader) Policies(prefix string, d *job.Definition, retry *fermatav1.RetryPolicy, recurring *fermatav1.BackoffPolicy) {
+func (r *Reader) Policies(prefix string, d *job.Definition,
+	retry *fermatav1.RetryPolicy, recurring *fermatav1.BackoffPolicy) {
 	layers := r.Defaults.Layers(d.Namespace, d.Queue)
 	if layers == nil && retry == nil && recurring == nil {
 		return // what the definition has already
@@ -36,7 +37,8 @@ func (r *Reader) Policies(prefix string, d *job.Definition, retry *fermatav1.Ret
 }
 
 // sourceGivesValue reports whether the source that is claimed for a field gives the value that the field has.
-func (r *Reader) sourceGivesValue(claim backoff.Group, p *backoff.Policies, d *job.Definition, layers []backoff.Layer) bool {
+func (r *Reader) sourceGivesValue(claim backoff.Group, p *backoff.Policies,
+	d *job.Definition, layers []backoff.Layer) bool {
 	same := func(values *backoff.Policies) bool {
 		for f := range backoff.FieldCount {
 			if claim.Fields.Has(f) && !f.Equal(values, p) {
@@ -114,7 +116,8 @@ func (r *Reader) backoffPolicy(field string, p *fermatav1.BackoffPolicy) policyR
 }
 
 // ownPolicy reads the preset, values and sources of one policy message, which has the given fields.
-func (r *Reader) ownPolicy(field string, m proto.Message, preset string, sources map[string]string, values backoff.Policies, fields backoff.FieldSet) policyReading {
+func (r *Reader) ownPolicy(field string, m proto.Message, preset string,
+	sources map[string]string, values backoff.Policies, fields backoff.FieldSet) policyReading {
 	var o policyReading
 	if l, ok := r.presetLayer(field, preset, fields); ok {
 		o.layers = append(o.layers, l)
@@ -130,7 +133,8 @@ func (r *Reader) ownPolicy(field string, m proto.Message, preset string, sources
 		if !named && rest != nil && preset == "" {
 			claim, named = *rest, true
 		}
-		if !given && (!named || alwaysWritten.Has(f)) || named && r.RefreshDefaults && r.renewFromSource(&o, claim, f, values) {
+		written := given || named && !alwaysWritten.Has(f)
+		if !written || named && r.RefreshDefaults && r.renewFromSource(&o, claim, f, values) {
 			continue
 		}
 		set.Set = set.Set.With(f)
@@ -144,7 +148,8 @@ func (r *Reader) ownPolicy(field string, m proto.Message, preset string, sources
 
 // renewFromSource reports whether a field is to have the value that its source gives now, and adds that
 // source where it is a preset. A preset that is not known any more leaves the value as it is.
-func (r *Reader) renewFromSource(o *policyReading, claim backoff.Source, f backoff.Field, values backoff.Policies) bool {
+func (r *Reader) renewFromSource(o *policyReading, claim backoff.Source,
+	f backoff.Field, values backoff.Policies) bool {
 	switch claim.Kind {
 	case backoff.FromJob:
 		return false
@@ -163,9 +168,10 @@ func (r *Reader) renewFromSource(o *policyReading, claim backoff.Source, f backo
 
 // alwaysWritten are the fields that each policy has that was read: one of them that is unset was
 // taken out, to have its default.
-const alwaysWritten = backoff.FieldSet(1<<backoff.RetryStrategy | 1<<backoff.RetryBase | 1<<backoff.RetryMultiplier | 1<<backoff.RetryMaxDelay |
-	1<<backoff.RetryMaxAttempts | 1<<backoff.RetryJitter | 1<<backoff.BackoffMultiplier | 1<<backoff.BackoffMaxExponent |
-	1<<backoff.BackoffMaxDelay | 1<<backoff.BackoffJitter)
+const alwaysWritten = backoff.FieldSet(1<<backoff.RetryStrategy | 1<<backoff.RetryBase |
+	1<<backoff.RetryMultiplier | 1<<backoff.RetryMaxDelay | 1<<backoff.RetryMaxAttempts | 1<<backoff.RetryJitter |
+	1<<backoff.BackoffMultiplier | 1<<backoff.BackoffMaxExponent | 1<<backoff.BackoffMaxDelay |
+	1<<backoff.BackoffJitter)
 
 func hasField(m proto.Message, name string) bool {
 	r := m.ProtoReflect()
@@ -177,7 +183,8 @@ const allFields = "*"
 
 // policySources reads what a message claims of the sources of its fields, and of the rest of them; nil:
 // nothing.
-func (r *Reader) policySources(field string, sources map[string]string, fields backoff.FieldSet) (claims map[backoff.Field]backoff.Source, rest *backoff.Source) {
+func (r *Reader) policySources(field string, sources map[string]string,
+	fields backoff.FieldSet) (claims map[backoff.Field]backoff.Source, rest *backoff.Source) {
 	for name, text := range sources {
 		at := field + ".sources[" + job.Clip(name, 40) + "]"
 		source, ok := backoff.ParseSource(text)

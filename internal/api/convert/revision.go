@@ -102,7 +102,9 @@ func (r *Reader) readRevisions(b *job.Backup, list []*fermatav1.JobRevision) {
 	}
 	for i, p := range list {
 		field := "revisions[" + strconv.Itoa(i) + "]"
-		edit := job.Edit{Identity: job.Clip(p.GetIdentity(), job.MaxTrailText), Method: job.Clip(p.GetMethod(), job.MaxTrailText)}
+		edit := job.Edit{
+			Identity: job.Clip(p.GetIdentity(), job.MaxTrailText), Method: job.Clip(p.GetMethod(), job.MaxTrailText),
+		}
 		if p.GetJob() == nil {
 			if b.Checkpoint != nil && p.GetRevision() == int64(b.Checkpoint.Revision) {
 				b.Checkpoint.LastEdit = edit

@@ -56,8 +56,9 @@ func hintToPB(h job.Hint) *fermatav1.Hint {
 		return nil
 	}
 	return &fermatav1.Hint{
-		Source: hintSources.ToPB(h.Source), NextRunTime: MillisToPB(h.AtMS), Interval: nonZeroDurationToPB(msToDuration(h.IntervalMS)),
-		ExpireTime: MillisToPB(h.UntilMS), Reason: h.Reason,
+		Source: hintSources.ToPB(h.Source), NextRunTime: MillisToPB(h.AtMS),
+		Interval: nonZeroDurationToPB(msToDuration(h.IntervalMS)), ExpireTime: MillisToPB(h.UntilMS),
+		Reason: h.Reason,
 	}
 }
 
@@ -65,7 +66,10 @@ func holdToPB(h job.Hold) *fermatav1.Hold {
 	if h.Reason == job.HeldNone {
 		return nil
 	}
-	return &fermatav1.Hold{Reason: holdReasons.ToPB(h.Reason), Key: h.Key, BlockedBy: h.By, SinceTime: MillisToPB(h.SinceMS), DueTime: MillisToPB(h.DueMS)}
+	return &fermatav1.Hold{
+		Reason: holdReasons.ToPB(h.Reason), Key: h.Key, BlockedBy: h.By,
+		SinceTime: MillisToPB(h.SinceMS), DueTime: MillisToPB(h.DueMS),
+	}
 }
 
 // backfillToPB writes the end as the request had it: not included.

@@ -36,13 +36,15 @@ func (r *Reader) Schedule(field string, s *fermatav1.Schedule) schedule.Spec {
 	case *fermatav1.Schedule_Calendar:
 		spec.Kind = schedule.KindCalendar
 		spec.Calendar, spec.TimeZone = r.readCalendar(field+".calendar", rule.Calendar), rule.Calendar.GetTimeZone()
-		spec.Gap, spec.Repeat = gapPolicies.FromPB(rule.Calendar.GetDstGap()), repeatPolicies.FromPB(rule.Calendar.GetDstRepeat())
+		spec.Gap = gapPolicies.FromPB(rule.Calendar.GetDstGap())
+		spec.Repeat = repeatPolicies.FromPB(rule.Calendar.GetDstRepeat())
 	case *fermatav1.Schedule_Once:
 		spec.Kind = schedule.KindOnce
 		spec.At = r.Begin(field, ".once", rule.Once)
 	}
 	if zone != "" && spec.Kind != schedule.KindInterval {
-		r.Reject(field+".exclusions.time_zone", "only for an interval schedule; cron and calendar schedules have a time_zone of their own")
+		r.Reject(field+".exclusions.time_zone",
+			"only for an interval schedule; cron and calendar schedules have a time_zone of their own")
 	}
 	return spec
 }
@@ -58,7 +60,8 @@ func (r *Reader) readCalendar(field string, c *fermatav1.CalendarSchedule) sched
 	for i, name := range c.GetWeekdays() {
 		day := slices.IndexFunc(weekdayNames, func(n string) bool { return strings.EqualFold(n, name) })
 		if day < 0 {
-			r.Reject(fmt.Sprintf("%s.weekdays[%d]", field, i), fmt.Sprintf("%.32q is no day of the week, want one of %s", name, strings.Join(weekdayNames, ", ")))
+			r.Reject(fmt.Sprintf("%s.weekdays[%d]", field, i),
+				fmt.Sprintf("%.32q is no day of the week, want one of %s", name, strings.Join(weekdayNames, ", ")))
 			continue
 		}
 		out.Weekdays = append(out.Weekdays, time.Weekday(day))

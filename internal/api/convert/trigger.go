@@ -54,9 +54,13 @@ func TriggerQueues(t autoscale.Trigger) []job.QueueKey {
 // MetricSpecToPB rounds up for versions of KEDA that take whole numbers only: a target of 0
 // would mean that there are never enough workers.
 func MetricSpecToPB(m autoscale.Metric) *externalscaler.MetricSpec {
-	return &externalscaler.MetricSpec{MetricName: m.Name, TargetSize: int64(math.Ceil(m.Target)), TargetSizeFloat: m.Target}
+	return &externalscaler.MetricSpec{
+		MetricName: m.Name, TargetSize: int64(math.Ceil(m.Target)), TargetSizeFloat: m.Target,
+	}
 }
 
 func MetricValueToPB(m autoscale.Metric) *externalscaler.MetricValue {
-	return &externalscaler.MetricValue{MetricName: m.Name, MetricValue: int64(math.Ceil(m.Value)), MetricValueFloat: m.Value}
+	return &externalscaler.MetricValue{
+		MetricName: m.Name, MetricValue: int64(math.Ceil(m.Value)), MetricValueFloat: m.Value,
+	}
 }

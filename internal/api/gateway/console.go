@@ -164,13 +164,13 @@ func (h *consoleHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(content)
 }
 
-// checkReadOnly refuses changes by pages in a browser. Browsers set these headers, and scripts of pages cannot. Programs
-// are not concerned: the nodes decide by their roles.
+// checkReadOnly refuses changes by pages in a browser. Browsers set these headers, and scripts of pages cannot.
+// Programs are not concerned: the nodes decide by their roles.
 func (h *consoleHandler) checkReadOnly(r *http.Request) error {
 	// Without TLS browsers send no Sec-Fetch-Site, except on loopback.
 	isPage := r.Header.Get("Sec-Fetch-Site") != "" || r.Header.Get("Origin") != ""
-	if h == nil || !h.readOnly || !isPage || r.Method == http.MethodGet || r.Method == http.MethodHead || onlyReads(r.URL.Path) ||
-		strings.HasPrefix(r.URL.Path, sessionPath) {
+	if h == nil || !h.readOnly || !isPage || r.Method == http.MethodGet || r.Method == http.MethodHead ||
+		onlyReads(r.URL.Path) || strings.HasPrefix(r.URL.Path, sessionPath) {
 		return nil
 	}
 	return withReason(codes.PermissionDenied, "READ_ONLY_CONSOLE", "this console is read-only")

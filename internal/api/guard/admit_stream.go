@@ -29,7 +29,8 @@ func (g *Gate) tapHandle(ctx context.Context, info *tap.Info) (context.Context, 
 		conn.markAuthenticated(anonymousProof)
 	}
 	d, known := methodPermissions[info.FullMethodName]
-	missing := g.authority != nil && !d.open && len(info.Header.Get("authorization")) == 0 && conn.verifiedCertificate() == nil
+	missing := g.authority != nil && !d.open && len(info.Header.Get("authorization")) == 0 &&
+		conn.verifiedCertificate() == nil
 	if conn.isAuthenticated() && !missing && !d.open {
 		return ctx, nil
 	}
@@ -82,7 +83,8 @@ func (c *Caller) admitUnauthenticated(ctx context.Context, conn *connection, inf
 	limit := "headers"
 	if headerSize(info.Header) <= maxUnauthenticatedHeaderBytes {
 		limit = "streams"
-		if bounded, ok := conn.unauthenticated.admitStream(ctx, conn, min(firstMessageTimeout, conn.unauthenticated.maxAge)); ok {
+		life := min(firstMessageTimeout, conn.unauthenticated.maxAge)
+		if bounded, ok := conn.unauthenticated.admitStream(ctx, conn, life); ok {
 			return bounded, nil
 		}
 	}
@@ -200,7 +202,8 @@ func (g *Gate) countingCredentials(secure credentials.TransportCredentials) coun
 	if secure == nil {
 		secure = insecure.NewCredentials()
 	}
-	return countingCredentials{secure, newUnauthenticatedConns(g.options.MaxUnauthenticated, g.options.UnauthenticatedAge, g.reportClosed)}
+	watched := newUnauthenticatedConns(g.options.MaxUnauthenticated, g.options.UnauthenticatedAge, g.reportClosed)
+	return countingCredentials{secure, watched}
 }
 
 // registerGauge shows how many connections are unauthenticated.
@@ -209,7 +212,8 @@ func (g *Gate) registerGauge(u *unauthenticatedConns, r prometheus.Registerer) e
 		return nil
 	}
 	return r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "fermata_connections_unauthenticated", Help: "Connections of clients and workers that have not authenticated yet.",
+		Name: "fermata_connections_unauthenticated",
+		Help: "Connections of clients and workers that have not authenticated yet.",
 	}, u.connectionCount))
 }
 
@@ -218,7 +222,8 @@ func (g *Gate) ChecksCalls() bool { return g.authority != nil || g.limits != (au
 
 // ConnectionOptions are the options of a server whose connections the gate bounds, over the given credentials or, if
 // they are nil, in plain text.
-func (g *Gate) ConnectionOptions(secure credentials.TransportCredentials, r prometheus.Registerer) ([]grpc.ServerOption, error) {
+func (g *Gate) ConnectionOptions(secure credentials.TransportCredentials,
+	r prometheus.Registerer) ([]grpc.ServerOption, error) {
 	watched := g.countingCredentials(secure)
 	if err := g.registerGauge(watched.unauthenticated, r); err != nil {
 		return nil, err

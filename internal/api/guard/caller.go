@@ -94,7 +94,8 @@ func (c *Caller) countConnection(ctx context.Context, conn *connection) error {
 }
 
 // requestProof asks the authority.
-func (c *Caller) requestProof(ctx context.Context, conn *connection, token string, generation uint64, now time.Time) (*proof, error) {
+func (c *Caller) requestProof(ctx context.Context, conn *connection,
+	token string, generation uint64, now time.Time) (*proof, error) {
 	last := conn.lastQuota()
 	if err := c.checkRefusals(ctx, last); err != nil {
 		return nil, err
@@ -108,7 +109,8 @@ func (c *Caller) requestProof(ctx context.Context, conn *connection, token strin
 		return nil, c.refuseMissingCredential(ctx)
 	case errors.Is(err, authz.ErrUnavailable):
 		return nil, c.refuse(ctx, codes.Unavailable, "unavailable", &errdetails.ErrorInfo{Reason: "CREDENTIALS_UNCHECKED"},
-			"this node cannot get the keys of the token's issuer, and so cannot check the token now; repeat the call", err, apierror.RetryInfo(time.Second))
+			"this node cannot get the keys of the token's issuer, and so cannot check the token now; repeat the call",
+			err, apierror.RetryInfo(time.Second))
 	case err != nil:
 		return nil, c.refuseCredential(ctx, "invalid", err)
 	}

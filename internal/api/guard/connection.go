@@ -198,8 +198,9 @@ func (w *countingConn) Read(p []byte) (int, error) {
 
 // countBytes counts what comes before the connection is known.
 func (w *countingConn) countBytes(n int) error {
-	if !w.connection.isAuthenticated() && !w.connection.unauthenticated.countBytes(w.connection, n) && !w.connection.isAuthenticated() {
-		w.connection.unauthenticated.onClose(w.connection.host, errTooManyBytes)
+	u := w.connection.unauthenticated
+	if !w.connection.isAuthenticated() && !u.countBytes(w.connection, n) && !w.connection.isAuthenticated() {
+		u.onClose(w.connection.host, errTooManyBytes)
 		return errTooManyBytes
 	}
 	return nil

@@ -35,7 +35,8 @@ func New(o Options) (*Gate, error) {
 	g := &Gate{
 		options: o, authority: o.Authority, limits: o.Limits, binding: o.Binding, logger: o.Logger,
 		unread: newUnreadBudget(processMemory()), requests: newRequestMemory(processMemory()),
-		quotas: quotaTable{bySubject: make(map[string]*quota)}, turns: newTurnsOfNode(), logLimiter: rate.NewLimiter(1, 20),
+		quotas: quotaTable{bySubject: make(map[string]*quota)}, turns: newTurnsOfNode(),
+		logLimiter: rate.NewLimiter(1, 20),
 		denied: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_access_denied_total", Help: "Calls that were refused, by method and reason.",
 		}, []string{"method", "reason"}),
@@ -68,7 +69,8 @@ func registerOrReuse[C prometheus.Collector](r prometheus.Registerer, c C) (C, e
 	return c, err
 }
 
-func (g *Gate) UnaryInterceptor(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (g *Gate) UnaryInterceptor(ctx context.Context, q any,
+	info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	c, err := g.admitCall(ctx, info.FullMethod, q)
 	if err != nil {
 		return nil, err
@@ -87,7 +89,8 @@ func (g *Gate) UnaryInterceptor(ctx context.Context, q any, info *grpc.UnaryServ
 	return next(ctx, q)
 }
 
-func (g *Gate) StreamInterceptor(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+func (g *Gate) StreamInterceptor(srv any, stream grpc.ServerStream,
+	info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	c, err := g.admitCall(stream.Context(), info.FullMethod, nil)
 	if err != nil {
 		return err

@@ -46,13 +46,15 @@ func PeerInterceptors(authority PeerAuthority, o Options) ([]grpc.ServerOption, 
 		return c.Authorize(ctx, authz.Relay, authz.AllNamespaces, "")
 	}
 	return []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(func(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, q any, info *grpc.UnaryServerInfo,
+			next grpc.UnaryHandler) (any, error) {
 			if err := enter(ctx, info.FullMethod); err != nil {
 				return nil, err
 			}
 			return next(ctx, q)
 		}),
-		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream,
+			info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 			if err := enter(stream.Context(), info.FullMethod); err != nil {
 				return err
 			}

@@ -208,7 +208,8 @@ func namespaceOfAudit(q any) (string, error) {
 }
 
 func namespaceOfSettings(q any) (string, error) {
-	queue, err := convert.ParseQueueName("settings.name", q.(*fermatav1.UpdateQueueSettingsRequest).GetSettings().GetName())
+	settings := q.(*fermatav1.UpdateQueueSettingsRequest).GetSettings()
+	queue, err := convert.ParseQueueName("settings.name", settings.GetName())
 	return queue.Namespace, err
 }
 
@@ -223,7 +224,8 @@ func queuesOfPause(q any) ([]string, error) {
 }
 
 func queuesOfSettings(q any) ([]string, error) {
-	queue, err := convert.ParseQueueName("settings.name", q.(*fermatav1.UpdateQueueSettingsRequest).GetSettings().GetName())
+	settings := q.(*fermatav1.UpdateQueueSettingsRequest).GetSettings()
+	queue, err := convert.ParseQueueName("settings.name", settings.GetName())
 	return []string{queue.Queue}, err
 }
 

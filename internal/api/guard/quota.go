@@ -31,7 +31,10 @@ func (s *quotaTable) quotaFor(subject string, l authz.Limits) *quota {
 			s.dropIdle()
 		}
 		// A bucket begins as full as its burst, to which set cuts it.
-		q = &quota{bucket: rate.NewLimiter(rate.Inf, math.MaxInt32), turns: newTurnsOfIdentity(), refusals: newRefusalLimiter()}
+		q = &quota{
+			bucket: rate.NewLimiter(rate.Inf, math.MaxInt32), turns: newTurnsOfIdentity(),
+			refusals: newRefusalLimiter(),
+		}
 		s.bySubject[subject] = q
 	}
 	q.setLimits(l)

@@ -29,14 +29,16 @@ func (c *Caller) deny(ctx context.Context, want authz.Permission, namespace, que
 		text = "a role is missing: no rule gives one to this identity"
 	}
 	if queues := c.permittedQueues(want, namespace); queue == "" && len(queues) > 0 {
-		text = fmt.Sprintf("the permission to %s in namespace %q is limited to queues %s: name one by --queue where the call takes a queue; other calls need a role for all queues",
+		text = fmt.Sprintf("the permission to %s in namespace %q is limited to queues %s: "+
+			"name one by --queue where the call takes a queue; other calls need a role for all queues",
 			want, lack["namespace"], strings.Join(queues, ", "))
 	}
 	if queue != "" {
 		lack["queue"] = job.Clip(queue, job.MaxID)
 		text += fmt.Sprintf(" for queue %q", lack["queue"])
 	}
-	c.reportRefusal(ctx, "denied", errors.New(why), "permission", want.String(), "namespace", lack["namespace"], "queue", lack["queue"])
+	c.reportRefusal(ctx, "denied", errors.New(why),
+		"permission", want.String(), "namespace", lack["namespace"], "queue", lack["queue"])
 	return apierror.WithDetails(codes.PermissionDenied, text,
 		&errdetails.ErrorInfo{Reason: "PERMISSION_MISSING", Domain: apierror.Domain, Metadata: lack}).Err()
 }
@@ -97,7 +99,8 @@ func (c *Caller) refuseOverLimit(ctx context.Context, limit string, retry time.D
 		"this identity is at its limit of "+limit, errors.New("limit"), apierror.RetryInfo(retry))
 }
 
-func (c *Caller) refuse(ctx context.Context, code codes.Code, reason string, public *errdetails.ErrorInfo, text string, why error, more ...*errdetails.RetryInfo) error {
+func (c *Caller) refuse(ctx context.Context, code codes.Code, reason string,
+	public *errdetails.ErrorInfo, text string, why error, more ...*errdetails.RetryInfo) error {
 	c.reportRefusal(ctx, reason, why)
 	public.Domain = apierror.Domain
 	s := apierror.WithDetails(code, text, public)
@@ -114,7 +117,8 @@ func (c *Caller) reportRefusal(ctx context.Context, reason string, why error, mo
 	c.gate.denied.WithLabelValues(c.method, reason).Inc()
 	if c.gate.logLimiter.Allow() {
 		c.gate.logger.WarnContext(ctx, "access denied", append([]any{
-			"method", c.method, "reason", reason, "subject", cmp.Or(c.Identity.Subject, "unknown"), "peer", PeerAddress(ctx), "error", why,
+			"method", c.method, "reason", reason, "subject", cmp.Or(c.Identity.Subject, "unknown"),
+			"peer", PeerAddress(ctx), "error", why,
 		}, more...)...)
 	}
 }

@@ -22,7 +22,8 @@ type CallObserver func(method string, code codes.Code, took time.Duration)
 // done ends it, with the code that is answered; nil: the call is not traced.
 type CallTracer func(ctx context.Context, method string) (_ context.Context, done func(codes.Code))
 
-func (t CallTracer) UnaryInterceptor(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (t CallTracer) UnaryInterceptor(ctx context.Context, q any,
+	info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	ctx, done := t(ctx, info.FullMethod)
 	if done == nil {
 		return next(ctx, q)
@@ -46,7 +47,8 @@ func NewReporter(logger *slog.Logger, observe CallObserver) *Reporter {
 	return &Reporter{logger: logger, observe: observe}
 }
 
-func (g *Reporter) UnaryInterceptor(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
+func (g *Reporter) UnaryInterceptor(ctx context.Context, q any,
+	info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
 	started := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
@@ -60,7 +62,8 @@ func (g *Reporter) UnaryInterceptor(ctx context.Context, q any, info *grpc.Unary
 	return next(ctx, q)
 }
 
-func (g *Reporter) StreamInterceptor(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+func (g *Reporter) StreamInterceptor(srv any, stream grpc.ServerStream,
+	info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	started := time.Now()
 	defer func() {
 		if p := recover(); p != nil {

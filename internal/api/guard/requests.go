@@ -21,8 +21,8 @@ import (
 // gRPC takes a whole message in before it calls anything of ours: of each stream 16 MiB, on 250 streams of each
 // connection. So the handlers of a server read messages themselves. They read the length of a message first, and take
 // its bytes from a budget before the rest: only then does the client get the room to send more than the window of the
-// stream. The caller of a large request on an authenticated connection is identified before that, and has to have a role
-// that allows the method.
+// stream. The caller of a large request on an authenticated connection is identified before that, and has to have a
+// role that allows the method.
 
 const (
 	// maxRequestMemory bounds the large requests of a node that arrive or are served, or a quarter of the memory that
@@ -97,7 +97,8 @@ type messageReader struct {
 }
 
 func (r *messageReader) boundMethod(next grpc.MethodHandler) grpc.MethodHandler {
-	return func(impl any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+	return func(impl any, ctx context.Context, decode func(any) error,
+		intercept grpc.UnaryServerInterceptor) (any, error) {
 		wire, ok := grpc.ServerTransportStreamFromContext(ctx).(wireStream)
 		if !ok {
 			return next(impl, ctx, decode, intercept)

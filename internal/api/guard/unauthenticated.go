@@ -84,7 +84,10 @@ type unauthenticatedConns struct {
 }
 
 func newUnauthenticatedConns(most int, age time.Duration, closed func(string, error)) *unauthenticatedConns {
-	u := &unauthenticatedConns{maxConnections: most, maxTotalBytes: unauthenticatedMemory(debug.SetMemoryLimit(-1)), maxAge: age, onClose: closed, hosts: make(map[string]*list.List)}
+	u := &unauthenticatedConns{
+		maxConnections: most, maxTotalBytes: unauthenticatedMemory(debug.SetMemoryLimit(-1)), maxAge: age,
+		onClose: closed, hosts: make(map[string]*list.List),
+	}
 	u.streams.hosts = make(map[string]*list.List)
 	if u.maxConnections <= 0 {
 		u.maxConnections = DefaultUnauthenticatedConnections

@@ -28,7 +28,8 @@ type unauthenticatedStream struct {
 //
 // When all places are taken, the address that has most of them loses its oldest stream.
 // So the streams of one address, however long they last, do not exclude other addresses.
-func (u *unauthenticatedConns) admitStream(ctx context.Context, c *connection, life time.Duration) (context.Context, bool) {
+func (u *unauthenticatedConns) admitStream(ctx context.Context, c *connection,
+	life time.Duration) (context.Context, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if c.element == nil {

@@ -32,9 +32,11 @@ const (
 	// countedTimes: the times of a range are counted before a job takes it.
 	countedTimes workBound = "one job, and a range of up to 10,000 times"
 	// forecastWork: what nodes have in memory, and reads that are paid from an allowance.
-	forecastWork workBound = "a million steps in the schedules of each node, series of up to 1,000 queues, and reads within a share of a core"
+	forecastWork workBound = "a million steps in the schedules of each node, " +
+		"series of up to 1,000 queues, and reads within a share of a core"
 	// scannedPage: a page that ends early. It reads lanes that it selects, and no others.
-	scannedPage workBound = "a page: up to 1,000 entries, 5,000 looked at, 2 MiB, 50 ms, 20,000 lanes of those that it selects"
+	scannedPage workBound = "a page: up to 1,000 entries, 5,000 looked at, 2 MiB, 50 ms, " +
+		"20,000 lanes of those that it selects"
 	// runsOrPage: the runs of one job, or a page of those of all jobs.
 	runsOrPage workBound = "one job and its runs, or a page as of ListJobs and the queues with unsuccessful runs"
 	// adminPage: what is kept is bounded, and the call reads no more of it than it may return, of each part.
@@ -46,7 +48,8 @@ const (
 	// wholeCluster: the work grows with the cluster, and not with jobs.
 	wholeCluster workBound = "nodes and workers of the cluster"
 	// sharedCounts: lanes of all namespaces are listed once for all callers, those of one are counted once.
-	sharedCounts workBound = "the lanes of the namespaces of the caller, counted once for all callers; nodes and workers of the cluster"
+	sharedCounts workBound = "the lanes of the namespaces of the caller, counted once for all callers; " +
+		"nodes and workers of the cluster"
 	// worstJobs: the indexes are read once for all callers.
 	worstJobs workBound = "up to 1,000 entries of rankings, 5,000 lanes and 6 MiB of payloads"
 	// oneShard: one of the shards; for administrators of the cluster.

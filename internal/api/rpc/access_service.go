@@ -52,7 +52,9 @@ func (s *accessService) namespacesOf(grants []authz.Grant) []*fermatav1.Namespac
 				continue
 			}
 			listed[n] = true
-			list = append(list, &fermatav1.NamespaceLimits{Namespace: n, Jobs: limitForNamespace(s.jobLimit, n), JobBytes: limitForNamespace(s.bytesLimit, n)})
+			list = append(list, &fermatav1.NamespaceLimits{
+				Namespace: n, Jobs: limitForNamespace(s.jobLimit, n), JobBytes: limitForNamespace(s.bytesLimit, n),
+			})
 		}
 	}
 	return list

@@ -37,7 +37,8 @@ func hideSealedPayloads(ctx context.Context, desired []job.DesiredJob) {
 	}
 }
 
-func (s *jobService) ApplyJobs(ctx context.Context, q *fermatav1.ApplyJobsRequest) (*fermatav1.ApplyJobsResponse, error) {
+func (s *jobService) ApplyJobs(ctx context.Context,
+	q *fermatav1.ApplyJobsRequest) (*fermatav1.ApplyJobsResponse, error) {
 	desired, err := s.readDesiredJobs(q.GetParent(), q.GetDesiredJobs())
 	if err != nil {
 		return nil, err

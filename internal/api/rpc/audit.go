@@ -50,7 +50,8 @@ var unchangedCodes = map[codes.Code]bool{
 	codes.OutOfRange: true, codes.Unimplemented: true,
 }
 
-func (a *auditInterceptor) interceptUnary(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
+func (a *auditInterceptor) interceptUnary(ctx context.Context, q any,
+	info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
 	row, known := auditRules[info.FullMethod]
 	request, ok := q.(proto.Message)
 	if !known || !ok || row.readsOnly != nil && row.readsOnly(request) {
@@ -103,7 +104,8 @@ func callerSubject(ctx context.Context) string {
 	return anonymous
 }
 
-func (a *auditInterceptor) recordCall(ctx context.Context, method string, row auditRule, q proto.Message, answer any, note *auditNote, code codes.Code) {
+func (a *auditInterceptor) recordCall(ctx context.Context, method string, row auditRule,
+	q proto.Message, answer any, note *auditNote, code codes.Code) {
 	r := job.TrailRecord{
 		Identity: a.subject(ctx), Peer: guard.PeerAddress(ctx), Node: a.node, Method: strings.TrimPrefix(method, "/"),
 		Code: int(code), Before: note.before,
@@ -122,7 +124,9 @@ func (a *auditInterceptor) recordCall(ctx context.Context, method string, row au
 	if a.trail != nil && !note.repetition.Load() && !unchangedCodes[code] && (began || !failed) {
 		a.trail.Record(r)
 	}
-	attributes := []any{"who", r.Identity, "peer", r.Peer, "method", r.Method, "resource", r.Resource, "code", code.String()}
+	attributes := []any{
+		"who", r.Identity, "peer", r.Peer, "method", r.Method, "resource", r.Resource, "code", code.String(),
+	}
 	if r.RequestID != "" {
 		attributes = append(attributes, "request", r.RequestID)
 	}

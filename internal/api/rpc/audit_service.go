@@ -13,7 +13,8 @@ import (
 
 var errNoTrail = status.Error(codes.Unimplemented, "this node keeps no audit records")
 
-func (s *clusterService) ListAuditRecords(ctx context.Context, q *fermatav1.ListAuditRecordsRequest) (*fermatav1.ListAuditRecordsResponse, error) {
+func (s *clusterService) ListAuditRecords(ctx context.Context,
+	q *fermatav1.ListAuditRecordsRequest) (*fermatav1.ListAuditRecordsResponse, error) {
 	if s.trail == nil {
 		return nil, errNoTrail
 	}
@@ -29,10 +30,13 @@ func (s *clusterService) ListAuditRecords(ctx context.Context, q *fermatav1.List
 	if err != nil {
 		return nil, err
 	}
-	return &fermatav1.ListAuditRecordsResponse{Records: convert.Map(page.Records, convert.AuditRecordToPB), NextPageToken: page.Next}, nil
+	return &fermatav1.ListAuditRecordsResponse{
+		Records: convert.Map(page.Records, convert.AuditRecordToPB), NextPageToken: page.Next,
+	}, nil
 }
 
-func (s *clusterService) ReadAuditRecords(ctx context.Context, q *fermatav1.ReadAuditRecordsRequest) (*fermatav1.ReadAuditRecordsResponse, error) {
+func (s *clusterService) ReadAuditRecords(ctx context.Context,
+	q *fermatav1.ReadAuditRecordsRequest) (*fermatav1.ReadAuditRecordsResponse, error) {
 	if s.trail == nil {
 		return nil, errNoTrail
 	}
@@ -46,7 +50,8 @@ func (s *clusterService) ReadAuditRecords(ctx context.Context, q *fermatav1.Read
 	}, nil
 }
 
-func (s *clusterService) AcknowledgeAuditRecords(ctx context.Context, q *fermatav1.AcknowledgeAuditRecordsRequest) (*fermatav1.AuditExport, error) {
+func (s *clusterService) AcknowledgeAuditRecords(ctx context.Context,
+	q *fermatav1.AcknowledgeAuditRecordsRequest) (*fermatav1.AuditExport, error) {
 	if s.trail == nil {
 		return nil, errNoTrail
 	}
@@ -58,7 +63,8 @@ func (s *clusterService) AcknowledgeAuditRecords(ctx context.Context, q *fermata
 	return convert.AuditExportToPB(e), nil
 }
 
-func (s *clusterService) ListAuditExports(ctx context.Context, _ *fermatav1.ListAuditExportsRequest) (*fermatav1.ListAuditExportsResponse, error) {
+func (s *clusterService) ListAuditExports(ctx context.Context,
+	_ *fermatav1.ListAuditExportsRequest) (*fermatav1.ListAuditExportsResponse, error) {
 	if s.trail == nil {
 		return nil, errNoTrail
 	}
@@ -69,7 +75,8 @@ func (s *clusterService) ListAuditExports(ctx context.Context, _ *fermatav1.List
 	return &fermatav1.ListAuditExportsResponse{Exports: convert.Map(exports, convert.AuditExportToPB)}, nil
 }
 
-func (s *clusterService) DeleteAuditExport(ctx context.Context, q *fermatav1.DeleteAuditExportRequest) (*fermatav1.DeleteAuditExportResponse, error) {
+func (s *clusterService) DeleteAuditExport(ctx context.Context,
+	q *fermatav1.DeleteAuditExportRequest) (*fermatav1.DeleteAuditExportResponse, error) {
 	if s.trail == nil {
 		return nil, errNoTrail
 	}

@@ -178,7 +178,8 @@ var readOnlyMethods = []string{
 	fermatav1.JobService_PreviewSchedule_FullMethodName, fermatav1.JobService_ListPresets_FullMethodName,
 	fermatav1.JobService_PlanJobs_FullMethodName, fermatav1.JobService_ListJobRevisions_FullMethodName,
 	fermatav1.JobService_GetJobRevision_FullMethodName, fermatav1.JobService_DiffJobRevisions_FullMethodName,
-	fermatav1.JobService_ExplainJob_FullMethodName, fermatav1.JobService_TopJobs_FullMethodName, fermatav1.JobService_ListDeadLetters_FullMethodName,
+	fermatav1.JobService_ExplainJob_FullMethodName, fermatav1.JobService_TopJobs_FullMethodName,
+	fermatav1.JobService_ListDeadLetters_FullMethodName,
 	fermatav1.JobService_ListTargets_FullMethodName, fermatav1.JobService_ListLocks_FullMethodName,
 	fermatav1.JobService_GetQueueSettings_FullMethodName, fermatav1.BackupService_ExportJobs_FullMethodName,
 	fermatav1.ClusterService_ListNodes_FullMethodName, fermatav1.ClusterService_ListShards_FullMethodName,
@@ -191,12 +192,13 @@ var readOnlyMethods = []string{
 }
 
 // stateChange is a method that changes the state of one job and answers the job.
-var stateChange = auditRule{jobName: requestName, digest: convert.StatusDigest, fill: func(r *job.TrailRecord, q, a proto.Message) {
-	recordName(r, q, a)
-	if p, ok := a.(*fermatav1.Job); ok {
-		r.After = convert.StatusDigest(p)
-	}
-}}
+var stateChange = auditRule{jobName: requestName, digest: convert.StatusDigest,
+	fill: func(r *job.TrailRecord, q, a proto.Message) {
+		recordName(r, q, a)
+		if p, ok := a.(*fermatav1.Job); ok {
+			r.After = convert.StatusDigest(p)
+		}
+	}}
 
 // jobOfRevision is the job of a request that names a revision.
 func jobOfRevision(q proto.Message) string {
@@ -242,7 +244,9 @@ func requestName(q proto.Message) string { return q.(interface{ GetName() string
 func recordName(r *job.TrailRecord, q, _ proto.Message) { r.Resource = requestName(q) }
 
 // typedFill is fill for the types of one method; the answer may be nil.
-func typedFill[Q, A proto.Message](f func(*job.TrailRecord, Q, A)) func(*job.TrailRecord, proto.Message, proto.Message) {
+func typedFill[Q, A proto.Message](
+	f func(*job.TrailRecord, Q, A),
+) func(*job.TrailRecord, proto.Message, proto.Message) {
 	return func(r *job.TrailRecord, q, answer proto.Message) {
 		a, _ := answer.(A)
 		f(r, q.(Q), a)

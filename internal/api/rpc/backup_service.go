@@ -17,7 +17,8 @@ type backupService struct {
 	defaults *backoff.Defaults // nil: there are none
 }
 
-func (s *backupService) ExportJobs(ctx context.Context, q *fermatav1.ExportJobsRequest) (*fermatav1.ExportJobsResponse, error) {
+func (s *backupService) ExportJobs(ctx context.Context,
+	q *fermatav1.ExportJobsRequest) (*fermatav1.ExportJobsResponse, error) {
 	filter, err := filterFromPB(q)
 	if err != nil {
 		return nil, err
@@ -26,10 +27,13 @@ func (s *backupService) ExportJobs(ctx context.Context, q *fermatav1.ExportJobsR
 	if err != nil {
 		return nil, err
 	}
-	return &fermatav1.ExportJobsResponse{Jobs: convert.Map(page.Backups, convert.BackupToPB), NextPageToken: page.Next}, nil
+	return &fermatav1.ExportJobsResponse{
+		Jobs: convert.Map(page.Backups, convert.BackupToPB), NextPageToken: page.Next,
+	}, nil
 }
 
-func (s *backupService) RestoreJobs(ctx context.Context, q *fermatav1.RestoreJobsRequest) (*fermatav1.RestoreJobsResponse, error) {
+func (s *backupService) RestoreJobs(ctx context.Context,
+	q *fermatav1.RestoreJobsRequest) (*fermatav1.RestoreJobsResponse, error) {
 	if n := len(q.GetJobs()); n > maxBatch {
 		return nil, job.Invalid("jobs", "has %d entries, at most %d are allowed", n, maxBatch)
 	}

@@ -44,31 +44,38 @@ func (s *jobService) changeMatching(ctx context.Context, action job.BulkAction, 
 	return r, nil
 }
 
-func (s *jobService) BulkPauseJobs(ctx context.Context, q *fermatav1.BulkPauseJobsRequest) (*fermatav1.BulkChangeResponse, error) {
+func (s *jobService) BulkPauseJobs(ctx context.Context,
+	q *fermatav1.BulkPauseJobsRequest) (*fermatav1.BulkChangeResponse, error) {
 	return s.changeMatching(ctx, job.BulkPauseJobs, q, job.BulkOptions{Note: q.GetNote()})
 }
 
-func (s *jobService) BulkResumeJobs(ctx context.Context, q *fermatav1.BulkResumeJobsRequest) (*fermatav1.BulkChangeResponse, error) {
+func (s *jobService) BulkResumeJobs(ctx context.Context,
+	q *fermatav1.BulkResumeJobsRequest) (*fermatav1.BulkChangeResponse, error) {
 	return s.changeMatching(ctx, job.BulkResumeJobs, q, job.BulkOptions{PauseID: q.GetPauseId(), CatchUp: q.GetCatchUp()})
 }
 
-func (s *jobService) BulkRunJobs(ctx context.Context, q *fermatav1.BulkRunJobsRequest) (*fermatav1.BulkChangeResponse, error) {
+func (s *jobService) BulkRunJobs(ctx context.Context,
+	q *fermatav1.BulkRunJobsRequest) (*fermatav1.BulkChangeResponse, error) {
 	return s.changeMatching(ctx, job.BulkRunJobs, q,
 		job.BulkOptions{Mode: convert.BackoffModes.FromPB(q.GetBackoff()), IgnoreExclusions: q.GetIgnoreExclusions()})
 }
 
-func (s *jobService) BulkCancelRuns(ctx context.Context, q *fermatav1.BulkCancelRunsRequest) (*fermatav1.BulkChangeResponse, error) {
+func (s *jobService) BulkCancelRuns(ctx context.Context,
+	q *fermatav1.BulkCancelRunsRequest) (*fermatav1.BulkChangeResponse, error) {
 	return s.changeMatching(ctx, job.BulkCancelRuns, q, job.BulkOptions{})
 }
 
-func (s *jobService) BulkDeleteJobs(ctx context.Context, q *fermatav1.BulkDeleteJobsRequest) (*fermatav1.BulkChangeResponse, error) {
+func (s *jobService) BulkDeleteJobs(ctx context.Context,
+	q *fermatav1.BulkDeleteJobsRequest) (*fermatav1.BulkChangeResponse, error) {
 	return s.changeMatching(ctx, job.BulkDeleteJobs, q, job.BulkOptions{})
 }
 
-func (s *jobService) BulkRedriveDeadLetters(ctx context.Context, q *fermatav1.BulkRedriveDeadLettersRequest) (*fermatav1.BulkChangeResponse, error) {
+func (s *jobService) BulkRedriveDeadLetters(ctx context.Context,
+	q *fermatav1.BulkRedriveDeadLettersRequest) (*fermatav1.BulkChangeResponse, error) {
 	return s.changeMatching(ctx, job.BulkRedriveDeadLetters, q, job.BulkOptions{IgnoreExclusions: q.GetIgnoreExclusions()})
 }
 
-func (s *jobService) BulkDiscardDeadLetters(ctx context.Context, q *fermatav1.BulkDiscardDeadLettersRequest) (*fermatav1.BulkChangeResponse, error) {
+func (s *jobService) BulkDiscardDeadLetters(ctx context.Context,
+	q *fermatav1.BulkDiscardDeadLettersRequest) (*fermatav1.BulkChangeResponse, error) {
 	return s.changeMatching(ctx, job.BulkDiscardDeadLetters, q, job.BulkOptions{})
 }

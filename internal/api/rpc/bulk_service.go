@@ -21,7 +21,8 @@ func filterFromPB(q selection) (job.Filter, error) {
 	return job.Filter{Namespace: namespace, Queue: q.GetQueue(), IDPrefix: q.GetIdPrefix(), Labels: q.GetLabels()}, err
 }
 
-func (s *jobService) ListDeadLetters(ctx context.Context, q *fermatav1.ListDeadLettersRequest) (*fermatav1.ListDeadLettersResponse, error) {
+func (s *jobService) ListDeadLetters(ctx context.Context,
+	q *fermatav1.ListDeadLettersRequest) (*fermatav1.ListDeadLettersResponse, error) {
 	filter, err := filterFromPB(q)
 	if err != nil {
 		return nil, err
@@ -30,15 +31,20 @@ func (s *jobService) ListDeadLetters(ctx context.Context, q *fermatav1.ListDeadL
 	if err != nil {
 		return nil, err
 	}
-	return &fermatav1.ListDeadLettersResponse{DeadLetters: convert.Map(page.DeadLetters, convert.DeadLetterToPB), NextPageToken: page.Next}, nil
+	return &fermatav1.ListDeadLettersResponse{
+		DeadLetters: convert.Map(page.DeadLetters, convert.DeadLetterToPB), NextPageToken: page.Next,
+	}, nil
 }
 
-func (s *jobService) RedriveDeadLetters(ctx context.Context, q *fermatav1.RedriveDeadLettersRequest) (*fermatav1.RedriveDeadLettersResponse, error) {
+func (s *jobService) RedriveDeadLetters(ctx context.Context,
+	q *fermatav1.RedriveDeadLettersRequest) (*fermatav1.RedriveDeadLettersResponse, error) {
 	filter, err := filterFromPB(q)
 	if err != nil {
 		return nil, err
 	}
-	request := job.RedriveRequest{Filter: filter, Token: q.GetPageToken(), DryRun: q.GetDryRun(), IgnoreExclusions: q.GetIgnoreExclusions()}
+	request := job.RedriveRequest{
+		Filter: filter, Token: q.GetPageToken(), DryRun: q.GetDryRun(), IgnoreExclusions: q.GetIgnoreExclusions(),
+	}
 	if n := len(q.GetNames()); n > maxBatch {
 		return nil, job.Invalid("names", "has %d entries, at most %d are allowed", n, maxBatch)
 	}
@@ -58,7 +64,8 @@ func (s *jobService) RedriveDeadLetters(ctx context.Context, q *fermatav1.Redriv
 	}, nil
 }
 
-func (s *jobService) PauseJobs(ctx context.Context, q *fermatav1.PauseJobsRequest) (*fermatav1.PauseJobsResponse, error) {
+func (s *jobService) PauseJobs(ctx context.Context,
+	q *fermatav1.PauseJobsRequest) (*fermatav1.PauseJobsResponse, error) {
 	filter, err := filterFromPB(q)
 	if err != nil {
 		return nil, err
@@ -70,7 +77,8 @@ func (s *jobService) PauseJobs(ctx context.Context, q *fermatav1.PauseJobsReques
 	return &fermatav1.PauseJobsResponse{Paused: int32(done.Done), NextPageToken: done.Next}, nil
 }
 
-func (s *jobService) ResumeJobs(ctx context.Context, q *fermatav1.ResumeJobsRequest) (*fermatav1.ResumeJobsResponse, error) {
+func (s *jobService) ResumeJobs(ctx context.Context,
+	q *fermatav1.ResumeJobsRequest) (*fermatav1.ResumeJobsResponse, error) {
 	filter, err := filterFromPB(q)
 	if err != nil {
 		return nil, err
@@ -82,7 +90,8 @@ func (s *jobService) ResumeJobs(ctx context.Context, q *fermatav1.ResumeJobsRequ
 	return &fermatav1.ResumeJobsResponse{Resumed: int32(done.Done), NextPageToken: done.Next}, nil
 }
 
-func (s *jobService) GetQueueSettings(ctx context.Context, q *fermatav1.GetQueueSettingsRequest) (*fermatav1.QueueSettings, error) {
+func (s *jobService) GetQueueSettings(ctx context.Context,
+	q *fermatav1.GetQueueSettingsRequest) (*fermatav1.QueueSettings, error) {
 	queue, err := convert.ParseQueueName("name", q.GetName())
 	if err != nil {
 		return nil, err
@@ -94,7 +103,8 @@ func (s *jobService) GetQueueSettings(ctx context.Context, q *fermatav1.GetQueue
 	return convert.QueueSettingsToPB(queue, settings), nil
 }
 
-func (s *jobService) UpdateQueueSettings(ctx context.Context, q *fermatav1.UpdateQueueSettingsRequest) (*fermatav1.QueueSettings, error) {
+func (s *jobService) UpdateQueueSettings(ctx context.Context,
+	q *fermatav1.UpdateQueueSettingsRequest) (*fermatav1.QueueSettings, error) {
 	p := q.GetSettings()
 	queue, err := convert.ParseQueueName("settings.name", p.GetName())
 	if err != nil {

@@ -124,19 +124,22 @@ type clusterService struct {
 	trail   AuditTrail // nil: none is kept
 }
 
-func (s *clusterService) ListNodes(ctx context.Context, _ *fermatav1.ListNodesRequest) (*fermatav1.ListNodesResponse, error) {
+func (s *clusterService) ListNodes(ctx context.Context,
+	_ *fermatav1.ListNodesRequest) (*fermatav1.ListNodesResponse, error) {
 	nodes, err := s.cluster.Nodes(ctx)
 	return &fermatav1.ListNodesResponse{
 		Nodes: convert.Map(nodes, nodeToPB), LostNodes: convert.Map(s.cluster.LostNodes(), lostNodeToPB),
 	}, err
 }
 
-func (s *clusterService) ListShards(ctx context.Context, _ *fermatav1.ListShardsRequest) (*fermatav1.ListShardsResponse, error) {
+func (s *clusterService) ListShards(ctx context.Context,
+	_ *fermatav1.ListShardsRequest) (*fermatav1.ListShardsResponse, error) {
 	shards, err := s.cluster.Shards(ctx)
 	return &fermatav1.ListShardsResponse{Shards: convert.Map(shards, shardToPB)}, err
 }
 
-func (s *clusterService) ListQueues(ctx context.Context, q *fermatav1.ListQueuesRequest) (*fermatav1.ListQueuesResponse, error) {
+func (s *clusterService) ListQueues(ctx context.Context,
+	q *fermatav1.ListQueuesRequest) (*fermatav1.ListQueuesResponse, error) {
 	namespace := ""
 	if q.GetParent() != "" {
 		var err error
@@ -152,18 +155,21 @@ func (s *clusterService) ListQueues(ctx context.Context, q *fermatav1.ListQueues
 	return &fermatav1.ListQueuesResponse{Queues: convert.Map(queues, queueToPB)}, err
 }
 
-func (s *clusterService) ListNamespaces(ctx context.Context, _ *fermatav1.ListNamespacesRequest) (*fermatav1.ListNamespacesResponse, error) {
+func (s *clusterService) ListNamespaces(ctx context.Context,
+	_ *fermatav1.ListNamespacesRequest) (*fermatav1.ListNamespacesResponse, error) {
 	whole := func(namespace string) bool { return guard.RoleScopeFrom(ctx, namespace) == nil }
 	namespaces, err := s.cluster.Namespaces(ctx, reachableOfAll(ctx), whole)
 	return &fermatav1.ListNamespacesResponse{Namespaces: convert.Map(namespaces, namespaceToPB)}, err
 }
 
-func (s *clusterService) ListWorkers(ctx context.Context, _ *fermatav1.ListWorkersRequest) (*fermatav1.ListWorkersResponse, error) {
+func (s *clusterService) ListWorkers(ctx context.Context,
+	_ *fermatav1.ListWorkersRequest) (*fermatav1.ListWorkersResponse, error) {
 	workers, err := s.cluster.Workers(ctx)
 	return &fermatav1.ListWorkersResponse{Workers: convert.Map(workers, workerToPB)}, err
 }
 
-func (s *clusterService) CheckShard(ctx context.Context, q *fermatav1.CheckShardRequest) (*fermatav1.CheckShardResponse, error) {
+func (s *clusterService) CheckShard(ctx context.Context,
+	q *fermatav1.CheckShardRequest) (*fermatav1.CheckShardResponse, error) {
 	BeginWrite(ctx)
 	report, err := s.cluster.CheckShard(ctx, int(q.GetShard()), q.GetRepair())
 	if err != nil {

@@ -51,7 +51,8 @@ type eventService struct {
 
 // WatchEvents ends when a connection gets old, so that the watcher comes back to any
 // node, when its caller has lost the role that it began with, and when it does not read.
-func (s *eventService) WatchEvents(q *fermatav1.WatchEventsRequest, stream grpc.ServerStreamingServer[fermatav1.WatchEventsResponse]) error {
+func (s *eventService) WatchEvents(q *fermatav1.WatchEventsRequest,
+	stream grpc.ServerStreamingServer[fermatav1.WatchEventsResponse]) error {
 	query, namespace, err := convert.EventQueryFromPB(q)
 	if err != nil {
 		return err
@@ -112,7 +113,9 @@ func (w *watcher) send(b job.EventBatch) error {
 		return context.Canceled
 	}
 	defer w.sending.Store(0)
-	return w.stream.Send(&fermatav1.WatchEventsResponse{Events: convert.Map(b.Events, convert.EventToPB), ResumeToken: b.Token})
+	return w.stream.Send(&fermatav1.WatchEventsResponse{
+		Events: convert.Map(b.Events, convert.EventToPB), ResumeToken: b.Token,
+	})
 }
 
 // stopSending prevents further sends. It is false while a message is being sent. The caller must not wait for that
@@ -179,7 +182,8 @@ func (w *watcher) authorizeQueues(c *guard.Caller) error {
 	return c.AuthorizeAnyQueue(ctx, authz.ReadJobs, w.namespace)
 }
 
-func (s *eventService) ListWebhooks(ctx context.Context, _ *fermatav1.ListWebhooksRequest) (*fermatav1.ListWebhooksResponse, error) {
+func (s *eventService) ListWebhooks(ctx context.Context,
+	_ *fermatav1.ListWebhooksRequest) (*fermatav1.ListWebhooksResponse, error) {
 	if s.hooks == nil {
 		return nil, errNoWebhooks
 	}
@@ -196,9 +200,11 @@ func (s *eventService) ListWebhooks(ctx context.Context, _ *fermatav1.ListWebhoo
 }
 
 // errNoWebhooks answers where there is no file of webhooks.
-var errNoWebhooks = status.Error(codes.FailedPrecondition, "this node has no webhooks: see --webhooks-file of the scheduler")
+var errNoWebhooks = status.Error(codes.FailedPrecondition,
+	"this node has no webhooks: see --webhooks-file of the scheduler")
 
-func (s *eventService) ListUndeliveredEvents(ctx context.Context, q *fermatav1.ListUndeliveredEventsRequest) (*fermatav1.ListUndeliveredEventsResponse, error) {
+func (s *eventService) ListUndeliveredEvents(ctx context.Context,
+	q *fermatav1.ListUndeliveredEventsRequest) (*fermatav1.ListUndeliveredEventsResponse, error) {
 	size := int(q.GetPageSize())
 	switch {
 	case s.hooks == nil:
@@ -234,7 +240,8 @@ func undeliveredToPB(l job.UndeliveredEvent) *fermatav1.UndeliveredEvent {
 	}
 }
 
-func (s *eventService) RedeliverEvents(ctx context.Context, q *fermatav1.RedeliverEventsRequest) (*fermatav1.RedeliverEventsResponse, error) {
+func (s *eventService) RedeliverEvents(ctx context.Context,
+	q *fermatav1.RedeliverEventsRequest) (*fermatav1.RedeliverEventsResponse, error) {
 	switch {
 	case s.hooks == nil:
 		return nil, errNoWebhooks
@@ -247,6 +254,7 @@ func (s *eventService) RedeliverEvents(ctx context.Context, q *fermatav1.Redeliv
 		return nil, err
 	}
 	return &fermatav1.RedeliverEventsResponse{
-		Delivered: int32(r.Delivered), Failure: r.Failure, Refused: int32(r.Refused), Refusal: r.Refusal, Remaining: int32(r.Remaining),
+		Delivered: int32(r.Delivered), Failure: r.Failure, Refused: int32(r.Refused), Refusal: r.Refusal,
+		Remaining: int32(r.Remaining),
 	}, nil
 }

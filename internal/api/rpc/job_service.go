@@ -74,7 +74,8 @@ func (s *jobService) CreateJob(ctx context.Context, q *fermatav1.CreateJobReques
 	return answer, nil
 }
 
-func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCreateJobsRequest) (*fermatav1.BatchCreateJobsResponse, error) {
+func (s *jobService) BatchCreateJobs(ctx context.Context,
+	q *fermatav1.BatchCreateJobsRequest) (*fermatav1.BatchCreateJobsResponse, error) {
 	if n := len(q.GetRequests()); n > maxBatch {
 		return nil, job.Invalid("requests", "has %d entries, at most %d are allowed", n, maxBatch)
 	}
@@ -116,8 +117,11 @@ func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCrea
 	return response, nil
 }
 
-func (s *jobService) batchToPB(q *fermatav1.BatchCreateJobsRequest, answers []job.CreateAnswer) *fermatav1.BatchCreateJobsResponse {
-	response := &fermatav1.BatchCreateJobsResponse{Results: make([]*fermatav1.BatchCreateJobsResponse_Result, len(answers))}
+func (s *jobService) batchToPB(q *fermatav1.BatchCreateJobsRequest,
+	answers []job.CreateAnswer) *fermatav1.BatchCreateJobsResponse {
+	response := &fermatav1.BatchCreateJobsResponse{
+		Results: make([]*fermatav1.BatchCreateJobsResponse_Result, len(answers)),
+	}
 	results := make([]fermatav1.BatchCreateJobsResponse_Result, len(answers))
 	var compact convert.CompactWriter
 	now := unixtime.MilliOf(s.now())

@@ -14,7 +14,8 @@ import (
 // again when it is restored. Such calls fail until it has been restored. Calls that read are answered.
 type keyspaceGuard func() (fault string)
 
-func (fault keyspaceGuard) interceptUnary(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (fault keyspaceGuard) interceptUnary(ctx context.Context, q any,
+	info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if _, writes := auditRules[info.FullMethod]; writes {
 		if text := fault(); text != "" {
 			return nil, apierror.WithDetails(codes.FailedPrecondition, text,

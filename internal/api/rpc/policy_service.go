@@ -55,7 +55,8 @@ func (s *jobService) CancelBackfill(ctx context.Context, q *fermatav1.CancelBack
 	return s.recordOrError(s.operations.CancelBackfill(ctx, key, q.GetBackfillId()))
 }
 
-func (s *jobService) ExplainJob(ctx context.Context, q *fermatav1.ExplainJobRequest) (*fermatav1.ExplainJobResponse, error) {
+func (s *jobService) ExplainJob(ctx context.Context,
+	q *fermatav1.ExplainJobRequest) (*fermatav1.ExplainJobResponse, error) {
 	key, err := convert.ParseJobName("name", q.GetName())
 	if err != nil {
 		return nil, err

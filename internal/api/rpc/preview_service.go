@@ -3,7 +3,6 @@ package rpc
 import (
 	"cmp"
 	"context"
-	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -15,7 +14,8 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewScheduleRequest) (*fermatav1.PreviewScheduleResponse, error) {
+func (s *jobService) PreviewSchedule(ctx context.Context,
+	q *fermatav1.PreviewScheduleRequest) (*fermatav1.PreviewScheduleResponse, error) {
 	r := s.newReader()
 	p := job.PreviewRequest{
 		Schedule: r.Schedule("schedule", q.GetSchedule()),
@@ -73,12 +73,13 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 }
 
 func previewToPB(preview job.Preview) *fermatav1.PreviewScheduleResponse {
+	nominal := func(t job.PreviewTime) *timestamppb.Timestamp { return timestamppb.New(t.Nominal) }
 	return &fermatav1.PreviewScheduleResponse{
-		DueTimes:          convert.Map(preview.Times, func(t job.PreviewTime) *timestamppb.Timestamp { return timestamppb.New(t.Nominal) }),
+		DueTimes:          convert.Map(preview.Times, nominal),
 		Times:             convert.Map(preview.Times, convert.PreviewTimeToPB),
 		CalendarFrom:      preview.FirstDay,
 		BackoffIntervals:  convert.DurationsToPB(preview.Intervals),
-		ProjectedDueTimes: convert.Map(preview.Projected, func(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }),
+		ProjectedDueTimes: convert.Map(preview.Projected, timestamppb.New),
 		RetryDelays:       convert.DurationsToPB(preview.RetryDelays),
 	}
 }
@@ -96,7 +97,10 @@ func visibleDefaults(ctx context.Context, of job.QueueKey) job.QueueKey {
 	return job.QueueKey{}
 }
 
-func (s *jobService) ListPresets(context.Context, *fermatav1.ListPresetsRequest) (*fermatav1.ListPresetsResponse, error) {
-	presets := convert.Map(s.defaults.AllPresets(), func(p backoff.Preset) *fermatav1.Preset { return convert.PresetToPB(s.defaults, p) })
+func (s *jobService) ListPresets(context.Context,
+	*fermatav1.ListPresetsRequest) (*fermatav1.ListPresetsResponse, error) {
+	presets := convert.Map(s.defaults.AllPresets(), func(p backoff.Preset) *fermatav1.Preset {
+		return convert.PresetToPB(s.defaults, p)
+	})
 	return &fermatav1.ListPresetsResponse{Presets: presets}, nil
 }

@@ -49,9 +49,9 @@ func requireCoveredQueue(ctx context.Context, f job.Filter) error {
 }
 
 // restrictListing is requireCoveredQueue for a listing. Without a queue the caller may go through all jobs, and the
-// filter that it returns hides those of other queues. Listings of callers who may not see everything read only the lanes
-// that they may see. Where these are more than one call may read, a listing walks all jobs: hidden ones take no place of
-// a page and are named by no token, but how soon pages end shows that there are others.
+// filter that it returns hides those of other queues. Listings of callers who may not see everything read only the
+// lanes that they may see. Where these are more than one call may read, a listing walks all jobs: hidden ones take no
+// place of a page and are named by no token, but how soon pages end shows that there are others.
 func restrictListing(ctx context.Context, f job.Filter) (job.Filter, error) {
 	f.Limited = isLimitedCaller(ctx)
 	if f.AllNamespaces {
@@ -115,7 +115,8 @@ func (j queueScopedJobs) explainTaken(ctx context.Context, scope *guard.RoleScop
 	if getErr != nil && !isNotFound(getErr) || getErr == nil && scope.Covers(record.Definition.Queue) {
 		return err
 	}
-	return apierror.WithDetails(codes.AlreadyExists, fmt.Sprintf("the id %q is taken by a job of a queue that your roles do not cover", key.ID),
+	return apierror.WithDetails(codes.AlreadyExists,
+		fmt.Sprintf("the id %q is taken by a job of a queue that your roles do not cover", key.ID),
 		&errdetails.ErrorInfo{Reason: "ID_OF_OTHER_QUEUE", Domain: apierror.Domain}).Err()
 }
 
@@ -224,7 +225,8 @@ func (j queueScopedJobs) Resume(ctx context.Context, key job.Key, catchUp bool) 
 	return record, err
 }
 
-func (j queueScopedJobs) RunJob(ctx context.Context, key job.Key, q job.RequestManualRun) (v job.RunView, joined bool, err error) {
+func (j queueScopedJobs) RunJob(ctx context.Context,
+	key job.Key, q job.RequestManualRun) (v job.RunView, joined bool, err error) {
 	if err := j.checkVisible(ctx, key); err != nil {
 		return job.RunView{}, false, err
 	}
@@ -233,7 +235,8 @@ func (j queueScopedJobs) RunJob(ctx context.Context, key job.Key, q job.RequestM
 	return v, joined, err
 }
 
-func (j queueScopedJobs) RunJobWithPayload(ctx context.Context, key job.Key, q job.RunWithPayloadRequest) (job.RunView, error) {
+func (j queueScopedJobs) RunJobWithPayload(ctx context.Context, key job.Key,
+	q job.RunWithPayloadRequest) (job.RunView, error) {
 	if err := j.checkVisible(ctx, key); err != nil {
 		return job.RunView{}, err
 	}
@@ -345,7 +348,8 @@ func (j queueScopedJobs) CancelBackfill(ctx context.Context, key job.Key, id str
 	return record, err
 }
 
-func (j queueScopedJobs) ListDeadLetters(ctx context.Context, f job.Filter, pageSize int, token string) (job.DeadLetterPage, error) {
+func (j queueScopedJobs) ListDeadLetters(ctx context.Context, f job.Filter,
+	pageSize int, token string) (job.DeadLetterPage, error) {
 	f, err := restrictListing(ctx, f)
 	if err != nil {
 		return job.DeadLetterPage{}, err
@@ -379,7 +383,8 @@ func (j queueScopedJobs) DiscardDeadLetter(ctx context.Context, record job.Recor
 	return j.inner.DiscardDeadLetter(ctx, record, runID)
 }
 
-func (j queueScopedJobs) ListTargets(ctx context.Context, f job.Filter, pageSize int, token string) (job.TargetPage, error) {
+func (j queueScopedJobs) ListTargets(ctx context.Context, f job.Filter, pageSize int,
+	token string) (job.TargetPage, error) {
 	f, err := restrictListing(ctx, f)
 	if err != nil {
 		return job.TargetPage{}, err
@@ -387,7 +392,8 @@ func (j queueScopedJobs) ListTargets(ctx context.Context, f job.Filter, pageSize
 	return j.inner.ListTargets(ctx, f, pageSize, token)
 }
 
-func (j queueScopedJobs) ListLocks(ctx context.Context, f job.Filter, pageSize int, token string) (job.LockPage, error) {
+func (j queueScopedJobs) ListLocks(ctx context.Context, f job.Filter, pageSize int,
+	token string) (job.LockPage, error) {
 	f, err := restrictListing(ctx, f)
 	if err != nil {
 		return job.LockPage{}, err
@@ -413,7 +419,8 @@ func (j queueScopedJobs) PauseAll(ctx context.Context, f job.Filter, note, token
 	return j.inner.PauseAll(ctx, f, note, token)
 }
 
-func (j queueScopedJobs) ResumeAll(ctx context.Context, f job.Filter, note string, catchUp bool, token string) (job.Bulk, error) {
+func (j queueScopedJobs) ResumeAll(ctx context.Context, f job.Filter,
+	note string, catchUp bool, token string) (job.Bulk, error) {
 	if err := requireCoveredQueue(ctx, f); err != nil {
 		return job.Bulk{}, err
 	}
@@ -448,7 +455,8 @@ func (j queueScopedJobs) QueueSettings(ctx context.Context, q job.QueueKey) (job
 	return j.inner.QueueSettings(ctx, q)
 }
 
-func (j queueScopedJobs) SetQueueSettings(ctx context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error) {
+func (j queueScopedJobs) SetQueueSettings(ctx context.Context, q job.QueueKey,
+	c job.QueueChange) (job.QueueSettings, error) {
 	if scope := guard.RoleScopeFrom(ctx, q.Namespace); scope != nil {
 		if err := scope.Check(ctx, q.Queue); err != nil {
 			return job.QueueSettings{}, err
@@ -457,7 +465,8 @@ func (j queueScopedJobs) SetQueueSettings(ctx context.Context, q job.QueueKey, c
 	return j.inner.SetQueueSettings(ctx, q, c)
 }
 
-func (j queueScopedJobs) PauseQueue(ctx context.Context, q job.QueueKey, until unixtime.Milli) (job.QueueSettings, error) {
+func (j queueScopedJobs) PauseQueue(ctx context.Context, q job.QueueKey,
+	until unixtime.Milli) (job.QueueSettings, error) {
 	if scope := guard.RoleScopeFrom(ctx, q.Namespace); scope != nil {
 		if err := scope.Check(ctx, q.Queue); err != nil {
 			return job.QueueSettings{}, err
@@ -522,7 +531,8 @@ func (j queueScopedJobs) DiffRevisions(ctx context.Context, key job.Key, from, t
 	return j.inner.DiffRevisions(ctx, key, from, to)
 }
 
-func (j queueScopedJobs) RestoreRevision(ctx context.Context, key job.Key, revision uint32, etag, requestID string) (job.Record, error) {
+func (j queueScopedJobs) RestoreRevision(ctx context.Context, key job.Key,
+	revision uint32, etag, requestID string) (job.Record, error) {
 	if err := j.checkVisible(ctx, key); err != nil {
 		return job.Record{}, err
 	}
@@ -531,8 +541,8 @@ func (j queueScopedJobs) RestoreRevision(ctx context.Context, key job.Key, revis
 	return record, err
 }
 
-// Rename is refused for a job of another queue. If there is no job, an earlier copy of the call may have renamed it: the
-// registry answers that, and asks for the queue itself.
+// Rename is refused for a job of another queue. If there is no job, an earlier copy of the call may have renamed it:
+// the registry answers that, and asks for the queue itself.
 func (j queueScopedJobs) Rename(ctx context.Context, q job.RenameRequest) (job.Record, error) {
 	scope := guard.RoleScopeFrom(ctx, q.Key.Namespace)
 	if scope == nil {
@@ -552,7 +562,8 @@ func (j queueScopedJobs) Rename(ctx context.Context, q job.RenameRequest) (job.R
 
 // ExportJobs and Restore need a role for all queues: see allQueues in guard's table of permissions.
 
-func (j queueScopedJobs) ExportJobs(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error) {
+func (j queueScopedJobs) ExportJobs(ctx context.Context, f job.Filter, pageSize int,
+	token string) (job.BackupPage, error) {
 	f.Limited = isLimitedCaller(ctx)
 	return j.inner.ExportJobs(ctx, f, pageSize, token)
 }

@@ -27,7 +27,8 @@ func CallerEdit(ctx context.Context) job.Edit {
 	}
 }
 
-func (s *jobService) ListJobRevisions(ctx context.Context, q *fermatav1.ListJobRevisionsRequest) (*fermatav1.ListJobRevisionsResponse, error) {
+func (s *jobService) ListJobRevisions(ctx context.Context,
+	q *fermatav1.ListJobRevisionsRequest) (*fermatav1.ListJobRevisionsResponse, error) {
 	key, err := convert.ParseJobName("parent", q.GetParent())
 	if err != nil {
 		return nil, err
@@ -43,7 +44,8 @@ func (s *jobService) ListJobRevisions(ctx context.Context, q *fermatav1.ListJobR
 	return out, nil
 }
 
-func (s *jobService) GetJobRevision(ctx context.Context, q *fermatav1.GetJobRevisionRequest) (*fermatav1.JobRevision, error) {
+func (s *jobService) GetJobRevision(ctx context.Context,
+	q *fermatav1.GetJobRevisionRequest) (*fermatav1.JobRevision, error) {
 	key, revision, err := convert.ParseRevisionName("name", q.GetName())
 	if err != nil {
 		return nil, err
@@ -61,7 +63,8 @@ func (s *jobService) GetJobRevision(ctx context.Context, q *fermatav1.GetJobRevi
 	return p, nil
 }
 
-func (s *jobService) DiffJobRevisions(ctx context.Context, q *fermatav1.DiffJobRevisionsRequest) (*fermatav1.DiffJobRevisionsResponse, error) {
+func (s *jobService) DiffJobRevisions(ctx context.Context,
+	q *fermatav1.DiffJobRevisionsRequest) (*fermatav1.DiffJobRevisionsResponse, error) {
 	key, err := convert.ParseJobName("name", q.GetName())
 	if err != nil {
 		return nil, err
@@ -81,7 +84,8 @@ func (s *jobService) DiffJobRevisions(ctx context.Context, q *fermatav1.DiffJobR
 	return convert.RevisionDiffToPB(diff), nil
 }
 
-func (s *jobService) RestoreJobRevision(ctx context.Context, q *fermatav1.RestoreJobRevisionRequest) (*fermatav1.Job, error) {
+func (s *jobService) RestoreJobRevision(ctx context.Context,
+	q *fermatav1.RestoreJobRevisionRequest) (*fermatav1.Job, error) {
 	key, revision, err := convert.ParseRevisionName("name", q.GetName())
 	if err != nil {
 		return nil, err

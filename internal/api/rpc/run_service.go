@@ -15,7 +15,8 @@ func (s *jobService) RunJob(ctx context.Context, q *fermatav1.RunJobRequest) (*f
 		return nil, err
 	}
 	v, joined, err := s.runs.RunJob(ctx, key, job.RequestManualRun{
-		RequestID: q.GetRequestId(), Mode: convert.BackoffModes.FromPB(q.GetBackoff()), IgnoreExclusions: q.GetIgnoreExclusions(),
+		RequestID: q.GetRequestId(), Mode: convert.BackoffModes.FromPB(q.GetBackoff()),
+		IgnoreExclusions: q.GetIgnoreExclusions(),
 	})
 	if err != nil {
 		return nil, err
@@ -23,7 +24,8 @@ func (s *jobService) RunJob(ctx context.Context, q *fermatav1.RunJobRequest) (*f
 	return &fermatav1.RunJobResponse{Run: convert.RunToPB(key, v), Coalesced: joined}, nil
 }
 
-func (s *jobService) RunJobWithPayload(ctx context.Context, q *fermatav1.RunJobWithPayloadRequest) (*fermatav1.Run, error) {
+func (s *jobService) RunJobWithPayload(ctx context.Context,
+	q *fermatav1.RunJobWithPayloadRequest) (*fermatav1.Run, error) {
 	key, err := convert.ParseJobName("name", q.GetName())
 	if err != nil {
 		return nil, err

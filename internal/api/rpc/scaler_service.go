@@ -68,7 +68,8 @@ func (c *streamCounter) removeStream(connection string) {
 	}
 }
 
-func (s *scalerService) IsActive(ctx context.Context, ref *externalscaler.ScaledObjectRef) (*externalscaler.IsActiveResponse, error) {
+func (s *scalerService) IsActive(ctx context.Context,
+	ref *externalscaler.ScaledObjectRef) (*externalscaler.IsActiveResponse, error) {
 	trigger, err := convert.ParseTrigger(ref)
 	if err != nil {
 		return nil, err
@@ -83,12 +84,15 @@ func (s *scalerService) IsActive(ctx context.Context, ref *externalscaler.Scaled
 }
 
 // GetMetricSpec calls no other system, so that an autoscaler can be set up while Redis is away.
-func (s *scalerService) GetMetricSpec(_ context.Context, ref *externalscaler.ScaledObjectRef) (*externalscaler.GetMetricSpecResponse, error) {
+func (s *scalerService) GetMetricSpec(_ context.Context,
+	ref *externalscaler.ScaledObjectRef) (*externalscaler.GetMetricSpecResponse, error) {
 	trigger, err := convert.ParseTrigger(ref)
-	return &externalscaler.GetMetricSpecResponse{MetricSpecs: convert.Map(trigger.Metrics(autoscale.Demand{}), convert.MetricSpecToPB)}, err
+	specs := convert.Map(trigger.Metrics(autoscale.Demand{}), convert.MetricSpecToPB)
+	return &externalscaler.GetMetricSpecResponse{MetricSpecs: specs}, err
 }
 
-func (s *scalerService) GetMetrics(ctx context.Context, q *externalscaler.GetMetricsRequest) (*externalscaler.GetMetricsResponse, error) {
+func (s *scalerService) GetMetrics(ctx context.Context,
+	q *externalscaler.GetMetricsRequest) (*externalscaler.GetMetricsResponse, error) {
 	trigger, err := convert.ParseTrigger(q)
 	if err != nil {
 		return nil, err
@@ -105,7 +109,8 @@ func (s *scalerService) GetMetrics(ctx context.Context, q *externalscaler.GetMet
 		}
 	}
 	if len(p.MetricValues) == 0 {
-		return nil, job.Invalid("metricName", "%q is not a metric of this trigger, as GetMetricSpec lists them", job.Clip(q.GetMetricName(), 80))
+		return nil, job.Invalid("metricName", "%q is not a metric of this trigger, as GetMetricSpec lists them",
+			job.Clip(q.GetMetricName(), 80))
 	}
 	return p, nil
 }
@@ -116,13 +121,17 @@ var errStreamAged = errors.New("rpc: the stream is old")
 // StreamIsActive sends true when workers are needed: at once, and then whenever they are needed again. It never sends
 // false: KEDA before 2.18 would remove all pods at once, even if another trigger needs some and before the end of the
 // cooldown period. Later versions ignore false. KEDA polls IsActive to learn that no workers are needed.
-func (s *scalerService) StreamIsActive(ref *externalscaler.ScaledObjectRef, stream grpc.ServerStreamingServer[externalscaler.IsActiveResponse]) error {
+func (s *scalerService) StreamIsActive(ref *externalscaler.ScaledObjectRef,
+	stream grpc.ServerStreamingServer[externalscaler.IsActiveResponse]) error {
 	trigger, err := convert.ParseTrigger(ref)
 	if err != nil {
 		return err
 	}
 	ctx := stream.Context()
-	w := &activity{trigger: trigger, queues: convert.TriggerQueues(trigger), sizes: s.sizes, stream: stream, caller: guard.CallerFrom(ctx), began: time.Now()}
+	w := &activity{
+		trigger: trigger, queues: convert.TriggerQueues(trigger), sizes: s.sizes, stream: stream,
+		caller: guard.CallerFrom(ctx), began: time.Now(),
+	}
 	if w.caller != nil {
 		if err := w.caller.AuthorizeQueues(ctx, authz.ReadQueues, trigger.Namespace, trigger.Queues); err != nil {
 			return err
@@ -134,7 +143,8 @@ func (s *scalerService) StreamIsActive(ref *externalscaler.ScaledObjectRef, stre
 	}
 	defer s.streams.removeStream(connection)
 	w.checked, w.age = w.began, guard.StreamAge-rand.N(guard.StreamAge/5)
-	if err := s.sizes.Watch(ctx, w.caller.ShareHolder(trigger.Namespace), w.queues, w.reportSize); !errors.Is(err, errStreamAged) {
+	err = s.sizes.Watch(ctx, w.caller.ShareHolder(trigger.Namespace), w.queues, w.reportSize)
+	if !errors.Is(err, errStreamAged) {
 		return err
 	}
 	return nil

@@ -133,11 +133,13 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 		o.Now = time.Now
 	}
 	if o.Authority != nil && len(o.LeaseSigningKey) < workerstream.MinKeyBytes {
-		return nil, nil, fmt.Errorf("rpc: a binding key of %d bytes, want %d", len(o.LeaseSigningKey), workerstream.MinKeyBytes)
+		return nil, nil, fmt.Errorf("rpc: a binding key of %d bytes, want %d",
+			len(o.LeaseSigningKey), workerstream.MinKeyBytes)
 	}
 	gate, err := guard.New(guard.Options{
 		Authority: o.Authority, Binding: o.LeaseSigningKey, Limits: o.Limits,
-		MaxUnauthenticated: o.MaxUnauthenticated, UnauthenticatedAge: o.UnauthenticatedAge, Registerer: o.Registerer, Logger: o.Logger,
+		MaxUnauthenticated: o.MaxUnauthenticated, UnauthenticatedAge: o.UnauthenticatedAge,
+		Registerer: o.Registerer, Logger: o.Logger,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -159,7 +161,9 @@ func registerServices(server *grpc.Server, services grpc.ServiceRegistrar, o Opt
 	jobs.unservedQueues = o.UnservedQueues
 	fermatav1.RegisterJobServiceServer(services, jobs)
 	fermatav1.RegisterBackupServiceServer(services, &backupService{jobs: queueScopedJobs{o.Jobs}, defaults: o.Defaults})
-	fermatav1.RegisterAccessServiceServer(services, &accessService{limits: o.Limits, jobLimit: o.JobLimit, bytesLimit: o.JobBytesLimit, node: o.Node})
+	fermatav1.RegisterAccessServiceServer(services, &accessService{
+		limits: o.Limits, jobLimit: o.JobLimit, bytesLimit: o.JobBytesLimit, node: o.Node,
+	})
 	fermatav1.RegisterClusterServiceServer(services, &clusterService{cluster: o.Cluster, now: o.Now, trail: o.AuditTrail})
 	if o.Events == nil {
 		o.Events = noEvents{}

@@ -16,8 +16,8 @@ func helloFromPB(h *fermatav1.Hello) (job.Hello, []job.Violation) {
 	hello := job.Hello{
 		WorkerID: h.GetWorkerId(), Namespace: cmp.Or(h.GetNamespace(), job.DefaultNamespace), Queues: h.GetQueues(),
 		Slots: int(h.GetSlots()), Epoch: uint32(max(0, h.GetSessionEpoch())), Live: h.GetLiveLeaseIds(),
-		Version: h.GetVersion(), Labels: h.GetLabels(), Prefetch: int(max(0, h.GetPrefetch())), StartsAfter: h.GetSupportsStartAfter(),
-		Heartbeats: h.GetSupportsHeartbeats(),
+		Version: h.GetVersion(), Labels: h.GetLabels(), Prefetch: int(max(0, h.GetPrefetch())),
+		StartsAfter: h.GetSupportsStartAfter(), Heartbeats: h.GetSupportsHeartbeats(),
 	}
 	return hello, hello.Validate()
 }
@@ -42,15 +42,21 @@ func messageToPB(m job.WorkerMessage) *fermatav1.WorkResponse {
 			LeaseIds: m.LeaseIDs, Reason: cancelReasons[m.Reason],
 		}}}
 	case job.Addresses:
-		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Addresses{Addresses: &fermatav1.Addresses{Addresses: m}}}
+		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Addresses{
+			Addresses: &fermatav1.Addresses{Addresses: m},
+		}}
 	case job.HeartbeatAck:
 		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_HeartbeatAck{HeartbeatAck: &fermatav1.HeartbeatAck{
 			Seq: m.Seq, Confirmed: m.Confirmed,
 		}}}
 	case job.Relocation:
-		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Relocate{Relocate: &fermatav1.Relocate{Addresses: m.Addresses}}}
+		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Relocate{
+			Relocate: &fermatav1.Relocate{Addresses: m.Addresses},
+		}}
 	case job.Redirect:
-		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Drain{Drain: &fermatav1.Drain{Addresses: m.Addresses}}}
+		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Drain{
+			Drain: &fermatav1.Drain{Addresses: m.Addresses},
+		}}
 	}
 	return &fermatav1.WorkResponse{}
 }

@@ -6,9 +6,9 @@
 // while another message is being written, and holds acknowledgements for up to 5 ms so that they share a
 // message.
 //
-// Leases are encoded without protobuf structs (frame.go): 0.36 us and 2 allocations a lease, where protobuf takes
-// 1.23 us and 11 (BenchmarkLeaseFrame, BenchmarkLeaseFrameProtobuf), of about 20 us of CPU for a run. All other messages
-// are plain protobuf; docs/decisions/0019-protobuf-by-hand.md has the figures.
+// Leases are encoded without protobuf structs (frame.go): 0.36 us and 2 allocations a lease, where protobuf takes 1.23
+// us and 11 (BenchmarkLeaseFrame, BenchmarkLeaseFrameProtobuf), of about 20 us of CPU for a run. All other messages are
+// plain protobuf; docs/decisions/0019-protobuf-by-hand.md has the figures.
 //
 // Invariants:
 //

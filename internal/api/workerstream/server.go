@@ -258,7 +258,8 @@ func (s *workerStream) receiveHello() error {
 	}
 	hello, violations := helloFromPB(first.GetHello())
 	if len(violations) > 0 {
-		return apierror.WithDetails(codes.InvalidArgument, "hello: "+violations[0].Field+" "+violations[0].Description, apierror.BadRequest(violations)).Err()
+		text := "hello: " + violations[0].Field + " " + violations[0].Description
+		return apierror.WithDetails(codes.InvalidArgument, text, apierror.BadRequest(violations)).Err()
 	}
 	s.out.setLimit(hello)
 	var foreign []string
@@ -438,7 +439,8 @@ var stopStatuses = []struct {
 func stopStatus(err error) error {
 	for _, row := range stopStatuses {
 		if errors.Is(err, row.err) {
-			return apierror.WithDetails(row.code, row.text, &errdetails.ErrorInfo{Reason: row.reason, Domain: apierror.Domain}).Err()
+			info := &errdetails.ErrorInfo{Reason: row.reason, Domain: apierror.Domain}
+			return apierror.WithDetails(row.code, row.text, info).Err()
 		}
 	}
 	return err

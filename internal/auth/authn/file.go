@@ -78,7 +78,9 @@ type limitsEntry struct {
 }
 
 func (l limitsEntry) ruleLimits() authz.Limits {
-	out := authz.Limits{Burst: l.Burst, MaxOpenCalls: limitOrUnlimited(l.Calls), Connections: limitOrUnlimited(l.Connections)}
+	out := authz.Limits{
+		Burst: l.Burst, MaxOpenCalls: limitOrUnlimited(l.Calls), Connections: limitOrUnlimited(l.Connections),
+	}
 	if l.Rate != nil {
 		out.Rate = *l.Rate
 	}

@@ -11,8 +11,8 @@ const signatureSize = 16
 
 var signatureEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// Sign returns a signature of a text by the encrypting key: letters and digits, which [Ring.Verify] accepts at each node
-// that has this key.
+// Sign returns a signature of a text by the encrypting key: letters and digits, which [Ring.Verify] accepts at each
+// node that has this key.
 func (r *Ring) Sign(text string) string {
 	k := r.keys.Content()
 	return signatureEncoding.EncodeToString(authenticate(k.signing[k.sealingID], text)[:signatureSize])

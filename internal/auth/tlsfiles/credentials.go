@@ -62,7 +62,8 @@ func (s *Source) Peers(list []string) (credentials.TransportCredentials, error) 
 		return nil, err
 	}
 	if s.o.Cert == "" || s.o.Authorities == "" {
-		return nil, errors.New("peers need all of " + s.o.Called.Cert + ", " + s.o.Called.Key + " and " + s.o.Called.Authorities)
+		return nil, errors.New("peers need all of " + s.o.Called.Cert + ", " + s.o.Called.Key +
+			" and " + s.o.Called.Authorities)
 	}
 	own := s.currentMaterial().pair.Leaf
 	if err := checkURIs(own); err != nil {

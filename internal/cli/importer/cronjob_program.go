@@ -65,7 +65,8 @@ func (c *cronJob) readProgram() {
 	c.fields.setField("exec", exec)
 	for _, key := range slices.Sorted(maps.Keys(first)) {
 		switch key {
-		case "name", "image", "command", "args", "env", "workingDir", "imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy", "envFrom":
+		case "name", "image", "command", "args", "env", "workingDir", "imagePullPolicy",
+			"terminationMessagePath", "terminationMessagePolicy", "envFrom":
 		default:
 			if !isEmpty(first[key]) {
 				c.addNote("containers: "+clipText(key,

@@ -75,7 +75,8 @@ func (t *crontabReader) buildJob(e *Entry, rule *yamlMapping, times, command, us
 }
 
 // minTimeout is a field of the time in the place of the command: stars, numbers, days or months.
-var minTimeout = regexp.MustCompile(`(?i)^([*?][*?/0-9,-]*|\d[\d,/-]*|((sun|mon|tue|wed|thu|fri|sat|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)([,-]|$))+)$`)
+var minTimeout = regexp.MustCompile(`(?i)^([*?][*?/0-9,-]*|\d[\d,/-]*|` +
+	`((sun|mon|tue|wed|thu|fri|sat|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)([,-]|$))+)$`)
 
 // entryOptions removes the options that OpenBSD, and partly FreeBSD, allow before the command: -n and -q concern
 // mail and the system log, -s allows one run at a time.
@@ -215,7 +216,8 @@ var posixShells = map[string]bool{".": true, "sh": true, "bash": true, "dash": t
 
 var (
 	plainWordPattern = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
-	skippedWords     = regexp.MustCompile(`^(cd|test|\[|if|then|exec|nice|ionice|flock|timeout|env|sudo|chronic|nohup|command|bash|sh|&&|;|-.*|\d+|/|.*=.*)$`)
+	skippedWords     = regexp.MustCompile(`^(cd|test|\[|if|then|exec|nice|ionice|flock|timeout|env|sudo|` +
+		`chronic|nohup|command|bash|sh|&&|;|-.*|\d+|/|.*=.*)$`)
 )
 
 // simpleCommand splits a command that needs no shell: an absolute program path and plain words.

@@ -22,20 +22,21 @@ var (
 )
 
 // systemUsers are names of users that are not commands.
-var systemUsers = setOf(`root nobody daemon bin sys www-data www wwwrun apache httpd postgres mysqld redis rabbitmq mongodb memcache
-	gitlab-www munin nagios icinga zabbix ubuntu debian ec2-user centos fedora vagrant pi jenkins tomcat solr elasticsearch
-	logstash smmsp amavis clamav debian-spamd debian-tor gnats irc list proxy uucp operator ntp asterisk prometheus grafana
-	systemd-network messagebus _apt sshd postfix dovecot opendkim vmail nextcloud`)
+var systemUsers = setOf(`root nobody daemon bin sys www-data www wwwrun apache httpd postgres mysqld redis rabbitmq
+	mongodb memcache gitlab-www munin nagios icinga zabbix ubuntu debian ec2-user centos fedora vagrant pi jenkins tomcat
+	solr elasticsearch logstash smmsp amavis clamav debian-spamd debian-tor gnats irc list proxy uucp operator ntp
+	asterisk prometheus grafana systemd-network messagebus _apt sshd postfix dovecot opendkim vmail nextcloud`)
 
 // commonCommands are names of commands that are not users.
-var commonCommands = setOf(`sh bash dash ash ksh zsh fish csh tcsh python python2 python3 perl ruby php node java go env sudo su nice ionice
-	renice nohup time timeout flock lockf setsid chronic cronic systemd-cat logger taskset chrt chpst setlock run-one caffeinate
-	cat cp mv rm ln ls mkdir rmdir touch chmod chown find xargs grep sed awk sort cut tr head tail tee wc diff tar gzip bzip2 xz zip
-	unzip rsync scp ssh sftp curl wget nc ping dig date sleep echo printf true false seq df du free uptime ps pgrep pkill kill
-	killall service systemctl journalctl shutdown reboot halt poweroff mount umount logrotate run-parts anacron make npm npx yarn
-	pnpm composer pip docker docker-compose podman kubectl helm aws gcloud az rclone restic borg certbot acme.sh mysqldump pg_dump
-	psql pg_dumpall mongodump redis-cli sqlite3 apt apt-get yum dnf apk pacman freebsd-update pkg newsyslog fstrim ntpdate
-	hwclock updatedb mandb sendmail mailx notify-send screen tmux drush wp rake bundle rails pm2 ffmpeg convert`)
+var commonCommands = setOf(`sh bash dash ash ksh zsh fish csh tcsh python python2 python3 perl ruby php node java go
+	env sudo su nice ionice renice nohup time timeout flock lockf setsid chronic cronic systemd-cat logger taskset chrt
+	chpst setlock run-one caffeinate cat cp mv rm ln ls mkdir rmdir touch chmod chown find xargs grep sed awk sort cut tr
+	head tail tee wc diff tar gzip bzip2 xz zip unzip rsync scp ssh sftp curl wget nc ping dig date sleep echo printf
+	true false seq df du free uptime ps pgrep pkill kill killall service systemctl journalctl shutdown reboot halt
+	poweroff mount umount logrotate run-parts anacron make npm npx yarn pnpm composer pip docker docker-compose podman
+	kubectl helm aws gcloud az rclone restic borg certbot acme.sh mysqldump pg_dump psql pg_dumpall mongodump redis-cli
+	sqlite3 apt apt-get yum dnf apk pacman freebsd-update pkg newsyslog fstrim ntpdate hwclock updatedb mandb sendmail
+	mailx notify-send screen tmux drush wp rake bundle rails pm2 ffmpeg convert`)
 
 // shellBuiltins exist only in shells, so the word before one is not a command.
 var shellBuiltins = setOf(`cd export source . if for while until case umask ulimit exec eval set unset trap { ( [[`)

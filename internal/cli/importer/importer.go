@@ -81,7 +81,8 @@ func (m *yamlMapping) isEmpty() bool { return len(m.node.Content) == 0 }
 // textNode returns a string node. It is quoted if YAML would read it as another type or change it.
 func textNode(s string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
-	odd := strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && (!unicode.IsPrint(r) || visible.MustEscape(r)) })
+	isOdd := func(r rune) bool { return r != '\n' && (!unicode.IsPrint(r) || visible.MustEscape(r)) }
+	odd := strings.ContainsFunc(s, isOdd)
 	if lines := strings.Contains(s, "\n"); odd || lines &&
 		(strings.TrimSpace(s) == "" || s[0] == ' ' || s[0] == '\n' || strings.HasSuffix(s, "\n\n")) {
 		n.Style = yaml.DoubleQuotedStyle

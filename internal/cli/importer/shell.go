@@ -96,14 +96,17 @@ func (s shellScript) inForeground() (string, bool) {
 }
 
 var (
-	leavesProcesses   = regexp.MustCompile(`(^|[\s;|&(])(setsid|disown|daemonize|start-stop-daemon|screen\s+-\S*d|tmux\s+new\S*\s+(-\S+\s+)*-d)`)
+	leavesProcesses = regexp.MustCompile(`(^|[\s;|&(])(setsid|disown|daemonize|start-stop-daemon|` +
+		`screen\s+-\S*d|tmux\s+new\S*\s+(-\S+\s+)*-d)`)
 	waitsForProcesses = regexp.MustCompile(`(^|[\s;|&(])wait(\s|;|$)`)
 	homeOf            = regexp.MustCompile(`(^|[\s=:;|&(<>])~(/|\s|$)|\$\{?HOME\b`)
 	userOf            = regexp.MustCompile(`\$\{?(USER|LOGNAME|SHELL|MAILTO)\b`)
 	// A program, a script of an interpreter or a file of a redirection in the directory that
 	// a command starts in.
-	relativePath = regexp.MustCompile(`(^|[\s;|&(<>])\.{1,2}/|(^|[;|&(])\s*((nohup|sudo|nice|php\S*|python\S*|perl|ruby|node|bash|sh)\s+)*\w[\w.-]*/|[<>]\s*\w|(^|[\s;|&(])pwd\b|\$\{?PWD\b`)
-	changesDir   = regexp.MustCompile(`(^|[;&|({])\s*cd\s`)
+	relativePath = regexp.MustCompile(`(^|[\s;|&(<>])\.{1,2}/|` +
+		`(^|[;|&(])\s*((nohup|sudo|nice|php\S*|python\S*|perl|ruby|node|bash|sh)\s+)*\w[\w.-]*/|` +
+		`[<>]\s*\w|(^|[\s;|&(])pwd\b|\$\{?PWD\b`)
+	changesDir = regexp.MustCompile(`(^|[;&|({])\s*cd\s`)
 	// embeddedVariable is what precedes a script in quotes.
 	embeddedVariable = regexp.MustCompile(`\s-[a-z]*c\s+$`)
 	shellName        = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

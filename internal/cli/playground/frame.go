@@ -82,7 +82,8 @@ func (f frame) titleLine(width int) tui.Line {
 		}
 	}
 	title := tui.Line{tui.Bold.Of("Fermata dev"), tui.Dim.Of("  everything in one process; nothing is kept after exit")}
-	status := fmt.Sprintf("%s  up %s", tui.Plural(int64(len(f.rows)), "job"), tui.FormatDuration(f.up.Truncate(time.Second)))
+	up := tui.FormatDuration(f.up.Truncate(time.Second))
+	status := fmt.Sprintf("%s  up %s", tui.Plural(int64(len(f.rows)), "job"), up)
 	if failing > 0 {
 		status = fmt.Sprintf("%d failing  ", failing) + status
 	}

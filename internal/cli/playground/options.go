@@ -49,7 +49,10 @@ type Options struct {
 func (o Options) Check() error {
 	o = o.withDefaults()
 	var faults []error
-	for _, a := range []struct{ flag, addr string }{{"grpc-addr", o.GRPCAddr}, {"http-addr", o.HTTPAddr}, {"rest-addr", o.RESTAddr}} {
+	addresses := []struct{ flag, addr string }{
+		{"grpc-addr", o.GRPCAddr}, {"http-addr", o.HTTPAddr}, {"rest-addr", o.RESTAddr},
+	}
+	for _, a := range addresses {
 		if _, _, err := net.SplitHostPort(a.addr); err != nil {
 			faults = append(faults, fmt.Errorf("--%s %q: want host:port", a.flag, a.addr))
 		}

@@ -144,7 +144,8 @@ func (p *playground) startNode(ctx context.Context) error {
 		Name: "dev", GRPCAddr: p.options.GRPCAddr, HTTPAddr: p.options.HTTPAddr,
 		PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
 		Redis: conn.ClientOptions{URL: redis.url}, Durability: conn.DurabilityMemory,
-		Reflection: true, AllowUnsafeRedis: true, Shards: shardCount, Limits: limits, EventsKeep: 10_000, JobRevisions: job.DefaultRevisions,
+		Reflection: true, AllowUnsafeRedis: true, Shards: shardCount, Limits: limits,
+		EventsKeep: 10_000, JobRevisions: job.DefaultRevisions,
 		Logger: p.logger, LogLevel: p.level, Registerer: registry, Gatherer: registry,
 	})
 	if err != nil {

@@ -32,7 +32,8 @@ func Add(flags *pflag.FlagSet, client *conn.ClientOptions, files *tlsfiles.Files
 		"ACL user at the sentinels of a redis+sentinel URL, which have users of their own")
 	flags.StringVar(&s.sentinelPassword, "redis-sentinel-password-file", "",
 		"file with the password for the sentinels (default: no password)")
-	flags.StringVar(&files.Authorities, "redis-tls-ca", "", "PEM file with the certificate authority (default: the system's)")
+	flags.StringVar(&files.Authorities, "redis-tls-ca", "",
+		"PEM file with the certificate authority (default: the system's)")
 	flags.StringVar(&files.Cert, "redis-tls-cert", "", "PEM file with this client's certificate")
 	flags.StringVar(&files.Key, "redis-tls-key", "", "PEM file with this client's key")
 	flags.StringVar(&files.ServerName, "redis-tls-server-name", "",

@@ -77,7 +77,10 @@ func New(o Options) (*Cluster, error) {
 	c.running, c.cancelRunning = context.WithCancel(context.Background())
 	c.nodes = newDelegate(o, c.signalChange)
 	c.addr.Store("")
-	self := sharding.Member{Name: o.Name, GRPCAddr: o.GRPCAddr, PeerAddr: o.PeerAddr, Process: o.Process, UnreachablePrimaries: -1}
+	self := sharding.Member{
+		Name: o.Name, GRPCAddr: o.GRPCAddr, PeerAddr: o.PeerAddr, Process: o.Process,
+		UnreachablePrimaries: -1,
+	}
 	c.setView(1, []sharding.Member{self})
 	c.registerMetrics(o.Registerer)
 	return c, nil

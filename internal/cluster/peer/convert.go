@@ -75,7 +75,9 @@ func permitResultsFromPB(list []*fermatav1.PermitResult) []job.PermitResult {
 }
 
 func permitResultFromPB(r *fermatav1.PermitResult) job.PermitResult {
-	return job.PermitResult{ID: r.GetPermitId(), Leased: max(0, int(r.GetLeased())), DueMS: unixtime.Milli(r.GetNextDueMs())}
+	return job.PermitResult{
+		ID: r.GetPermitId(), Leased: max(0, int(r.GetLeased())), DueMS: unixtime.Milli(r.GetNextDueMs()),
+	}
 }
 
 func cancelToPB(record job.RecordID, token uint64) *fermatav1.LinkRequest {

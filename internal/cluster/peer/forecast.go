@@ -57,8 +57,8 @@ func (l *link) forecastPeer(ctx context.Context, q forecast.Query) *forecast.Ans
 	ctx, cancel := context.WithTimeout(ctx, forecastTimeout)
 	defer cancel()
 	response, err := l.client.ForecastShards(ctx, &fermatav1.ForecastShardsRequest{
-		StartMs: int64(q.StartMS), ResolutionMinutes: int32(q.ResolutionMS / time.Minute.Milliseconds()), Buckets: int32(q.Buckets),
-		Namespace: q.Namespace, Queue: q.Queue, HerdJobs: q.HerdJobs,
+		StartMs: int64(q.StartMS), ResolutionMinutes: int32(q.ResolutionMS / time.Minute.Milliseconds()),
+		Buckets: int32(q.Buckets), Namespace: q.Namespace, Queue: q.Queue, HerdJobs: q.HerdJobs,
 	}, grpc.MaxCallRecvMsgSize(forecastBytes))
 	if err != nil {
 		if code := status.Code(err); code != codes.Unimplemented && code != codes.Canceled {
@@ -81,8 +81,8 @@ func (s *peerService) ForecastShards(ctx context.Context,
 		return nil, status.Error(codes.InvalidArgument, "invalid buckets")
 	}
 	answer, err := s.p.o.Forecast(ctx, forecast.Query{
-		StartMS: unixtime.Milli(r.GetStartMs()), ResolutionMS: int64(minutes) * time.Minute.Milliseconds(), Buckets: int(buckets),
-		Namespace: r.GetNamespace(), Queue: r.GetQueue(), HerdJobs: max(2, r.GetHerdJobs()),
+		StartMS: unixtime.Milli(r.GetStartMs()), ResolutionMS: int64(minutes) * time.Minute.Milliseconds(),
+		Buckets: int(buckets), Namespace: r.GetNamespace(), Queue: r.GetQueue(), HerdJobs: max(2, r.GetHerdJobs()),
 	})
 	if err != nil {
 		return nil, status.FromContextError(err).Err()

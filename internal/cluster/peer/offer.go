@@ -174,8 +174,8 @@ func (q *sendQueue) markOfferSent(now time.Time) {
 	}
 }
 
-// knowsTooFew reports whether a peer that has so many slots left of those that it knows of should be notified when there
-// are more: if it has none, and where slots are plenty, if it has less than half.
+// knowsTooFew reports whether a peer that has so many slots left of those that it knows of should be notified when
+// there are more: if it has none, and where slots are plenty, if it has less than half.
 func knowsTooFew(left int, d job.QueueDemand) bool {
 	return left <= 0 || d.InAdvance && 2*left < d.Free
 }

@@ -150,8 +150,8 @@ func (p *Peer) Stop() {
 	p.goroutines.Wait()
 }
 
-// SendPermits lets a peer lease. It returns how many of the permits, from the first on, are on their way; the others are
-// free at once. A peer of an earlier build gets a message for each.
+// SendPermits lets a peer lease. It returns how many of the permits, from the first on, are on their way; the others
+// are free at once. A peer of an earlier build gets a message for each.
 func (p *Peer) SendPermits(node string, permits []job.Permit) (sent int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

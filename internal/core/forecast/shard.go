@@ -111,7 +111,8 @@ func (s *Shard) addToRow(queue, number uint32, interned bool) {
 		p = *s.table.patterns[number]
 	}
 	namespace := s.table.names[queue].Namespace
-	if row == nil && !s.ownedRows.allows(namespace, len(s.rows), s.table.maxQueues) || !interned && s.reader.compile(&p) != nil {
+	full := row == nil && !s.ownedRows.allows(namespace, len(s.rows), s.table.maxQueues)
+	if full || !interned && s.reader.compile(&p) != nil {
 		s.leftOut[queue]++
 		return
 	}

@@ -41,7 +41,8 @@ func DecideCorrupt(d *Definition, s State, fault error, ev Input, now unixtime.M
 // DecideCorruptChild replaces [DecideChild] in the same case. The end of a lease, of any kind, ends the run:
 // its record is deleted, and the parent, which stays as it is, counts a dead run. Terminate and CancelRun do the
 // same.
-func DecideCorruptChild(d *Definition, parent, child State, fault error, ev Input, now unixtime.Milli) (ParentChildPair, error) {
+func DecideCorruptChild(d *Definition, parent, child State, fault error,
+	ev Input, now unixtime.Milli) (ParentChildPair, error) {
 	corrupt := fmt.Errorf("%w: %w", ErrCorrupt, fault)
 	refuse := func(a Answer, err error) (ParentChildPair, error) {
 		return ParentChildPair{Child: Decision{Answer: a, State: child}, Parent: Decision{Answer: a, State: parent}}, err

@@ -18,10 +18,11 @@
 // policy ([RunLeased]), the recovery budget, locks, its target. A gate that is shut puts the run
 // back with a reason ([HoldBack]), which is not a failure.
 //
-// Files of further rules: run_payload.go has runs with a payload of their own; attempt.go has what a result or a lost lease does to a run; arrival.go and child.go, whether
-// a leased run starts beside others; missed_times.go, nominal times that passed without a run; plan.go, when the next
-// one is due; explain.go, why a job does not run; lag.go, how late a run is, and the ranking of the worst jobs;
-// exclude.go, how exclusions move due times; project.go, when the next runs would be due if all of them failed.
+// Files of further rules: run_payload.go has runs with a payload of their own; attempt.go has what a result or a lost
+// lease does to a run; arrival.go and child.go, whether a leased run starts beside others; missed_times.go, nominal
+// times that passed without a run; plan.go, when the next one is due; explain.go, why a job does not run; lag.go, how
+// late a run is, and the ranking of the worst jobs; exclude.go, how exclusions move due times; project.go, when the
+// next runs would be due if all of them failed.
 //
 // A record is in exactly one region of its lane's index:
 //

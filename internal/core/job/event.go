@@ -123,7 +123,8 @@ func NewEvent(n *Notice, labels map[string]string) (Event, bool) {
 
 // ID is unique in the cluster.
 func (h *Event) ID() string {
-	return strconv.Itoa(h.Shard) + "-" + strconv.FormatInt(int64(h.Place.MS), 10) + "-" + strconv.FormatUint(h.Place.Seq, 10)
+	return strconv.Itoa(h.Shard) + "-" + strconv.FormatInt(int64(h.Place.MS), 10) + "-" +
+		strconv.FormatUint(h.Place.Seq, 10)
 }
 
 // Correlation returns that of the run that the event is about; "" if it is about none.

@@ -124,7 +124,8 @@ func (c *Compiled) planJittered(nominal unixtime.Milli, clean bool) plannedRun {
 }
 
 // planBackedOff plans a run that backoff, or a worker's hint, delays.
-func (c *Compiled) planBackedOff(s *State, now unixtime.Milli, p planInput, delay time.Duration, source DelaySource) plannedRun {
+func (c *Compiled) planBackedOff(s *State, now unixtime.Milli, p planInput,
+	delay time.Duration, source DelaySource) plannedRun {
 	nominal, ok := c.nominalAfter(max(p.sinceMS, s.LastNominal))
 	if !ok {
 		return plannedRun{}

@@ -115,7 +115,9 @@ func (k *KeptJob) HasSealedPayload() bool {
 // Finished is what is to be kept of the rename when it has ended.
 func (k *KeptJob) Finished() FinishedRename {
 	d := k.Job.Records[0].Definition
-	return FinishedRename{NewID: k.To.ID, CreatedMS: d.CreatedMS, CreateRequestID: d.CreateRequestID, Revision: d.Revision + 1}
+	return FinishedRename{
+		NewID: k.To.ID, CreatedMS: d.CreatedMS, CreateRequestID: d.CreateRequestID, Revision: d.Revision + 1,
+	}
 }
 
 // IsOf reports whether a job is the one that was renamed, under the name that it was given.

@@ -96,7 +96,8 @@ func (h Hello) Validate() []Violation {
 	}
 	v.addUnless(h.Slots >= 1 && h.Slots <= MaxSlots, "slots", "is %d, want 1 to %d", h.Slots, MaxSlots)
 	v.addUnless(h.Epoch >= 1 && h.Epoch <= MaxEpoch, "session_epoch", "is %d, want 1 to %d", h.Epoch, MaxEpoch)
-	v.addUnless(len(h.Live) <= h.MaxLive(), "live_lease_ids", "has %d entries, at most %d are allowed", len(h.Live), h.MaxLive())
+	v.addUnless(len(h.Live) <= h.MaxLive(), "live_lease_ids",
+		"has %d entries, at most %d are allowed", len(h.Live), h.MaxLive())
 	v.checkText("version", h.Version, 0, MaxVersion)
 	v.checkLabels(h.Labels, MaxWorkerLabels)
 	return v.list

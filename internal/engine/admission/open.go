@@ -55,7 +55,9 @@ func (a *Admission) holdUnopened(g *gateGroup, it *gatedRun, key string, err err
 	if it.Known.State.Held.Reason != job.HeldPayload { // once for each run
 		a.o.Logger.Error("run held back, failed to open its payload", "record", it.Record, "key", key, "error", err)
 	}
-	a.holdBack(g, it, job.HoldBack{Reason: job.HeldPayload, Key: key, UntilMS: it.nowMS + unixtime.Milli(it.spreadMS(pollPayload))})
+	a.holdBack(g, it, job.HoldBack{
+		Reason: job.HeldPayload, Key: key, UntilMS: it.nowMS + unixtime.Milli(it.spreadMS(pollPayload)),
+	})
 }
 
 // putBack returns a run that was leased from a queue other than its job's, whose workers alone may have the

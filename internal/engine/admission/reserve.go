@@ -88,7 +88,8 @@ func (a *Admission) gatesOf(l *job.Leased) job.Gates {
 
 // startGroups starts a group for each instant at which some of the runs are due: gates decide by the state at
 // the time when a run is due, and no group waits for another.
-func (a *Admission) startGroups(reserved slots.Reservation, items []*gatedRun, queue job.QueueKey, limits job.QueueSettings) {
+func (a *Admission) startGroups(reserved slots.Reservation, items []*gatedRun,
+	queue job.QueueKey, limits job.QueueSettings) {
 	a.mu.Lock()
 	closed := a.mu.closed
 	var groups []*gateGroup

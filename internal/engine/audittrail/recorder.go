@@ -50,8 +50,8 @@ type Store interface {
 	AppendTrail(ctx context.Context, head job.TrailHead, records []job.TrailRecord, trim job.TrailTrim) (done bool,
 		err error)
 	// ReadTrail returns up to n records that are older than the one called before.
-	ReadTrail(ctx context.Context, before string, fromMS, toMS unixtime.Milli, n int) (records []job.TrailRecord, next string,
-		err error)
+	ReadTrail(ctx context.Context, before string, fromMS, toMS unixtime.Milli,
+		n int) (records []job.TrailRecord, next string, err error)
 	// ReadTrailFrom returns up to n records after the one called after, oldest first.
 	ReadTrailFrom(ctx context.Context, after string, n int) ([]job.TrailRecord, error)
 	SaveTrailExport(ctx context.Context, e job.TrailExport) error
@@ -99,8 +99,8 @@ type Recorder struct {
 
 // New starts a recorder. The caller must call Stop.
 func New(o Options) (*Recorder, error) {
-	o.MaxRecords, o.QueueSize, o.WriteTimeout = cmp.Or(o.MaxRecords, DefaultMaxRecords), cmp.Or(o.QueueSize, DefaultQueueSize), cmp.Or(o.WriteTimeout,
-		DefaultWriteTimeout)
+	o.MaxRecords, o.QueueSize = cmp.Or(o.MaxRecords, DefaultMaxRecords), cmp.Or(o.QueueSize, DefaultQueueSize)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
 	o.Age, o.MaxBytes = cmp.Or(o.Age, DefaultAge), cmp.Or(o.MaxBytes, DefaultBytes)
 	switch {
 	case o.Store == nil:

@@ -49,7 +49,8 @@ func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 			"again."),
 		storeFailures: counter("store_failures_total", "Failed calls to renew leases or read records."),
 		refusedSessions: counter("sessions_refused_total",
-			"Sessions of workers that were refused because the sessions of the node, or of their identity, take too much memory."),
+			"Sessions of workers that were refused because the sessions of the node, "+
+				"or of their identity, take too much memory."),
 		rests: counter("session_rests_total",
 			"Times that a session got no leases for up to 5 s because it had returned too many without starting them."),
 		settle: prometheus.NewHistogram(prometheus.HistogramOpts{

@@ -444,7 +444,8 @@ func filterEvents(list []job.Event, filter *job.EventFilter) []job.Event {
 }
 
 // readFromStore reads the rest of asks from the store.
-func (f *Feed) readFromStore(ctx context.Context, asks []job.EventsRequest, missing []int, pages []job.EventsPage) error {
+func (f *Feed) readFromStore(ctx context.Context, asks []job.EventsRequest, missing []int,
+	pages []job.EventsPage) error {
 	rest := make([]job.EventsRequest, len(missing))
 	for k, i := range missing {
 		rest[k] = asks[i]

@@ -150,7 +150,8 @@ func (f *Forecaster) addPages(indexes map[int]*forecast.DueIndex, reads []job.Du
 }
 
 // listLanes returns the first reads of the lanes in which something is due up to a time.
-func (f *Forecaster) listLanes(ctx context.Context, shards []int, uptoMS unixtime.Milli) (map[int][]job.DueRead, error) {
+func (f *Forecaster) listLanes(ctx context.Context, shards []int,
+	uptoMS unixtime.Milli) (map[int][]job.DueRead, error) {
 	reads := make(map[int][]job.DueRead, len(shards))
 	from := make(map[int]job.LaneCursor, len(shards))
 	for _, shard := range shards {

@@ -23,7 +23,8 @@ func (e *changeEntry) isCovered() bool {
 	if !e.Covers.Holds(definition) {
 		return false
 	}
-	return !job.DecidesOnLetter(e.Input) || e.Covers(job.QueueKey{Namespace: definition.Namespace, Queue: e.Known.State.Lane.Queue})
+	return !job.DecidesOnLetter(e.Input) ||
+		e.Covers(job.QueueKey{Namespace: definition.Namespace, Queue: e.Known.State.Lane.Queue})
 }
 
 // decidedChange is a change with its decision.

@@ -118,8 +118,8 @@ func (l *Sampler) Size(ctx context.Context, who fairshare.Holder, keys []job.Que
 
 // lookUpSize returns the size for a caller that asked at began, or a channel that is closed after the next
 // sample.
-func (l *Sampler) lookUpSize(who fairshare.Holder, keys []job.QueueKey, began time.Time) (autoscale.Demand, chan struct{},
-	error) {
+func (l *Sampler) lookUpSize(who fairshare.Holder, keys []job.QueueKey,
+	began time.Time) (autoscale.Demand, chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	queues, err := l.trackQueuesLocked(who, keys)

@@ -83,7 +83,8 @@ func checkBackfillTimes(d *job.Definition, q job.BackfillRequest) error {
 	}
 	switch n, counted := compiled.PastTimes(q.FromMS, q.ToMS, MaxBackfillTimes); {
 	case !counted:
-		return job.Invalid("end_time", "the exclusions of the schedule leave so few of so many times that to count them takes too long; ask for a part of the range")
+		return job.Invalid("end_time", "the exclusions of the schedule leave so few of so many times that "+
+			"to count them takes too long; ask for a part of the range")
 	case n == 0:
 		return job.Invalid("end_time", "there is no nominal time in the range")
 	case n > MaxBackfillTimes:

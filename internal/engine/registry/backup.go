@@ -257,7 +257,8 @@ func (i *restoreItem) planWrite(r *Registry, now unixtime.Milli) (done bool) {
 	payload, err := r.openPayload(&i.backup.Definition) // a backup grants no access to a payload that may not be delivered
 	if err != nil {
 		i.answer.Err = job.Invalid("job.payload",
-			"cannot be restored: %v; a sealed one belongs to its namespace, id, queue, handler, timeout, labels and max_attempts", err)
+			"cannot be restored: %v; a sealed one belongs to its namespace, id, queue, handler, timeout, "+
+				"labels and max_attempts", err)
 		return true
 	}
 	limits := i.limits

@@ -20,7 +20,8 @@ const (
 )
 
 // ListDeadLetters lists the dead letters of a namespace, including those of one-time jobs. Pages are as those of List.
-func (r *Registry) ListDeadLetters(ctx context.Context, f job.Filter, pageSize int, token string) (job.DeadLetterPage, error) {
+func (r *Registry) ListDeadLetters(ctx context.Context, f job.Filter,
+	pageSize int, token string) (job.DeadLetterPage, error) {
 	if err := validateFilter(f, pageSize); err != nil {
 		return job.DeadLetterPage{}, err
 	}

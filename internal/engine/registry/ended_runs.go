@@ -132,7 +132,8 @@ type runMerge struct {
 func (r *Registry) mergeEndedRuns(ctx context.Context, q *job.EndedRunsQuery, after runPlace) (*runMerge, error) {
 	m := &runMerge{store: r.o.Store, startMS: q.StartMS, ns: q.Filter.Namespace}
 	if wantsUnsuccessful(q.Outcomes) {
-		indexes, err := r.o.Store.FindUnsuccessful(ctx, q.StartMS, func(k job.QueueKey) bool { return reachesQueue(&q.Filter, k) })
+		reaches := func(k job.QueueKey) bool { return reachesQueue(&q.Filter, k) }
+		indexes, err := r.o.Store.FindUnsuccessful(ctx, q.StartMS, reaches)
 		if err != nil {
 			return nil, err
 		}
@@ -401,7 +402,8 @@ func (p *endedPage) wantsRun(run *job.EndedRun) bool {
 		return false
 	}
 	plan := planOf(p.query.Filter)
-	return wantsRecord(&p.query.Filter, &plan, run.Key.Record()) && (plan.Namespace == "" || run.Key.Namespace == plan.Namespace) &&
+	return wantsRecord(&p.query.Filter, &plan, run.Key.Record()) &&
+		(plan.Namespace == "" || run.Key.Namespace == plan.Namespace) &&
 		(wantsOutcome(p.query.Outcomes, run.Outcome) || wantsOutcome(p.query.Outcomes, run.LastAttempt))
 }
 

@@ -247,7 +247,8 @@ func (r *Registry) listInOrder(ctx context.Context, f job.Filter, size int, toke
 }
 
 // openList returns the source of a list of jobs in an order.
-func (r *Registry) openList(ctx context.Context, p *orderedPage, f job.Filter, plan jobfilter.Plan) (candidates, error) {
+func (r *Registry) openList(ctx context.Context, p *orderedPage, f job.Filter,
+	plan jobfilter.Plan) (candidates, error) {
 	keys, _, ok, err := r.namedJobs(ctx, &f, &plan)
 	switch {
 	case err != nil:

@@ -10,9 +10,9 @@ import (
 )
 
 // This file serves lists without an order whose filter selects few jobs. The index of the selected lanes is read
-// completely, or only the jobs that the filter names (find_named.go), and the jobs are listed by their names. So neither
-// the work of a page nor its token depends on jobs that the filter excludes by namespace or queue, or that the caller may
-// not see. Lists that select more walk the jobs of the whole keyspace.
+// completely, or only the jobs that the filter names (find_named.go), and the jobs are listed by their names. So
+// neither the work of a page nor its token depends on jobs that the filter excludes by namespace or queue, or that the
+// caller may not see. Lists that select more walk the jobs of the whole keyspace.
 
 const (
 	// maxFewJobs bounds the selected jobs of a list that continues by name; it may begin with half as many, so that a

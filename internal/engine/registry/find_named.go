@@ -8,9 +8,9 @@ import (
 	"github.com/fermata-io/fermata/internal/core/jobfilter"
 )
 
-// This file serves lists whose filter names the ids of jobs. It reads the records of these jobs and no index of jobs, so
-// that a list costs what it selects, however many jobs there are. In a list of all namespaces, the jobs may be in each
-// namespace that the caller may see.
+// This file serves lists whose filter names the ids of jobs. It reads the records of these jobs and no index of jobs,
+// so that a list costs what it selects, however many jobs there are. In a list of all namespaces, the jobs may be in
+// each namespace that the caller may see.
 
 // maxNamedJobs bounds the records that a list looks up by their names. A filter has fewer ids, and most keyspaces fewer
 // namespaces.
@@ -18,8 +18,8 @@ const maxNamedJobs = 256
 
 // namedJobs returns the keys that a filter names. ok: these are few. Otherwise, or if the filter names no ids, the list
 // reads indexes. isCurrent: the keys are of all namespaces that there were when the call began.
-func (r *Registry) namedJobs(ctx context.Context, f *job.Filter, plan *jobfilter.Plan) (keys []job.Key, isCurrent, ok bool,
-	err error) {
+func (r *Registry) namedJobs(ctx context.Context, f *job.Filter,
+	plan *jobfilter.Plan) (keys []job.Key, isCurrent, ok bool, err error) {
 	if plan.IDs == nil {
 		return nil, false, false, nil
 	}

@@ -113,8 +113,8 @@ func (r *Registry) readSelected(ctx context.Context, f job.Filter, plan jobfilte
 }
 
 // readLanes reads the entries of a part of each lane, if there are at most limit. count is how many there are.
-func (r *Registry) readLanes(ctx context.Context, lanes []job.ShardLane, part scores, limit int) (entries []job.IndexEntry,
-	count int, err error) {
+func (r *Registry) readLanes(ctx context.Context, lanes []job.ShardLane, part scores,
+	limit int) (entries []job.IndexEntry, count int, err error) {
 	ranges := make([]job.IndexRange, len(lanes))
 	for i, l := range lanes {
 		ranges[i] = job.IndexRange{Shard: l.Shard, Lane: l.Lane, Min: part.first, Max: part.last, Limit: limit + 1}

@@ -202,7 +202,8 @@ func (l *pageBuilder[T]) readChunk(ctx context.Context) (used, last bool, err er
 			return false, false, nil
 		}
 		l.at.After = id
-		l.items, l.places = append(l.items, item), append(l.places, position{l.at.Cursor, id, next, size, l.at.Filter, l.at.Beyond})
+		l.items = append(l.items, item)
+		l.places = append(l.places, position{l.at.Cursor, id, next, size, l.at.Filter, l.at.Beyond})
 		l.bytes += l.weight(item)
 	}
 	l.at = position{Cursor: next, Filter: l.at.Filter, Beyond: l.at.Beyond}
@@ -213,8 +214,8 @@ func (l *pageBuilder[T]) readChunk(ctx context.Context) (used, last bool, err er
 func (l *pageBuilder[T]) isHeavy() bool { return l.bytes >= cmp.Or(l.budget, pageBytes) }
 
 func chunkSize(f job.Filter, size int) int {
-	if f.Covers == nil && f.Scope == nil && f.Condition == nil && f.Queue == "" && f.Status == 0 && f.IDPrefix == "" && len(f.Labels) == 0 &&
-		f.MinFailures == 0 {
+	if f.Covers == nil && f.Scope == nil && f.Condition == nil && f.Queue == "" && f.Status == 0 &&
+		f.IDPrefix == "" && len(f.Labels) == 0 && f.MinFailures == 0 {
 		return max(10, min(size, filterChunk))
 	}
 	return filterChunk

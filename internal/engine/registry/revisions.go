@@ -82,8 +82,8 @@ func (r *Registry) DiffRevisions(ctx context.Context, key job.Key, from, to uint
 // RestoreRevision gives a job the definition of an earlier revision, as an edit. Its errors are those of
 // [Registry.Update], a [job.MissingPartError] for a revision that is not stored or that the caller may not reach, and
 // a [job.PreconditionError] for a payload that may not be delivered.
-func (r *Registry) RestoreRevision(ctx context.Context, key job.Key, revision uint32, etag, requestID string) (job.Record,
-	error) {
+func (r *Registry) RestoreRevision(ctx context.Context, key job.Key, revision uint32,
+	etag, requestID string) (job.Record, error) {
 	return r.Update(ctx, job.UpdateRequest{Key: key, Etag: etag, RequestID: requestID, Restores: true,
 		Merge: func(present job.Definition) (job.Definition, error) {
 			old, err := r.findRevision(ctx, &present, revision)
@@ -99,7 +99,8 @@ func (r *Registry) RestoreRevision(ctx context.Context, key job.Key, revision ui
 }
 
 // findRevision returns a revision of a job by its present definition.
-func (r *Registry) findRevision(ctx context.Context, present *job.Definition, revision uint32) (*job.Definition, error) {
+func (r *Registry) findRevision(ctx context.Context, present *job.Definition,
+	revision uint32) (*job.Definition, error) {
 	if revision == present.Revision {
 		return present, nil
 	}

@@ -13,7 +13,8 @@ import (
 
 // RunJob requests a manual run and returns the run of the request. An empty request id is generated, and the
 // trace is that of the call. joined: another manual run waited already, and the request joined it.
-func (r *Registry) RunJob(ctx context.Context, key job.Key, q job.RequestManualRun) (v job.RunView, joined bool, err error) {
+func (r *Registry) RunJob(ctx context.Context, key job.Key,
+	q job.RequestManualRun) (v job.RunView, joined bool, err error) {
 	if q.RequestID == "" {
 		q.RequestID = strings.ToLower(rand.Text())
 	}
@@ -55,8 +56,8 @@ func (r *Registry) RunJob(ctx context.Context, key job.Key, q job.RequestManualR
 func (r *Registry) excludedTimeError(ctx context.Context, record job.Record, q job.RequestManualRun) error {
 	refusal := &job.PreconditionError{Key: record.Definition.Key, Reason: job.ReasonExcludedTime}
 	if q.IgnoreExclusions {
-		refusal.Text = "its schedule excludes this time, and a manual run that was requested before waits until then; cancel run " +
-			job.ManualRunID(record.State.Pending) + " and ask again"
+		refusal.Text = "its schedule excludes this time, and a manual run that was requested before waits until then; " +
+			"cancel run " + job.ManualRunID(record.State.Pending) + " and ask again"
 		return refusal
 	}
 	refusal.Text = "its schedule excludes this time"

@@ -162,7 +162,8 @@ func (s *topSearch) addIfWanted(ctx context.Context, record *job.Record, overdue
 	if s.q.Ranking == job.RankingLate {
 		s.r.setLateness(ctx, &j, overdueMS)
 	}
-	if s.q.Ranking == job.RankingFailing && rankOf(record, s.q.Ranking) > 0 || s.q.Ranking == job.RankingLate && j.Lag > 0 {
+	failing := s.q.Ranking == job.RankingFailing && rankOf(record, s.q.Ranking) > 0
+	if failing || s.q.Ranking == job.RankingLate && j.Lag > 0 {
 		s.found.Jobs = append(s.found.Jobs, j)
 	}
 }

@@ -148,8 +148,8 @@ func objectivePlace(r *job.Record, nowMS unixtime.Milli) (toMS unixtime.Milli, l
 
 // countLate submits a decision for each late run and waits for the answers. It returns the new places of their
 // entries; entries of failed decisions stay.
-func (s *Scheduler) countLate(ctx context.Context, late []job.Objective, nowMS unixtime.Milli) (moves []job.ObjectiveMove,
-	failed error) {
+func (s *Scheduler) countLate(ctx context.Context, late []job.Objective,
+	nowMS unixtime.Milli) (moves []job.ObjectiveMove, failed error) {
 	type answer struct {
 		nth int
 		job.ChangeResult

@@ -90,7 +90,8 @@ func (s *Scheduler) beginScan(all bool) scanPlan {
 		}
 	}
 	slices.Sort(known)
-	listed, due := s.scanTurns.Pick(known, listedLanes, func(id int) int { return min(len(s.shards[id].lanes), listedLanes) })
+	lanesOf := func(id int) int { return min(len(s.shards[id].lanes), listedLanes) }
+	listed, due := s.scanTurns.Pick(known, listedLanes, lanesOf)
 	out.listed = append(out.listed, listed...)
 	out.due = slices.DeleteFunc(due, func(id int) bool { return s.shards[id].oversized })
 	out.from = make(map[int]job.LaneCursor, len(out.listed))
@@ -115,7 +116,8 @@ func (s *Scheduler) learnDue(ctx context.Context, scan scanPlan, heads map[int][
 
 // learnPages applies the pages that were read of shards, and wakes a leaser for what is due. It returns the shards
 // that proved to be oversized.
-func (s *Scheduler) learnPages(ctx context.Context, scan scanPlan, pages map[int]job.LanePage, err error) (found []int) {
+func (s *Scheduler) learnPages(ctx context.Context, scan scanPlan,
+	pages map[int]job.LanePage, err error) (found []int) {
 	s.logUnread(ctx, err)
 	for id, page := range pages {
 		s.withShard(ctx, id, func(sh *shard, nowMS unixtime.Milli) {

@@ -64,7 +64,8 @@ func New(o Options) (*Scheduler, error) {
 	s.state = state{
 		shards: make(map[int]*shard), callsInFlight: make(map[int]struct{}), unansweredCalls: make(map[int]int),
 		backlog: newBacklog(), outlook: shortLead,
-		peers: make(map[string]*peerSlots), peerQueues: make(map[string][]job.QueueDemand), permits: permitTable{byID: make(map[int64]*openPermit)},
+		peers: make(map[string]*peerSlots), peerQueues: make(map[string][]job.QueueDemand),
+		permits: permitTable{byID: make(map[int64]*openPermit)},
 	}
 	s.batches.Store(time.Now().UnixNano())
 	return s, nil

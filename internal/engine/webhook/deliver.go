@@ -60,7 +60,8 @@ func (d *delivery) saveUnsaved() {
 // deliverPage delivers a page; false: nothing more has happened yet, or the lane has to stop.
 func (d *delivery) deliverPage() bool {
 	l := d.l
-	pages, err := d.c.options.Feed.Read(l.ctx, []job.EventsRequest{{Shard: l.shard, After: l.state.After, Limit: pageSize}})
+	ask := job.EventsRequest{Shard: l.shard, After: l.state.After, Limit: pageSize}
+	pages, err := d.c.options.Feed.Read(l.ctx, []job.EventsRequest{ask})
 	if err != nil {
 		d.postponeLane(time.Second)
 		return false

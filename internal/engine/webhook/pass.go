@@ -153,7 +153,8 @@ func (c *Deliverer) createLane(ctx context.Context, id int, lock, name string, s
 }
 
 // deleteOldStates deletes states of webhooks that were removed long ago.
-func (c *Deliverer) deleteOldStates(ctx context.Context, id int, names []string, states map[string]job.WebhookProgress) {
+func (c *Deliverer) deleteOldStates(ctx context.Context, id int,
+	names []string, states map[string]job.WebhookProgress) {
 	now, err := c.options.Store.Now(ctx, id)
 	if err != nil {
 		return

@@ -119,7 +119,8 @@ func (s *sender) postEvent(ctx context.Context, h *job.Event) *deliveryFailure {
 	response, err := s.client.Do(request)
 	if err != nil {
 		s.logger.Debug("webhook request failed", "webhook", s.hook.name, "error", plainError(err))
-		return &deliveryFailure{reason: job.Clip(s.hide(egress.DescribeWithoutAddresses(plainError(err)).Error()), job.MaxError)}
+		text := s.hide(egress.DescribeWithoutAddresses(plainError(err)).Error())
+		return &deliveryFailure{reason: job.Clip(text, job.MaxError)}
 	}
 	defer response.Body.Close()
 	if response.StatusCode >= 200 && response.StatusCode < 300 {

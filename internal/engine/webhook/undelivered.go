@@ -112,8 +112,8 @@ func (c *Deliverer) Statuses(ctx context.Context) ([]job.WebhookStatus, error) {
 }
 
 // measureBacklog measures what is undelivered by the first event after each position.
-func (c *Deliverer) measureBacklog(ctx context.Context, h *job.WebhookStatus, states map[int]map[string]job.WebhookProgress,
-	last []job.Place) error {
+func (c *Deliverer) measureBacklog(ctx context.Context, h *job.WebhookStatus,
+	states map[int]map[string]job.WebhookProgress, last []job.Place) error {
 	var asks []job.EventsRequest
 	for shard := range last {
 		state, known := states[shard][h.Name]

@@ -8,6 +8,6 @@
 // While such a call runs, its processor cannot be given to another goroutine, and the garbage collector cannot
 // stop the world. So one call moves at most 64 KiB.
 //
-// On other systems and processors, and under the race detector, everything here is the plain connection. The detector knows that
-// a write to a socket happens before the read of it only where package syscall makes both calls.
+// On other systems and processors, and under the race detector, everything here is the plain connection. The detector
+// knows that a write to a socket happens before the read of it only where package syscall makes both calls.
 package rawio

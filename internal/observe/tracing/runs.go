@@ -14,7 +14,8 @@ import (
 // RecordDecision makes the spans that end with a stored decision, and adds the trace to the notices about the run. It
 // receives the definition and the state before the decision, the event, the run that ended by it, if any, and
 // the notices.
-func (t *Tracer) RecordDecision(d *job.Definition, before *job.State, ev job.Input, ended *job.Run, notices []job.Notice) {
+func (t *Tracer) RecordDecision(d *job.Definition, before *job.State, ev job.Input,
+	ended *job.Run, notices []job.Notice) {
 	if !before.HasRun() {
 		return
 	}

@@ -165,7 +165,8 @@ func restoreDefaults(d *job.Definition, groups uint32) {
 		d.Backoff = defaults.Backoff
 	}
 	if groups&groupTimes != 0 {
-		d.Timeout, d.TimeoutGrace, d.Retention, d.DeadLetterTTL = defaults.Timeout, defaults.TimeoutGrace, defaults.Retention, defaults.DeadLetterTTL
+		d.Timeout, d.TimeoutGrace = defaults.Timeout, defaults.TimeoutGrace
+		d.Retention, d.DeadLetterTTL = defaults.Retention, defaults.DeadLetterTTL
 	}
 	if groups&groupFirstRevision != 0 {
 		d.Generation, d.Revision, d.CreatedMS, d.UpdatedMS = defaults.Generation, defaults.Revision, d.AnchorMS, d.AnchorMS

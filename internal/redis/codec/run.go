@@ -22,7 +22,8 @@ func AppendRun(b []byte, r *job.Run) ([]byte, error) { return appendRun(b, new(s
 // appendRun is [AppendRun] by way of a message that may have been used before.
 func appendRun(b []byte, m *storagev1.Run, r *job.Run) ([]byte, error) {
 	m.Id, m.Trigger, m.Outcome = r.ID, uint32(r.Trigger), uint32(r.Outcome)
-	m.NominalMs, m.DueMs, m.StartedMs, m.FinishedMs = int64(r.NominalMS), int64(r.DueMS), int64(r.StartedMS), int64(r.FinishedMS)
+	m.NominalMs, m.DueMs = int64(r.NominalMS), int64(r.DueMS)
+	m.StartedMs, m.FinishedMs = int64(r.StartedMS), int64(r.FinishedMS)
 	m.Attempts, m.Losses, m.Error, m.Output, m.Worker = r.Attempts, r.Losses, r.Error, r.Output, r.Worker
 	m.CallerTrace, m.OwnPayload = encodeTraceID(r.Caller), payloadInfoToMessage(r.OwnPayload)
 	m.AttemptLog = attemptLogToMessage(0, r.AttemptLog)

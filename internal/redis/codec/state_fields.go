@@ -283,8 +283,8 @@ func (f tailField) storeBulkPause(s *job.State) error {
 	return nil
 }
 
-// encodeRenameMark encodes the mark of a rename: "to" if the record keeps the new name, or else "from", then the id of the
-// rename and the other name, separated by spaces.
+// encodeRenameMark encodes the mark of a rename: "to" if the record keeps the new name, or else "from", then the id of
+// the rename and the other name, separated by spaces.
 func encodeRenameMark(m *job.RenameMark) string {
 	end := "from"
 	if m.Arriving {
@@ -305,7 +305,8 @@ func (f tailField) storeRenameMark(s *job.State) error {
 // encodeBackfill encodes a backfill: next and last time relative to base, concurrency, slots and id,
 // separated by spaces.
 func encodeBackfill(b job.Backfill, base int64) string {
-	return fmt.Sprintf("%d %d %d %d %s", int64(b.NextMS-unixtime.Milli(base)), int64(b.ToMS-unixtime.Milli(base)), b.Concurrency, b.Slots, b.ID)
+	next, to := int64(b.NextMS-unixtime.Milli(base)), int64(b.ToMS-unixtime.Milli(base))
+	return fmt.Sprintf("%d %d %d %d %s", next, to, b.Concurrency, b.Slots, b.ID)
 }
 
 func (f tailField) storeBackfill(s *job.State) error {
@@ -321,7 +322,8 @@ func (f tailField) storeBackfill(s *job.State) error {
 		return fmt.Errorf("%w: field %q: %w", ErrCorrupt, f.letter, err)
 	}
 	s.Backfills = append(s.Backfills, job.Backfill{
-		ID: parts[4], NextMS: s.Nominal + unixtime.Milli(next), ToMS: s.Nominal + unixtime.Milli(to), Concurrency: uint8(concurrency), Slots: slots,
+		ID: parts[4], NextMS: s.Nominal + unixtime.Milli(next), ToMS: s.Nominal + unixtime.Milli(to),
+		Concurrency: uint8(concurrency), Slots: slots,
 	})
 	return nil
 }

@@ -52,7 +52,8 @@ func (r aofReplay) finding(addr string) (Finding, bool) {
 	case r.refusedCommand != "":
 		return Finding{Fatal, codeAOFReplay, addr, fmt.Sprintf(
 			"Redis forgets at its next start what scripts have written, which is all jobs: its default user may not run %s. "+
-				"Give it all rights, and let nobody be it: ACL SETUSER default reset off +@all ~*, or %q in its configuration; see %s",
+				"Give it all rights, and let nobody be it: ACL SETUSER default reset off +@all ~*, "+
+				"or %q in its configuration; see %s",
 			r.refusedCommand, redisacl.DefaultUser, redisacl.Doc)}, true
 	case r.askError != nil:
 		return Finding{Info, codeAOFReplay, addr, fmt.Sprintf(

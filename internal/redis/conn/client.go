@@ -132,7 +132,8 @@ func (o ClientOptions) parseURL() (redisURL, error) {
 	case o.TLS != nil && !t.tls:
 		return t, errors.New("TLS is configured, but the URL does not begin with rediss: it would not be encrypted")
 	case (o.SentinelUsername != "" || o.SentinelPassword != "") && t.master == "":
-		return t, errors.New("a user of sentinels is configured, but the URL does not name sentinels, as redis+sentinel://host:port/master does")
+		return t, errors.New("a user of sentinels is configured, but the URL does not name sentinels, " +
+			"as redis+sentinel://host:port/master does")
 	}
 	return t, nil
 }

@@ -109,7 +109,8 @@ func durabilityRemedy(o PreflightOptions) string {
 	if o.Durability == DurabilityLocal {
 		return "turn on appendonly"
 	}
-	return fmt.Sprintf("turn on appendonly, attach at least %d replicas, and set min-replicas-to-write 1 with min-replicas-max-lag 2 on every server", o.Replicas)
+	return fmt.Sprintf("turn on appendonly, attach at least %d replicas, "+
+		"and set min-replicas-to-write 1 with min-replicas-max-lag 2 on every server", o.Replicas)
 }
 
 // Refusal is an error with all fatal findings, unless AllowUnsafe accepts them; nil for none.
@@ -149,7 +150,8 @@ func (r *Report) judgeServer(i serverInfo, o PreflightOptions) {
 		r.Add(luaFinding(i))
 	}
 	if i.text("role") != "master" {
-		r.Add(Finding{Fatal, "role", i.addr, "this server is a replica: give the address of the primary, or use redis+sentinel://"})
+		r.Add(Finding{Fatal, "role", i.addr,
+			"this server is a replica: give the address of the primary, or use redis+sentinel://"})
 	}
 	if policy := i.text("maxmemory_policy"); policy != "noeviction" {
 		r.Add(Finding{Fatal, "eviction", i.addr,
@@ -189,7 +191,8 @@ func (r *Report) judgeDurability(i serverInfo, o PreflightOptions) Durability {
 	// INFO counts good replicas only if a number of them is demanded.
 	if !i.has("min_slaves_good_slaves") {
 		r.Add(Finding{severity, "min_replicas", i.addr,
-			"min-replicas-to-write is not set: a primary that is cut off goes on granting leases; set it to 1, with min-replicas-max-lag 2"})
+			"min-replicas-to-write is not set: a primary that is cut off goes on granting leases; " +
+				"set it to 1, with min-replicas-max-lag 2"})
 		class = DurabilityLocal
 	}
 	return class

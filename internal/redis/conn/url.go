@@ -25,7 +25,8 @@ func parseRedisURL(raw string) (redisURL, error) {
 	var t redisURL
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
-		return t, errors.New(`it does not begin with a scheme: use redis://host:port, redis+sentinel://host:port,host:port/master or redis+cluster://host:port,host:port`)
+		return t, errors.New(`it does not begin with a scheme: use redis://host:port, ` +
+			`redis+sentinel://host:port,host:port/master or redis+cluster://host:port,host:port`)
 	}
 	mode, err := t.setScheme(scheme)
 	if err != nil {
@@ -57,7 +58,8 @@ func (t *redisURL) setScheme(scheme string) (mode string, err error) {
 	base, mode, _ := strings.Cut(strings.ToLower(scheme), "+")
 	t.tls, t.cluster = base == "rediss", mode == "cluster"
 	if (base != "redis" && base != "rediss") || !slices.Contains([]string{"", "sentinel", "cluster"}, mode) {
-		return "", fmt.Errorf("scheme %q is not known: use redis, rediss (TLS), or one of them with +sentinel or +cluster", scheme)
+		return "", fmt.Errorf("scheme %q is not known: use redis, rediss (TLS), "+
+			"or one of them with +sentinel or +cluster", scheme)
 	}
 	return mode, nil
 }

@@ -13,8 +13,8 @@
 //     record changed while it was looked at again.
 //  2. Without repair it writes nothing.
 //  3. A repair loses nothing: it sets entries of indexes by the records, and removes histories and revisions
-//     that have no record. The store makes each repair as a compare-and-swap on the record as it was read, or only while
-//     there is no record. Unreadable records are reported, never changed.
+//     that have no record. The store makes each repair as a compare-and-swap on the record as it was read, or
+//     only while there is no record. Unreadable records are reported, never changed.
 //  4. A repair may be repeated. Lanes that it makes due earlier are reported to the holder of the shard.
 //
 // # Failures

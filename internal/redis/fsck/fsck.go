@@ -28,10 +28,9 @@ type Checker struct{ store *redisstore.Store }
 func New(store *redisstore.Store) *Checker { return &Checker{store} }
 
 // CheckShard compares all that is stored in a shard: states, definitions, revisions, histories, the index of each lane,
-// the index of lanes, that of objectives and those of unsuccessful runs, and names that are kept for renames. With repair, what can be repaired without a
-// loss is: entries of the indexes are set by the records, and histories and revisions without a record are deleted.
-// With an error it returns what it found
-// before.
+// the index of lanes, that of objectives and those of unsuccessful runs, and names that are kept for renames. With
+// repair, what can be repaired without a loss is: entries of the indexes are set by the records, and histories and
+// revisions without a record are deleted. With an error it returns what it found before.
 func (c *Checker) CheckShard(ctx context.Context, shard int, repair bool) (job.ConsistencyReport, error) {
 	if shard < 0 || shard >= c.store.Shards() {
 		return job.ConsistencyReport{}, fmt.Errorf("audit: there is no shard %d", shard)

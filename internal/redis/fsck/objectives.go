@@ -84,7 +84,9 @@ func (a *check) reportMissingObjective(id job.RecordID, s job.State, at int64) e
 		Detail: fmt.Sprintf("its objective is not looked at by %s", formatDue(at)),
 	}
 	if a.repair {
-		move := job.ObjectiveMove{Objective: job.Objective{Record: id, Known: &job.Record{State: s}}, ToMS: unixtime.Milli(at)}
+		move := job.ObjectiveMove{
+			Objective: job.Objective{Record: id, Known: &job.Record{State: s}}, ToMS: unixtime.Milli(at),
+		}
 		if err := a.store.MoveObjectives(a.ctx, a.shard, []job.ObjectiveMove{move}); err != nil {
 			return err
 		}

@@ -43,8 +43,10 @@ func readCells(answers []limitReply) []job.CellReply {
 	for i, a := range answers {
 		replies[i].Err = a.err
 		if a.complete() {
-			replies[i] = job.CellReply{Swapped: a.IntAt(0) == 1, Text: a.TextAt(1), NowMS: unixtime.Milli(a.nowMS), LagMS: a.lagMS,
-				Err: a.err}
+			replies[i] = job.CellReply{
+				Swapped: a.IntAt(0) == 1, Text: a.TextAt(1), NowMS: unixtime.Milli(a.nowMS), LagMS: a.lagMS,
+				Err: a.err,
+			}
 		}
 	}
 	return replies

@@ -58,8 +58,10 @@ func (s *Store) JobCounts() *NamespaceCounts {
 // records of their own, and their histories. Nodes of earlier versions do not know them, or count
 // definitions alone.
 func (s *Store) ByteCounts() *NamespaceCounts {
-	return &NamespaceCounts{store: s, key: runner.KeyspaceKey(s.prefix) + ":bytes", census: s.scripts.measure,
-		perCall: looksPerCall, keys: func(k runner.ShardKeys) []string { return []string{k.Def, k.State, k.Hist, k.Revisions} }}
+	return &NamespaceCounts{
+		store: s, key: runner.KeyspaceKey(s.prefix) + ":bytes", census: s.scripts.measure, perCall: looksPerCall,
+		keys: func(k runner.ShardKeys) []string { return []string{k.Def, k.State, k.Hist, k.Revisions} },
+	}
 }
 
 func (c *NamespaceCounts) call(ctx context.Context, argv ...any) (runner.Reply, error) {

@@ -250,8 +250,8 @@ func (i *applyItem) addDefinition(f codec.Encoding, w *job.Write) error {
 	return nil
 }
 
-// addRunMoves moves the ended runs to the slots that they have in a history of another length. When memory is short they
-// stay where they are, so that the latest runs are found again when the history has been filled anew.
+// addRunMoves moves the ended runs to the slots that they have in a history of another length. When memory is short
+// they stay where they are, so that the latest runs are found again when the history has been filled anew.
 func (i *applyItem) addRunMoves(w *job.Write) {
 	d := w.Decision
 	if d.Definition == nil {

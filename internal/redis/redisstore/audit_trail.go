@@ -299,9 +299,10 @@ func decodeTrail(id string, fields runner.Reply) job.TrailRecord {
 	ms, _, _ := strings.Cut(id, "-")
 	at, _ := strconv.ParseInt(ms, 10, 64) // Redis made it
 	return job.TrailRecord{
-		ID: id, AtMS: unixtime.Milli(at), Identity: m[trailWho], Peer: m[trailPeer], Node: m[trailNode], Method: m[trailMethod],
-		Resource: m[trailResource], Names: list(trailNames), Fields: list(trailFields), RequestID: m[trailRequest],
-		Code: int(number(trailCode)), Changed: number(trailChanged), Refused: number(trailRefused),
+		ID: id, AtMS: unixtime.Milli(at), Identity: m[trailWho], Peer: m[trailPeer], Node: m[trailNode],
+		Method: m[trailMethod], Resource: m[trailResource], Names: list(trailNames), Fields: list(trailFields),
+		RequestID: m[trailRequest],
+		Code:      int(number(trailCode)), Changed: number(trailChanged), Refused: number(trailRefused),
 		Before: digest(trailBefore), After: digest(trailAfter),
 		Seq: trailNumber(m[trailSeq]), Version: int(number(trailVersion)), Hash: decodeBytes(m[trailHash]),
 		Prev:  decodeBytes(m[trailPrev]),

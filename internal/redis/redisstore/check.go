@@ -94,8 +94,9 @@ func (s *Store) describeKeyspaceFault(stored runner.Reply) string {
 			key, s.prefix+":", len(s.shards))
 	}
 	if stored.TextAt(0) != strconv.Itoa(len(s.shards)) || stored.TextAt(2) != virtual {
-		return fmt.Sprintf("the keyspace was replaced while this node was running: hash %s now says %q shards and a %s clock, "+
-			"it was opened with %d and a %s clock; stop all nodes, restore the backup of Redis or decide for one --shards, and start them again",
+		return fmt.Sprintf("the keyspace was replaced while this node was running: hash %s now says "+
+			"%q shards and a %s clock, it was opened with %d and a %s clock; stop all nodes, "+
+			"restore the backup of Redis or decide for one --shards, and start them again",
 			key, stored.TextAt(0), clockName(stored.TextAt(2)), len(s.shards), clockName(virtual))
 	}
 	if s.isOtherKeyspace(stored.TextAt(3)) {

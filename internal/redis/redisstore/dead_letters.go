@@ -125,6 +125,7 @@ func deadRun(s *job.State) job.Run {
 	return job.Run{
 		ID: job.RunID(s.Trigger, s.Generation, nominal, s.ManualID), Trigger: s.Trigger, ManualID: s.ManualID,
 		NominalMS: nominal, DueMS: s.Due, StartedMS: s.LastStarted, FinishedMS: s.LastFinished,
-		Attempts: s.Attempt, Losses: s.Losses, Outcome: outcome, Error: s.LastError, DeadLetter: true, OwnPayload: s.OwnPayload,
+		Attempts: s.Attempt, Losses: s.Losses, Outcome: outcome, Error: s.LastError,
+		DeadLetter: true, OwnPayload: s.OwnPayload,
 	}
 }

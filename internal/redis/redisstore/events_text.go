@@ -54,8 +54,8 @@ func decodeEvent(shard int, id, text string) job.Event {
 	place, _ := parsePlace(id) // Redis checked it
 	h := job.Event{
 		Shard: shard, Place: place, Kind: t.Kind, AtMS: unixtime.Milli(t.AtMS), Key: job.Key{Namespace: t.NS, ID: t.Job},
-		Queue: t.Queue,
-		RunID: t.Run, Attempt: t.Attempt, Trigger: job.Trigger(t.Trigger), DueMS: unixtime.Milli(t.DueMS), StartMS: unixtime.Milli(t.StartMS),
+		Queue: t.Queue, RunID: t.Run, Attempt: t.Attempt, Trigger: job.Trigger(t.Trigger),
+		DueMS: unixtime.Milli(t.DueMS), StartMS: unixtime.Milli(t.StartMS),
 		Failures: t.Failures, Count: t.Count, Reason: t.Reason, Error: t.Error, Worker: t.Worker, Node: t.Node,
 		Labels: t.Labels,
 	}

@@ -142,7 +142,8 @@ func ExplainDenied(o Options, err error) error {
 	if o.Functions {
 		more = " --functions"
 	}
-	return fmt.Errorf("%w; %sthe keys are those that begin with %q: `fermata redis acl --keyspace %s%s` prints all rights, %s tells more",
+	return fmt.Errorf("%w; %sthe keys are those that begin with %q: "+
+		"`fermata redis acl --keyspace %s%s` prints all rights, %s tells more",
 		err, missingRule(userOf(o.Client), o.Prefix, err.Error()), o.Prefix+":{", o.Prefix, more, redisacl.Doc)
 }
 
@@ -166,7 +167,8 @@ func missingRule(user, prefix, refusal string) string {
 	if len(rules) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("give it by `ACL SETUSER %s %s` on every server of Redis, and in its ACL file or configuration; ", user, strings.Join(rules, " "))
+	return fmt.Sprintf("give it by `ACL SETUSER %s %s` on every server of Redis, and in its ACL file or configuration; ",
+		user, strings.Join(rules, " "))
 }
 
 // userOf is the user name of a client.
@@ -200,6 +202,7 @@ func explainMissingFunction(err error) error {
 	if err == nil || rediserr.Classify(err).Kind != rediserr.KindNoFunction {
 		return err
 	}
-	return fmt.Errorf("%w on every primary of Redis: library %s: `fermata redis functions --load` does it, %s tells more (%w)",
+	return fmt.Errorf("%w on every primary of Redis: library %s: "+
+		"`fermata redis functions --load` does it, %s tells more (%w)",
 		ErrFunctions, Library().Name, redisacl.Doc, err)
 }

@@ -33,7 +33,8 @@ func (s *Store) DueLanes(ctx context.Context, shards []int, within time.Duration
 }
 
 // firstDueLanes is DueLanes for the first n lanes of each shard by due time.
-func (s *Store) firstDueLanes(ctx context.Context, shards []int, within time.Duration, n int) (map[int][]job.LaneHead, error) {
+func (s *Store) firstDueLanes(ctx context.Context, shards []int,
+	within time.Duration, n int) (map[int][]job.LaneHead, error) {
 	return s.readLanes(ctx, shards, func(shard int) *runner.Op {
 		now, recent := s.runner.RecentClock(shard)
 		if !recent {
@@ -45,7 +46,8 @@ func (s *Store) firstDueLanes(ctx context.Context, shards []int, within time.Dur
 }
 
 // readLanes reads the index of lanes of each shard by one op.
-func (s *Store) readLanes(ctx context.Context, shards []int, read func(shard int) *runner.Op) (map[int][]job.LaneHead, error) {
+func (s *Store) readLanes(ctx context.Context, shards []int,
+	read func(shard int) *runner.Op) (map[int][]job.LaneHead, error) {
 	ops := make([]*runner.Op, len(shards))
 	for i, shard := range shards {
 		ops[i] = read(shard)
@@ -82,7 +84,8 @@ func (s *Store) laneHeads(shard int, pairs runner.Reply) []job.LaneHead {
 	return heads
 }
 
-// maxReadsPerPipeline bounds the small reads in one pipeline. Redis runs a pipeline as a whole, and leases wait meanwhile.
+// maxReadsPerPipeline bounds the small reads in one pipeline. Redis runs a pipeline as a whole, and leases wait
+// meanwhile.
 const maxReadsPerPipeline = 250
 
 // Stats counts the records of lanes by region, shard by shard in the order of the
@@ -229,7 +232,8 @@ const overdueOp = 8
 func newLaneCount(l *laneProbe) *laneCount {
 	key, now := l.keys.LaneKey(l.lane), l.now
 	count := func(region job.Region, from, to int64) *runner.Op {
-		return runner.NewCommand("zcount", key, "zcount", key, job.Score(region, unixtime.Milli(from)), job.Score(region, unixtime.Milli(to)))
+		first, last := job.Score(region, unixtime.Milli(from)), job.Score(region, unixtime.Milli(to))
+		return runner.NewCommand("zcount", key, "zcount", key, first, last)
 	}
 	c := &laneCount{shard: l.shard, now: now, lane: l.lane, keys: l.keys, stat: l.stat, ops: []*runner.Op{
 		count(job.RegionDue, 0, now), count(job.RegionDue, now+1, int64(job.NeverMS)),

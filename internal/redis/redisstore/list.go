@@ -24,7 +24,8 @@ const (
 // order. It looks at about budget records (at most 5,000) reads 2 MiB of definitions, or takes 50 ms, so that a
 // page may be short or empty before the end; the end is an empty next cursor. A
 // job that exists all the while is listed at least once. Record.IndexMS is zero.
-func (s *Store) List(ctx context.Context, namespace, cursor string, budget int) (jobs []job.Record, next string, err error) {
+func (s *Store) List(ctx context.Context, namespace, cursor string,
+	budget int) (jobs []job.Record, next string, err error) {
 	next, _, err = s.scanShards(ctx, namespace, cursor, budget, func(shard int, found []scannedRecord) (int, error) {
 		for _, f := range found {
 			if !isChild(f.id) {
@@ -97,8 +98,8 @@ func (s *Store) parseCursor(cursor string) (shard int, at string, err error) {
 
 // scan reads one step of a shard's definitions, about room bytes of them, and their states. read is how many bytes it
 // read.
-func (s *Store) scan(ctx context.Context, shard int, at, namespace string, step, room int) (found []scannedRecord, next string,
-	read int, err error) {
+func (s *Store) scan(ctx context.Context, shard int, at, namespace string,
+	step, room int) (found []scannedRecord, next string, read int, err error) {
 	pattern := ""
 	if namespace != "" {
 		pattern = escapeGlob(namespace) + "/*"

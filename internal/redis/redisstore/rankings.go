@@ -136,7 +136,8 @@ func (s *Store) CountRanked(ctx context.Context, shards []int, which job.Ranking
 }
 
 // countRanked adds to the counts of the ranks, and lists the shards that had any.
-func (s *Store) countRanked(ctx context.Context, shards []int, which job.Ranking, ranks, counts []int64) (some []int, err error) {
+func (s *Store) countRanked(ctx context.Context, shards []int, which job.Ranking,
+	ranks, counts []int64) (some []int, err error) {
 	ops := make([]*runner.Op, 0, len(shards)*len(ranks))
 	for _, shard := range shards {
 		key := s.shards[shard].Rankings[which]

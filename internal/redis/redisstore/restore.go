@@ -105,7 +105,8 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*runner.Op, *laneKeys,
 				return fmt.Errorf("restore %s: %w", id, err)
 			}
 		}
-		argv = append(argv, string(id), lanes.placeOf(state.Lane), text, job.Score(state.Region, unixtime.Milli(ms)), field, ended)
+		score := job.Score(state.Region, unixtime.Milli(ms))
+		argv = append(argv, string(id), lanes.placeOf(state.Lane), text, score, field, ended)
 		if own == nil {
 			argv = append(argv, noDefinition)
 			return nil

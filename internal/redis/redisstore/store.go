@@ -211,8 +211,8 @@ func (s *Store) openKeyspace(ctx context.Context, want int, cluster bool) (int, 
 	case schema > SchemaVersion:
 		return 0, laterSchemaError(o.Reply.TextAt(2))
 	case want != 0 && want != shards:
-		return 0, fmt.Errorf("%w: it has %d shards, but %d are asked for: the number is fixed, leave it out, use %d or move the jobs by "+
-			"export and import", rediserr.ErrKeyspace, shards, want, shards)
+		return 0, fmt.Errorf("%w: it has %d shards, but %d are asked for: the number is fixed, leave it out, "+
+			"use %d or move the jobs by export and import", rediserr.ErrKeyspace, shards, want, shards)
 	case o.Reply.TextAt(3) != virtual:
 		return 0, fmt.Errorf("%w: its clock is %s, this process wants a %s one", rediserr.ErrKeyspace,
 			clockName(o.Reply.TextAt(3)), clockName(virtual))

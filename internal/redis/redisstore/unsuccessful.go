@@ -133,8 +133,9 @@ func (s *Store) ReadSuccesses(ctx context.Context, ranges []job.SuccessRange) ([
 	ops := make([]listRead, len(ranges))
 	for i, r := range ranges {
 		key := s.shards[r.Shard].Events
-		ops[i] = listRead{runner.NewCommand("events", key, "xrevrange", key, "("+placeText(r.Before), int64(r.FromMS), "count",
-			r.Limit), costOfRange(r.Limit)}
+		command := runner.NewCommand("events", key, "xrevrange", key, "("+placeText(r.Before), int64(r.FromMS),
+			"count", r.Limit)
+		ops[i] = listRead{command, costOfRange(r.Limit)}
 	}
 	if err := s.runInParts(ctx, ops); err != nil {
 		return nil, err

@@ -56,7 +56,8 @@ var namesFile = regexp.MustCompile(`(?i)\b(files?|PEM|director(y|ies)|paths?)\b|
 // its help and its name. Each has to be in one of two tables, by "command --flag": guarded
 // has the arguments with which a run refuses the file PATH that any user may write, and other
 // has the reason why its author need not care. run returns what a run says.
-func FilesAreGuarded(t *testing.T, c *cobra.Command, guarded map[string]string, other map[string]string, run func(args ...string) string) {
+func FilesAreGuarded(t *testing.T, c *cobra.Command,
+	guarded map[string]string, other map[string]string, run func(args ...string) string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
 	if err := errors.Join(os.WriteFile(path, []byte("x"), 0o600), os.Chmod(path, 0o666)); err != nil {
@@ -74,7 +75,8 @@ func FilesAreGuarded(t *testing.T, c *cobra.Command, guarded map[string]string, 
 				t.Errorf("%s: a file that any user may write is not refused: %q", name, said)
 			}
 		case other[name] == "":
-			t.Errorf("%s names a file: refuse one that any user may write (internal/lib/secretfile), or say why it matters to nobody", name)
+			t.Errorf("%s names a file: refuse one that any user may write (internal/lib/secretfile), "+
+				"or say why it matters to nobody", name)
 		}
 	}
 	for _, table := range []map[string]string{guarded, other} {

@@ -112,8 +112,9 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/.well-known/openid-configuration":
 		about := map[string]any{
-			"issuer": i.URL, "authorization_endpoint": i.URL + "/auth", "token_endpoint": i.URL + "/token", "jwks_uri": i.URL + "/keys",
-			"device_authorization_endpoint": i.URL + "/device", "revocation_endpoint": i.URL + "/revoke",
+			"issuer": i.URL, "authorization_endpoint": i.URL + "/auth", "token_endpoint": i.URL + "/token",
+			"jwks_uri": i.URL + "/keys", "device_authorization_endpoint": i.URL + "/device",
+			"revocation_endpoint":                   i.URL + "/revoke",
 			"id_token_signing_alg_values_supported": []string{"ES256"},
 		}
 		if i.Change != nil {
@@ -121,17 +122,20 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		writeJSON(w, http.StatusOK, about)
 	case "/keys":
-		writeJSON(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: i.key.Public(), KeyID: "k1", Algorithm: "ES256", Use: "sig"}}})
+		key := jose.JSONWebKey{Key: i.key.Public(), KeyID: "k1", Algorithm: "ES256", Use: "sig"}
+		writeJSON(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key}})
 	case "/auth": // whoever comes is signed in, and sent back
 		q := r.URL.Query()
 		i.serial++
 		code := fmt.Sprintf("code-%d", i.serial)
 		i.codes[code] = q
-		http.Redirect(w, r, q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode(), http.StatusFound)
+		answer := url.Values{"code": {code}, "state": {q.Get("state")}}
+		http.Redirect(w, r, q.Get("redirect_uri")+"?"+answer.Encode(), http.StatusFound)
 	case "/device":
 		writeJSON(w, http.StatusOK, map[string]any{
-			"device_code": "device-secret", "user_code": "ABCD-EFGH", "verification_uri": i.URL + "/go", "verification_uri_complete": i.URL + "/go?code=ABCD-EFGH",
-			"expires_in": int(i.CodeTTL.Seconds()), "interval": i.Interval,
+			"device_code": "device-secret", "user_code": "ABCD-EFGH", "verification_uri": i.URL + "/go",
+			"verification_uri_complete": i.URL + "/go?code=ABCD-EFGH",
+			"expires_in":                int(i.CodeTTL.Seconds()), "interval": i.Interval,
 		})
 	case "/token":
 		i.serveToken(w, r)
@@ -163,7 +167,9 @@ func (i *Issuer) serveToken(w http.ResponseWriter, r *http.Request) {
 			if !i.ended {
 				i.reused++
 			}
-			writeJSON(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant", "error_description": "the refresh token is used up"})
+			writeJSON(w, http.StatusBadRequest, map[string]string{
+				"error": "invalid_grant", "error_description": "the refresh token is used up",
+			})
 			return
 		}
 		delete(i.valid, old)
@@ -206,7 +212,8 @@ func (i *Issuer) serveToken(w http.ResponseWriter, r *http.Request) {
 
 // Sign makes a token of the issuer, with more claims, or others. It may be used in Set.
 func (i *Issuer) Sign(more map[string]any) string {
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: i.key}, (&jose.SignerOptions{}).WithHeader("kid", "k1"))
+	key := jose.SigningKey{Algorithm: jose.ES256, Key: i.key}
+	signer, err := jose.NewSigner(key, (&jose.SignerOptions{}).WithHeader("kid", "k1"))
 	if err != nil {
 		i.t.Fatal(err)
 	}

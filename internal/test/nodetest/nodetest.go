@@ -58,7 +58,8 @@ func startNode() (addr string, stop func(), err error) {
 	n, err := node.New(node.Config{
 		Name: "test", GRPCAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
 		Redis: conn.ClientOptions{URL: "redis://" + redis.Addr()}, Durability: conn.DurabilityMemory,
-		AllowUnsafeRedis: true, Shards: 4, Limits: limits, EventsKeep: 10_000, JobRevisions: job.DefaultRevisions, Logger: slog.New(slog.DiscardHandler),
+		AllowUnsafeRedis: true, Shards: 4, Limits: limits, EventsKeep: 10_000, JobRevisions: job.DefaultRevisions,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err == nil {
 		err = n.Start(context.Background())

@@ -35,7 +35,8 @@ func StartSentinel(t testing.TB, replicas, sentinels, quorum int, opts ...Option
 // StartSentinelBehind is [StartSentinel] with a proxy before the first master: front
 // is given its address and returns that by which replicas, sentinels and, through
 // these, clients know it for good.
-func StartSentinelBehind(t testing.TB, front func(addr string) string, replicas, sentinels, quorum int, opts ...Option) *Sentinel {
+func StartSentinelBehind(t testing.TB, front func(addr string) string,
+	replicas, sentinels, quorum int, opts ...Option) *Sentinel {
 	t.Helper()
 	s := &Sentinel{t: t}
 	opts = append([]Option{WithAOF("everysec")}, opts...)

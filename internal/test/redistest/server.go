@@ -78,7 +78,8 @@ func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.lease.port
 
 // URL is the server's redis:// or rediss:// address, with the product's user.
 func (s *Server) URL() string {
-	u := url.URL{Scheme: "redis", Host: s.Addr(), Path: "/0", User: url.UserPassword(productUser, cmp.Or(s.opts.password, "any"))}
+	user := url.UserPassword(productUser, cmp.Or(s.opts.password, "any"))
+	u := url.URL{Scheme: "redis", Host: s.Addr(), Path: "/0", User: user}
 	if s.opts.tls != nil {
 		u.Scheme = "rediss"
 	}
@@ -112,7 +113,8 @@ func (s *Server) Refused() []string {
 	}
 	list := make([]string, len(log))
 	for i, e := range log {
-		list[i] = fmt.Sprintf("%s of user %s in context %s, %d times, for its %s", e.Object, e.Username, e.Context, e.Count, e.Reason)
+		list[i] = fmt.Sprintf("%s of user %s in context %s, %d times, for its %s",
+			e.Object, e.Username, e.Context, e.Count, e.Reason)
 	}
 	return list
 }

@@ -107,7 +107,8 @@ type Stream = grpc.BidiStreamingClient[fermatav1.WorkRequest, fermatav1.WorkResp
 // GoodHello is a Hello with nothing wrong.
 func GoodHello() *fermatav1.Hello {
 	return &fermatav1.Hello{
-		WorkerId: "w-1", Queues: []string{"mail"}, Slots: 4, SessionEpoch: 1, Version: "1.0", LiveLeaseIds: []string{"1@ns/a"},
+		WorkerId: "w-1", Queues: []string{"mail"}, Slots: 4, SessionEpoch: 1, Version: "1.0",
+		LiveLeaseIds: []string{"1@ns/a"},
 	}
 }
 
@@ -127,7 +128,8 @@ func ExpectWelcome(t *testing.T, s Stream) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w := m.GetWelcome(); w.GetNode() != "n1" || w.GetLeaseTtl().AsDuration() != 30*time.Second || len(w.GetAddresses()) != 1 {
+	w := m.GetWelcome()
+	if w.GetNode() != "n1" || w.GetLeaseTtl().AsDuration() != 30*time.Second || len(w.GetAddresses()) != 1 {
 		t.Fatalf("first message is %v", m)
 	}
 }

@@ -70,8 +70,8 @@ func simulateSeed(seed uint64, redis *redisServer) simulationResult {
 	time.Sleep(judgedAt - time.Since(w.story.began))
 
 	history := historycheck.History{
-		ExpectedSchedules: people.promises, NoRunPeriods: people.silences, ManualRuns: people.asked, Backoffs: people.backoffs,
-		Waits: people.waits, Faults: tr.done,
+		ExpectedSchedules: people.promises, NoRunPeriods: people.silences, ManualRuns: people.asked,
+		Backoffs: people.backoffs, Waits: people.waits, Faults: tr.done,
 		Shared: []historycheck.Shared{{Lock: "shared", Jobs: []string{"locked-0", "locked-1", "locked-2"}, Limit: 1}},
 		Bounds: historycheck.Bounds{Lag: time.Second, Settle: time.Second, LeaseTTL: leaseTTL, SessionTTL: sessionTTL,
 			Longest: longestRun},

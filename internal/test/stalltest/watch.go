@@ -84,7 +84,8 @@ func (w *Watch) Seen() []Span {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.SortedFunc(slices.Values(w.spans), func(a, b Span) int { return cmp.Compare(a.From.UnixNano(), b.From.UnixNano()) })
+	byStart := func(a, b Span) int { return cmp.Compare(a.From.UnixNano(), b.From.UnixNano()) }
+	return slices.SortedFunc(slices.Values(w.spans), byStart)
 }
 
 // Since is how long the machine has stood still since then, in all.

@@ -25,11 +25,13 @@ func testApply(w *World) {
 			w.T.Errorf("write %d: code %d, want %d", i, got, want)
 		}
 	}
-	if !reflect.DeepEqual(*reply.Results[0].Current, leased[1].Known.State) || !reflect.DeepEqual(*reply.Results[3].Current, leased[2].Known.State) {
+	if !reflect.DeepEqual(*reply.Results[0].Current, leased[1].Known.State) ||
+		!reflect.DeepEqual(*reply.Results[3].Current, leased[2].Known.State) {
 		w.T.Errorf("conflicts answer %+v", reply.Results)
 	}
 	due := good.Decision.IndexMS
-	if want := []job.LaneHead{{Lane: Lane(), DueMS: due}}; !reflect.DeepEqual(reply.Earlier, want) || reply.Holder != lockValue {
+	want := []job.LaneHead{{Lane: Lane(), DueMS: due}}
+	if !reflect.DeepEqual(reply.Earlier, want) || reply.Holder != lockValue {
 		w.T.Errorf("news %+v of %q, want %+v", reply.Earlier, reply.Holder, want)
 	}
 	got := w.Get(leased[0].Known.Definition.ID)
@@ -86,13 +88,16 @@ func testApplyMoves(w *World) {
 	if err != nil || len(heads[0]) != 1 || heads[0][0].Lane != edited.Lane() {
 		w.T.Errorf("lanes %+v (%v)", heads, err)
 	}
-	if got := w.Get(id); got.Definition.Queue != "bulk" || got.Definition.Revision != 2 || !got.Definition.UpdateRequestIDs.Has("edit") {
+	got := w.Get(id)
+	if got.Definition.Queue != "bulk" || got.Definition.Revision != 2 ||
+		!got.Definition.UpdateRequestIDs.Has("edit") {
 		w.T.Errorf("definition %+v", got.Definition)
 	}
 	w.MustWrite(0, write) // a repeat finds it moved
 	// Another edit that leads to the same state is not that repeat.
 	edited.Handler = "another"
-	if r := w.Apply(0, w.Decide(d.Record(), &d, record.State, job.Update{New: w.compileDefinition(&edited), RequestID: "edit"})).Results[0]; r.Code != job.Conflict {
+	update := job.Update{New: w.compileDefinition(&edited), RequestID: "edit"}
+	if r := w.Apply(0, w.Decide(d.Record(), &d, record.State, update)).Results[0]; r.Code != job.Conflict {
 		w.T.Errorf("another edit of what was edited: %+v", r)
 	}
 }
@@ -111,7 +116,8 @@ func testApplyLive(w *World) {
 	w.MustWrite(0, pause)
 	w.MustWrite(0, pause)
 	got := w.Get(id)
-	if !got.State.Paused || !got.State.Acked || got.State.Epoch != 7 || got.State.Region != job.RegionLeased || got.IndexMS != l.Known.IndexMS {
+	if !got.State.Paused || !got.State.Acked || got.State.Epoch != 7 ||
+		got.State.Region != job.RegionLeased || got.IndexMS != l.Known.IndexMS {
 		w.T.Errorf("after a pause: %+v", got)
 	}
 }

@@ -125,7 +125,8 @@ func testAudit(w *World) {
 			return nil
 		}},
 		{job.FaultObjective, job.RecordID(record(6)), func() func() {
-			w.Client.ZAdd(ctx, w.Key(0, "objectives"), redis.Z{Member: record(6), Score: float64(w.Get(ids[6]).State.Due + 1002)})
+			looked := float64(w.Get(ids[6]).State.Due + 1002)
+			w.Client.ZAdd(ctx, w.Key(0, "objectives"), redis.Z{Member: record(6), Score: looked})
 			return nil
 		}},
 		{job.FaultUnsuccessful, "", func() func() {
@@ -135,7 +136,8 @@ func testAudit(w *World) {
 			if err != nil {
 				w.T.Fatal(err)
 			}
-			w.Client.ZAdd(ctx, w.Key(0, "unsuccessful:")+Lane().Namespace+"/"+Lane().Queue, redis.Z{Member: entry, Score: float64(end)})
+			index := w.Key(0, "unsuccessful:") + Lane().Namespace + "/" + Lane().Queue
+			w.Client.ZAdd(ctx, index, redis.Z{Member: entry, Score: float64(end)})
 			return nil
 		}},
 		{job.FaultUnreadable, "", func() func() {
@@ -222,7 +224,8 @@ func testRepairsAreReported(w *World) {
 	ids := w.InShard(0, 2)
 	w.Add(Definition(ids[0]), Definition(ids[1]))
 	due := w.Get(ids[0]).State.Due
-	ctx, index, lane, record := w.T.Context(), w.Key(0, "lanes"), w.Key(0, "l:")+Lane().String(), Definition(ids[0]).Record()
+	ctx, index, lane := w.T.Context(), w.Key(0, "lanes"), w.Key(0, "l:")+Lane().String()
+	record := Definition(ids[0]).Record()
 	var told []string
 	s := w.Open(func(o *redisstore.Options) {
 		o.OnLanesDueEarlier = func(shard int, heads []job.LaneHead, holder string) {

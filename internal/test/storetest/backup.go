@@ -109,7 +109,8 @@ func testBackups(w *World) {
 		}
 		to.Advance(time.Hour)
 		for _, l := range to.Lease(0, 20) {
-			to.MustWrite(0, changedWrites(to.Decide(l.Record, l.Known.Definition, l.Known.State, job.ReturnLease{Token: l.Known.State.Token}))...)
+			back := job.ReturnLease{Token: l.Known.State.Token}
+			to.MustWrite(0, changedWrites(to.Decide(l.Record, l.Known.Definition, l.Known.State, back))...)
 			break // runs of their own need their parent for a decision
 		}
 	}
@@ -142,8 +143,9 @@ func testRestore(w *World) {
 	plan := w.planRestore(old, present)
 	w.mustRestore(plan)
 	got := w.Get(id)
-	if got.State.Failures != 1 || got.State.Token != present.State.Token || got.State.Revision != present.State.Revision+1 ||
-		got.Definition.Queue != "mail" || got.Definition.Etag() == present.Definition.Etag() || got.State.Dead != 2 {
+	if got.State.Failures != 1 || got.State.Dead != 2 || got.State.Token != present.State.Token ||
+		got.State.Revision != present.State.Revision+1 || got.Definition.Queue != "mail" ||
+		got.Definition.Etag() == present.Definition.Etag() {
 		w.T.Errorf("restored %+v\nover %+v", got, present)
 	}
 	w.mustRestore(plan)

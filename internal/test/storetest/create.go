@@ -13,7 +13,8 @@ func testCreate(w *World) {
 	first, second := w.Record(Once(ids[0], time.Hour)), w.Record(Once(ids[1], 2*time.Hour))
 	reply := Create(w.T.Context(), w.Store, 0, []job.Record{second})
 	due := Start + (2 * time.Hour).Milliseconds()
-	if want := []job.LaneHead{{Lane: Lane(), DueMS: unixtime.Milli(due)}}; reply.Err != nil || !reflect.DeepEqual(reply.Earlier, want) || reply.Holder != lockValue {
+	want := []job.LaneHead{{Lane: Lane(), DueMS: unixtime.Milli(due)}}
+	if reply.Err != nil || !reflect.DeepEqual(reply.Earlier, want) || reply.Holder != lockValue {
 		w.T.Fatalf("first record of a lane: %+v", reply)
 	}
 	if reply.NowUS != unixtime.Micro(Start*1000) {
@@ -48,7 +49,8 @@ func testCreateExists(w *World) {
 	other.Definition.CreateRequestID = "another"
 	batch[2] = other
 	reply := Create(ctx, w.Store, 1, batch)
-	if reply.Err != nil || reply.Results[0].Code != job.Created || reply.Results[1].Code != job.Created || reply.Results[2].Code != job.Exists {
+	if reply.Err != nil || reply.Results[0].Code != job.Created ||
+		reply.Results[1].Code != job.Created || reply.Results[2].Code != job.Exists {
 		w.T.Fatalf("same id twice in a batch: %+v", reply)
 	}
 	if e := reply.Results[2].Existing; e == nil || e.Definition.Handler != r.Definition.Handler {

@@ -49,11 +49,13 @@ func testLettersOfRuns(w *World) {
 	for slot, l := range live {
 		record := d.Record().Letter(slot)
 		stored, letter := w.Records(record)[0], letters[record]
-		if s := stored.State; s.Token != l.Known.State.Token || s.RunID() != l.Known.State.RunID() || s.Generation != 1 || s.Region != job.RegionDead {
+		s, was := stored.State, l.Known.State
+		if s.Token != was.Token || s.RunID() != was.RunID() || s.Generation != 1 || s.Region != job.RegionDead {
 			w.T.Errorf("dead letter %+v of %+v", s, l.Known.State)
 		}
-		if letter.Run.ID != l.Known.State.RunID() || letter.Run.Error != "no luck" || !letter.Run.DeadLetter || letter.Queue != d.Queue ||
-			letter.Labels["team"] != "mail" || letter.ExpireMS != unixtime.Milli(died+d.DeadLetterTTL.Milliseconds()) {
+		if letter.Run.ID != l.Known.State.RunID() || letter.Run.Error != "no luck" || !letter.Run.DeadLetter ||
+			letter.Queue != d.Queue || letter.Labels["team"] != "mail" ||
+			letter.ExpireMS != unixtime.Milli(died+d.DeadLetterTTL.Milliseconds()) {
 			w.T.Errorf("listed as %+v", letter)
 		}
 	}
@@ -76,7 +78,8 @@ func (w *World) redriveLetter(d job.Definition) {
 		w.MustWrite(0, redrive...)
 	}
 	run := w.Records(child)[0].State
-	if run.RunID() != letter.State.RunID() || run.Region != job.RegionDue || unixtime.Milli(w.recordScore(child, run.Lane)) != run.Due {
+	if run.RunID() != letter.State.RunID() || run.Region != job.RegionDue ||
+		unixtime.Milli(w.recordScore(child, run.Lane)) != run.Due {
 		w.T.Errorf("run %+v of letter %+v", run, letter.State)
 	}
 	if left := w.readLetters("ns", 5000); len(left) != 1 {
@@ -125,8 +128,9 @@ func testListLetters(w *World) {
 			got := w.readLetters(namespace, budget)
 			for record, l := range got {
 				state := w.Records(record)[0].State
-				if !want[record] || l.Run.Outcome != job.OutcomeDead || l.Run.Error != "no luck" || l.Run.FinishedMS != state.LastFinished ||
-					l.Run.NominalMS == 0 || l.Run.ID == "" || l.Queue != state.Lane.Queue || l.JobQueue != w.Records(record)[0].Definition.Queue {
+				if !want[record] || l.Run.Outcome != job.OutcomeDead || l.Run.Error != "no luck" ||
+					l.Run.FinishedMS != state.LastFinished || l.Run.NominalMS == 0 || l.Run.ID == "" ||
+					l.Queue != state.Lane.Queue || l.JobQueue != w.Records(record)[0].Definition.Queue {
 					w.T.Errorf("listed %s: %+v", record, l)
 				}
 			}
@@ -182,7 +186,7 @@ func testDeleteWithRuns(w *World) {
 	w.Add(d)
 	live := w.Spawn(d, 3)
 	fail := func(l job.Leased) []job.Write {
-		return w.Family(l.Record, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: unixtime.Milli(w.Clock.Load())})
+		return w.Family(l.Record, w.finish(l, job.OutcomeFailed))
 	}
 	w.MustWrite(0, fail(live[0])...) // leaves a dead letter
 	remove := w.Decide(d.Record(), &d, w.Get(d.ID).State, job.Delete{})

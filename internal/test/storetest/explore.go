@@ -26,7 +26,8 @@ import (
 // took from them.
 func Explore(w *World, depth int) (states, steps int) {
 	e := &explorer{
-		World: w, id: w.InShard(0, 1)[0], seen: map[string]bool{}, done: map[string]int{}, audited: map[[sha256.Size]byte]bool{},
+		World: w, id: w.InShard(0, 1)[0], seen: map[string]bool{}, done: map[string]int{},
+		audited: map[[sha256.Size]byte]bool{},
 	}
 	e.Damaged() // the last state is any; each is audited on the way
 	frontier := []*scene{e.emptyScene(), e.dueScene()}
@@ -131,7 +132,10 @@ func lockOf(node int) string {
 
 // takenOverScene is a shard in which node 0 still believes in a run that node 1 has.
 func (e *explorer) takenOverScene(s *scene) *scene {
-	for _, name := range []string{"node 0 leases", "40 s pass", "node 1 takes the lock", "node 1 reaps", "40 s pass", "node 1 leases"} {
+	names := []string{
+		"node 0 leases", "40 s pass", "node 1 takes the lock", "node 1 reaps", "40 s pass", "node 1 leases",
+	}
+	for _, name := range names {
 		for _, a := range e.listActs() {
 			if a.name == name {
 				s = e.applyAct(s, a)
@@ -182,7 +186,8 @@ func (e *explorer) describeScene(s *scene) {
 			fields := s.texts[key]
 			for _, field := range slices.Sorted(maps.Keys(fields)) {
 				// The lengths keep apart what could be read in two ways.
-				b.WriteString(strconv.Itoa(len(field)) + " " + field + "=" + strconv.Itoa(len(fields[field])) + " " + fields[field] + ",")
+				text := fields[field]
+				b.WriteString(strconv.Itoa(len(field)) + " " + field + "=" + strconv.Itoa(len(text)) + " " + text + ",")
 			}
 			b.WriteByte('|')
 		}
@@ -313,7 +318,9 @@ func (e *explorer) stateKey(s *scene) string {
 		case s.record == nil:
 			b.WriteString("0")
 		default:
-			fmt.Fprintf(&b, "%v%v%v", l.Known.State.Token == s.record.State.Token, l.Known.State.Token == s.record.State.SettledToken, s.isCurrent(l.Known.State))
+			known, stored := l.Known.State, s.record.State
+			fmt.Fprintf(&b, "%v%v%v",
+				known.Token == stored.Token, known.Token == stored.SettledToken, s.isCurrent(known))
 		}
 	}
 	if a, b2 := s.lease[0], s.lease[1]; a != nil && b2 != nil {

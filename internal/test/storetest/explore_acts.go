@@ -89,7 +89,8 @@ func (e *explorer) leaseAs(s *scene, n int) bool {
 	if reply.Err != nil {
 		e.T.Fatal(reply.Err)
 	}
-	due := s.record != nil && s.record.State.Region == job.RegionDue && s.record.State.Due <= unixtime.Milli(e.Clock.Load())
+	due := s.record != nil && s.record.State.Region == job.RegionDue &&
+		s.record.State.Due <= unixtime.Milli(e.Clock.Load())
 	if due != (len(reply.Leased) == 1) {
 		e.T.Errorf("leased %d, want %v", len(reply.Leased), due)
 	}
@@ -120,9 +121,10 @@ func (e *explorer) reportResult(s *scene, n int, outcome job.Outcome) bool {
 	}
 	known := l.Known.State
 	for range 3 {
-		write := e.Decide(l.Record, l.Known.Definition, known, job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcome, StartedMS: unixtime.Milli(e.Clock.Load())})
+		ev := e.finish(*l, outcome)
+		write := e.Decide(l.Record, l.Known.Definition, known, ev)
 		if s.record != nil {
-			write = e.Decide(l.Record, s.record.Definition, known, job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcome, StartedMS: unixtime.Milli(e.Clock.Load())})
+			write = e.Decide(l.Record, s.record.Definition, known, ev)
 		}
 		if !write.Decision.Changed {
 			break
@@ -226,7 +228,9 @@ func judgeLoss(before, after *scene) error {
 		return errors.New("a deleted job outlives its run")
 	case before.record.State.Deleting:
 		return nil
-	case after.record.State.Live() || after.record.State.Attempt != before.record.State.Attempt && after.record.State.RunID() == before.record.State.RunID():
+	case after.record.State.Live() ||
+		after.record.State.Attempt != before.record.State.Attempt &&
+			after.record.State.RunID() == before.record.State.RunID():
 		return errors.New("a lost worker has used up an attempt, or is still there")
 	case after.record.State.Lost != before.record.State.Lost+1:
 		return errors.New("not counted as lost")
@@ -265,7 +269,8 @@ func (e *explorer) decideEvent(s *scene, ev job.Input) bool {
 func sameWrite(record *job.Record, d *job.Decision) bool {
 	stored, written := record.State, d.State
 	stored.Acked, stored.Epoch = written.Acked, written.Epoch
-	return reflect.DeepEqual(stored, written) && (d.Definition == nil || reflect.DeepEqual(record.Definition, d.Definition))
+	return reflect.DeepEqual(stored, written) &&
+		(d.Definition == nil || reflect.DeepEqual(record.Definition, d.Definition))
 }
 
 // judgeDecision: only the lease's holder ends a lease, and nothing starts
@@ -275,7 +280,8 @@ func judgeDecision(before, after *scene) error {
 	switch {
 	case b.Live() && after.record == nil:
 		return errors.New("a live job is gone")
-	case b.Live() && (!after.record.State.Live() || after.record.State.Token != b.Token || after.deadline != before.deadline):
+	case b.Live() && (!after.record.State.Live() || after.record.State.Token != b.Token ||
+		after.deadline != before.deadline):
 		return errors.New("a live lease was touched")
 	case after.record == nil:
 		return nil

@@ -109,7 +109,8 @@ func (w *World) loseSpawned(d job.Definition, child job.RecordID) {
 	w.MustWrite(0, lose...)
 	w.MustWrite(0, lose...)
 	again := w.Lease(0, 1)
-	if len(again) != 1 || again[0].Record != child || !reflect.DeepEqual(again[0].Known.Definition, w.Get(d.ID).Definition) {
+	if len(again) != 1 || again[0].Record != child ||
+		!reflect.DeepEqual(again[0].Known.Definition, w.Get(d.ID).Definition) {
 		w.T.Fatalf("leased again: %+v", again)
 	}
 	// It was leased since: a late repeat still finds its own work.
@@ -132,8 +133,9 @@ func testSpawnTaken(w *World) {
 	if r.Code != job.Conflict || !reflect.DeepEqual(*r.Current, l.Known.State) {
 		w.T.Errorf("a run in the slot was overwritten: %+v", r)
 	}
-	if got := w.Client.HGet(ctx, w.Key(0, "st"), string(child)).Val(); got != stray || w.Get(d.ID).State.Region != job.RegionLeased {
-		w.T.Errorf("something was written: %s", got)
+	stored := w.Client.HGet(ctx, w.Key(0, "st"), string(child)).Val()
+	if stored != stray || w.Get(d.ID).State.Region != job.RegionLeased {
+		w.T.Errorf("something was written: %s", stored)
 	}
 }
 
@@ -147,7 +149,8 @@ func testSpawnOfAnother(w *World) {
 	first := w.Decide(d.Record(), &d, before, ask)
 	w.Advance(time.Second)
 	second := w.Decide(d.Record(), &d, before, ask)
-	if !reflect.DeepEqual(first.Decision.State, second.Decision.State) || reflect.DeepEqual(first.Decision.Spawn, second.Decision.Spawn) {
+	if !reflect.DeepEqual(first.Decision.State, second.Decision.State) ||
+		reflect.DeepEqual(first.Decision.Spawn, second.Decision.Spawn) {
 		w.T.Fatalf("decisions\n%+v\n%+v", first.Decision, second.Decision)
 	}
 	w.MustWrite(0, first)
@@ -166,7 +169,7 @@ func testTogether(w *World) {
 	w.Add(d)
 	live := w.Spawn(d, 2)
 	child := live[1].Record // its lease has not ended
-	settle := w.Family(child, job.FinishAttempt{Token: live[1].Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: unixtime.Milli(w.Clock.Load())})
+	settle := w.Family(child, w.finish(live[1], job.OutcomeSucceeded))
 	before := w.Records(d.Record(), child)
 	adjusted := func(adjust func(run, parent *job.Write)) []job.Write {
 		writes := append([]job.Write(nil), settle...)
@@ -177,12 +180,16 @@ func testTogether(w *World) {
 		writes []job.Write
 		want   [2]job.WriteCode
 	}{
-		"parent has changed": {adjusted(func(_, parent *job.Write) { parent.Revision++ }), [2]job.WriteCode{job.Conflict, job.Conflict}},
-		"run has changed":    {adjusted(func(run, _ *job.Write) { run.Token++ }), [2]job.WriteCode{job.Conflict, job.Conflict}},
-		"run is not there":   {adjusted(func(run, _ *job.Write) { run.Record += "3" }), [2]job.WriteCode{job.NotFound, job.Conflict}},
+		"parent has changed": {adjusted(func(_, parent *job.Write) { parent.Revision++ }),
+			[2]job.WriteCode{job.Conflict, job.Conflict}},
+		"run has changed": {adjusted(func(run, _ *job.Write) { run.Token++ }),
+			[2]job.WriteCode{job.Conflict, job.Conflict}},
+		"run is not there": {adjusted(func(run, _ *job.Write) { run.Record += "3" }),
+			[2]job.WriteCode{job.NotFound, job.Conflict}},
 		"parent is not there": {adjusted(func(_, parent *job.Write) { parent.Record = "ns/gone" }),
 			[2]job.WriteCode{job.Conflict, job.NotFound}},
-		"lease has not ended": {adjusted(func(run, _ *job.Write) { run.IfExpired = true }), [2]job.WriteCode{job.NotExpired, job.Conflict}},
+		"lease has not ended": {adjusted(func(run, _ *job.Write) { run.IfExpired = true }),
+			[2]job.WriteCode{job.NotExpired, job.Conflict}},
 	}
 	for name, tt := range tests {
 		// Others in the same call are not held up.
@@ -201,13 +208,15 @@ func testTogether(w *World) {
 	if s := w.Get(d.ID).State; s.Succeeded != 1 || s.Children != 1 || s.Started != 1 {
 		w.T.Errorf("parent %+v", s)
 	}
-	if runs, err := w.Store.Runs(w.T.Context(), d.Key, 3); err != nil || len(runs) != 1 || runs[0].ID != settle[1].Decision.Ended.ID {
+	runs, err := w.Store.Runs(w.T.Context(), d.Key, 3)
+	if err != nil || len(runs) != 1 || runs[0].ID != settle[1].Decision.Ended.ID {
 		w.T.Errorf("history %+v (%v)", runs, err)
 	}
 	back := w.Family(live[0].Record, job.ReturnLease{Token: live[0].Known.State.Token})
 	w.MustWrite(0, back...)
 	w.MustWrite(0, back...)
-	for name, writes := range map[string][]job.Write{"nothing before": settle[1:], "three": append(settle[:2:2], settle[1])} {
+	malformed := map[string][]job.Write{"nothing before": settle[1:], "three": append(settle[:2:2], settle[1])}
+	for name, writes := range malformed {
 		if r := w.Store.Apply(w.T.Context(), 0, writes); r.Err == nil {
 			w.T.Errorf("%s: %+v", name, r)
 		}
@@ -238,7 +247,7 @@ func testSlotReused(w *World) {
 			lane = edited.Lane()
 			w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, job.Update{New: w.compileDefinition(&edited)}))
 		}
-		settle := w.Family(child, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: unixtime.Milli(w.Clock.Load())})
+		settle := w.Family(child, w.finish(l, job.OutcomeSucceeded))
 		if s := settle[1].Decision.Spawn; s == nil || s.Slot != 0 {
 			w.T.Fatalf("the slot is not used again: %+v", s)
 		}
@@ -246,7 +255,8 @@ func testSlotReused(w *World) {
 			w.MustWrite(0, settle...)
 		}
 		run := w.Records(child)[0]
-		if run.State.Nominal <= l.Known.State.Nominal || run.State.Lane != lane || unixtime.Milli(w.recordScore(child, lane)) != run.State.Due {
+		if run.State.Nominal <= l.Known.State.Nominal || run.State.Lane != lane ||
+			unixtime.Milli(w.recordScore(child, lane)) != run.State.Due {
 			w.T.Errorf("the next run %+v, score %d", run.State, w.recordScore(child, lane))
 		}
 		w.CheckConsistency()

@@ -35,7 +35,9 @@ func testHistory(w *World) {
 	d := Definition(id)
 	w.Add(d)
 	ctx := w.T.Context()
-	outcomes := []job.Outcome{job.OutcomeSucceeded, job.OutcomeFailed, job.OutcomeSucceeded, job.OutcomeSucceeded, job.OutcomeFailed}
+	outcomes := []job.Outcome{
+		job.OutcomeSucceeded, job.OutcomeFailed, job.OutcomeSucceeded, job.OutcomeSucceeded, job.OutcomeFailed,
+	}
 	for _, o := range outcomes {
 		w.runTo(id, o)
 	}
@@ -61,11 +63,16 @@ func testHistory(w *World) {
 	if runs[0].Error != "no luck" || runs[0].Attempts != 2 || runs[0].Worker != "w1" {
 		w.T.Errorf("dead run %+v", runs[0])
 	}
-	letters, err := w.Store.GetRecords(ctx, 0, []job.RecordID{job.RecordID("ns/" + id + "#d0"), job.RecordID("ns/" + id + "#d1"), job.RecordID("ns/" + id + "#d2")})
+	record := "ns/" + id
+	letters, err := w.Store.GetRecords(ctx, 0, []job.RecordID{
+		job.RecordID(record + "#d0"), job.RecordID(record + "#d1"), job.RecordID(record + "#d2"),
+	})
 	if err != nil || letters[0] == nil || letters[1] == nil || letters[2] != nil {
 		w.T.Fatalf("dead letters %+v (%v)", letters, err)
 	}
-	if l := letters[0]; l.State.Region != job.RegionDead || string(l.Definition.Payload) != string(d.Payload) || l.State.LastError != "no luck" {
+	l := letters[0]
+	if l.State.Region != job.RegionDead || string(l.Definition.Payload) != string(d.Payload) ||
+		l.State.LastError != "no luck" {
 		w.T.Errorf("dead letter %+v", l)
 	}
 }
@@ -101,19 +108,22 @@ func testHistoryShrinks(w *World) {
 	}
 	edited := *w.Get(id).Definition
 	edited.HistoryLimit = 1
-	w.MustWrite(0, w.Decide(d.Record(), w.Get(id).Definition, w.Get(id).State, job.Update{New: w.compileDefinition(&edited)}))
+	w.MustWrite(0, w.Decide(d.Record(), w.Get(id).Definition, w.Get(id).State,
+		job.Update{New: w.compileDefinition(&edited)}))
 	if n := w.Client.HLen(w.T.Context(), w.Key(0, "hist")).Val(); n != 1 {
 		w.T.Errorf("%d runs are kept, want 1", n)
 	}
 	edited.HistoryLimit = 0
-	w.MustWrite(0, w.Decide(d.Record(), w.Get(id).Definition, w.Get(id).State, job.Update{New: w.compileDefinition(&edited)}))
+	w.MustWrite(0, w.Decide(d.Record(), w.Get(id).Definition, w.Get(id).State,
+		job.Update{New: w.compileDefinition(&edited)}))
 	w.runTo(id, job.OutcomeSucceeded)
 	if n := w.Client.HLen(w.T.Context(), w.Key(0, "hist")).Val(); n != 0 {
 		w.T.Errorf("%d runs are kept, want none", n)
 	}
 }
 
-// testEditEndsRun: an edit that ends a run and changes the limit of the history loses neither that run nor earlier ones.
+// testEditEndsRun: an edit that ends a run and changes the limit of the history loses neither that run nor earlier
+// ones.
 func testEditEndsRun(w *World) {
 	for i, id := range w.InShard(0, 4) {
 		w.Add(Definition(id))

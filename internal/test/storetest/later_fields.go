@@ -24,7 +24,8 @@ func testLaterFields(w *World) {
 	h.created = func(r *job.Record) {
 		record := r.Definition.Record()
 		for key, add := range map[string]string{w.Key(0, "st"): laterState, w.Key(0, "def"): string(laterDefinition)} {
-			if err := w.Client.HSet(ctx, key, string(record), w.Client.HGet(ctx, key, string(record)).Val()+add).Err(); err != nil {
+			stored := w.Client.HGet(ctx, key, string(record)).Val()
+			if err := w.Client.HSet(ctx, key, string(record), stored+add).Err(); err != nil {
 				w.T.Fatal(err)
 			}
 		}

@@ -34,11 +34,13 @@ func testLeaseOrder(w *World) {
 	if reply.Err != nil || !slices.Equal(leasedRecords(reply.Leased), want) {
 		w.T.Fatalf("leased %v, want %v (%v)", leasedRecords(reply.Leased), want, reply.Err)
 	}
-	if h := reply.Heads; len(h) != 1 || h[0].DueMS != unixtime.Milli(Start+40_000) || reply.NowUS != unixtime.Micro(now*1000) {
+	if h := reply.Heads; len(h) != 1 || h[0].DueMS != unixtime.Milli(Start+40_000) ||
+		reply.NowUS != unixtime.Micro(now*1000) {
 		w.T.Errorf("heads %+v at %d", h, reply.NowUS)
 	}
 	for _, l := range reply.Leased {
-		if l.Known.IndexMS != unixtime.Milli(now+lockTTL.Milliseconds()) || l.Known.State.Region != job.RegionLeased || l.Known.State.Acked ||
+		if l.Known.IndexMS != unixtime.Milli(now+lockTTL.Milliseconds()) ||
+			l.Known.State.Region != job.RegionLeased || l.Known.State.Acked ||
 			l.Known.State.Token < uint64(now)*1000 || l.Known.Definition.Handler != "send" || l.Shard != 0 {
 			w.T.Errorf("lease %+v", l)
 		}
@@ -71,7 +73,8 @@ func testLeaseInAdvance(w *World) {
 	w.Advance(time.Millisecond)
 	lease(9 * time.Millisecond)
 	lease(10*time.Millisecond, "ns/"+ids[0])
-	if got := w.Get(ids[0]); got.IndexMS != unixtime.Milli(now+1+lockTTL.Milliseconds()) || got.State.Due != unixtime.Milli(Start+1000) {
+	got := w.Get(ids[0])
+	if got.IndexMS != unixtime.Milli(now+1+lockTTL.Milliseconds()) || got.State.Due != unixtime.Milli(Start+1000) {
 		w.T.Errorf("stored %+v", got)
 	}
 	w.Advance(9 * time.Millisecond) // to 999

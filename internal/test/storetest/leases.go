@@ -155,7 +155,9 @@ func testReapPastUnreadable(w *World) {
 	if got := expired(2); !slices.Equal(got, bad) {
 		w.T.Fatalf("expired %v, want %v", got, bad)
 	}
-	got, err := w.Store.GetRecords(ctx, 0, []job.RecordID{"ns/none", job.RecordID(all[0]), job.RecordID(all[1]), job.RecordID(all[2]), job.RecordID(all[3])})
+	got, err := w.Store.GetRecords(ctx, 0, []job.RecordID{
+		"ns/none", job.RecordID(all[0]), job.RecordID(all[1]), job.RecordID(all[2]), job.RecordID(all[3]),
+	})
 	if err != nil || len(got) != 5 || got[0] != nil || got[1] != nil || got[2] != nil || got[3] == nil || got[4] == nil {
 		w.T.Fatalf("records %v (%v)", got, err)
 	}
@@ -168,7 +170,8 @@ func testReapPastUnreadable(w *World) {
 	}
 	scores := w.readScores(w.Key(0, "l:") + Lane().String())
 	for _, id := range bad {
-		if scores[id] != job.Score(job.RegionDead, job.NeverMS) || w.Client.HGet(ctx, w.Key(0, "st"), id).Val() != states[id] {
+		state := w.Client.HGet(ctx, w.Key(0, "st"), id).Val()
+		if scores[id] != job.Score(job.RegionDead, job.NeverMS) || state != states[id] {
 			w.T.Errorf("%s is at %d; its state must be kept", id, scores[id])
 		}
 	}

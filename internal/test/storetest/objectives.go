@@ -52,7 +52,8 @@ func (h *history) findLate() {
 			h.late++
 		}
 	}
-	h.moveObjectives(0, h.readObjectives(0, h.Clock.Load()), func(o job.Objective) int64 { return h.expectedObjective(o.Known) })
+	expected := func(o job.Objective) int64 { return h.expectedObjective(o.Known) }
+	h.moveObjectives(0, h.readObjectives(0, h.Clock.Load()), expected)
 	if left := h.readObjectives(0, h.Clock.Load()); len(left) > 0 {
 		h.T.Fatalf("the entry of %s is left: %+v", left[0].Record, left[0].Known)
 	}
@@ -99,7 +100,8 @@ func testObjectives(w *World) {
 		w.T.Errorf("before its time: %+v", list)
 	}
 	list := w.readObjectives(0, int64(at))
-	if len(list) != 1 || list[0].Record != d.Record() || list[0].AtMS != at || list[0].Known == nil || list[0].Known.State.Revision != record.State.Revision {
+	if len(list) != 1 || list[0].Record != d.Record() || list[0].AtMS != at ||
+		list[0].Known == nil || list[0].Known.State.Revision != record.State.Revision {
 		w.T.Fatalf("%+v", list)
 	}
 	// The run waits until it is late; a decision that comes between look and move counts.
@@ -114,7 +116,8 @@ func testObjectives(w *World) {
 	if got := first(); unixtime.Milli(got) != at {
 		w.T.Errorf("what was decided since was overwritten: %d", got)
 	}
-	w.moveObjectives(0, w.readObjectives(0, int64(at)), func(o job.Objective) int64 { return w.expectedObjective(o.Known) })
+	expected := func(o job.Objective) int64 { return w.expectedObjective(o.Known) }
+	w.moveObjectives(0, w.readObjectives(0, int64(at)), expected)
 	if got := first(); unixtime.Milli(got) != job.NeverMS {
 		w.T.Errorf("an entry of a run that was counted: %d", got)
 	}

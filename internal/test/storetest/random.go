@@ -22,7 +22,11 @@ func Random(w *World) {
 			h.compareRecords()
 		}
 	}
-	for what, n := range map[string]int{"spawned": h.spawned, "ended": h.ended, "redriven": h.redriven, "in the same slot": h.reused, "failing": h.ranked[job.RankingFailing], "late": h.ranked[job.RankingLate], "counted while they waited": h.late} {
+	counts := map[string]int{
+		"spawned": h.spawned, "ended": h.ended, "redriven": h.redriven, "in the same slot": h.reused,
+		"failing": h.ranked[job.RankingFailing], "late": h.ranked[job.RankingLate], "counted while they waited": h.late,
+	}
+	for what, n := range counts {
 		if n < 3 {
 			w.T.Errorf("runs of their own: %d %s", n, what)
 		}
@@ -31,8 +35,8 @@ func Random(w *World) {
 
 func newHistory(w *World, seed1, seed2 uint64) *history {
 	return &history{
-		World: w, rng: rand.New(rand.NewPCG(seed1, seed2)), known: map[job.RecordID]*job.Record{}, live: map[job.RecordID]job.Leased{},
-		ids: w.InShard(0, 12),
+		World: w, rng: rand.New(rand.NewPCG(seed1, seed2)), ids: w.InShard(0, 12),
+		known: map[job.RecordID]*job.Record{}, live: map[job.RecordID]job.Leased{},
 	}
 }
 
@@ -141,7 +145,9 @@ func (h *history) leaseDue() {
 		if fmt.Sprintf("%+v", l.Known.Definition) != fmt.Sprintf("%+v", parent.Definition) {
 			h.T.Fatalf("leased %s with\n%+v, want\n%+v", l.Record, l.Known.Definition, parent.Definition)
 		}
-		if own := known.State.OwnPayload; (own != nil) != (l.Own != nil) || own != nil && string(l.Own.Payload) != ownPayloadOf(known.State.ManualID) {
+		own := known.State.OwnPayload
+		if (own != nil) != (l.Own != nil) ||
+			own != nil && string(l.Own.Payload) != ownPayloadOf(known.State.ManualID) {
 			h.T.Fatalf("leased %s with its own payload %+v, want %v", l.Record, l.Own, own)
 		}
 		known.State = known.State.Leased(l.Known.State.Token)

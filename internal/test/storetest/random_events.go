@@ -14,8 +14,9 @@ func (h *history) settleRecord(record job.RecordID) {
 		return
 	}
 	outcomes := []job.Outcome{job.OutcomeSucceeded, job.OutcomeFailed, job.OutcomeFailed}
-	writes := h.planWrites(record, job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcomes[h.rng.IntN(3)], StartedMS: unixtime.Milli(h.Clock.Load())})
-	if len(writes) == 2 && writes[1].Decision.Spawn != nil && writes[1].Record.Run(writes[1].Decision.Spawn.Slot) == record {
+	writes := h.planWrites(record, h.finish(l, outcomes[h.rng.IntN(3)]))
+	if len(writes) == 2 && writes[1].Decision.Spawn != nil &&
+		writes[1].Record.Run(writes[1].Decision.Spawn.Slot) == record {
 		h.reused++
 	}
 	h.applyWrites(writes)
@@ -43,8 +44,13 @@ func (h *history) operateJob(record job.RecordID) {
 			job.Pause{Note: id}, job.Resume{}, job.Update{New: h.compileDefinition(&edited)}, job.Delete{},
 			job.RequestManualRun{RequestID: id}, job.RequestManualRun{RequestID: id, Mode: job.ManualKeep},
 			requestWithPayload(id),
-			job.StartBackfill{Backfill: job.Backfill{ID: id, NextMS: unixtime.Milli(now - 400_000), ToMS: unixtime.Milli(now), Concurrency: uint8(1 + h.rng.IntN(2))}},
-			job.StartBackfill{Backfill: job.Backfill{ID: id, NextMS: unixtime.Milli(now - 400_000), ToMS: unixtime.Milli(now), Concurrency: 1}},
+			job.StartBackfill{Backfill: job.Backfill{
+				ID: id, NextMS: unixtime.Milli(now - 400_000), ToMS: unixtime.Milli(now),
+				Concurrency: uint8(1 + h.rng.IntN(2)),
+			}},
+			job.StartBackfill{Backfill: job.Backfill{
+				ID: id, NextMS: unixtime.Milli(now - 400_000), ToMS: unixtime.Milli(now), Concurrency: 1,
+			}},
 		)
 	}
 	h.applyEvent(record, events[h.rng.IntN(len(events))])
@@ -105,7 +111,10 @@ func (h *history) renewLease(record job.RecordID) {
 	if !ok || known == nil {
 		return
 	}
-	r := job.Renewal{Record: record, Lane: l.Known.State.Lane, Token: l.Known.State.Token, Epoch: known.State.Epoch, Acked: h.rng.IntN(2) == 0}
+	r := job.Renewal{
+		Record: record, Lane: l.Known.State.Lane, Token: l.Known.State.Token, Epoch: known.State.Epoch,
+		Acked: h.rng.IntN(2) == 0,
+	}
 	got := h.Store.Renew(h.T.Context(), []job.RenewRequest{{Shard: 0, TTL: lockTTL, Renewals: []job.Renewal{r}}})[0]
 	want := job.LeaseLost
 	if known.State.Live() && known.State.Token == l.Known.State.Token {

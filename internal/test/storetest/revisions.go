@@ -118,7 +118,8 @@ func testRevisionRemoval(w *World) {
 	edit := func(name string) func(*job.Definition) { return func(d *job.Definition) { d.Handler = name } }
 	w.editJob(ids[1], edit("other"))
 	for name, adjust := range map[string]func(*job.Write){
-		"off": func(w *job.Write) { w.Revisions = job.RemoveRevisions }, "sealed": func(w *job.Write) { w.Decision.RemoveRevisions = true },
+		"off":    func(w *job.Write) { w.Revisions = job.RemoveRevisions },
+		"sealed": func(w *job.Write) { w.Decision.RemoveRevisions = true },
 	} {
 		w.editJob(id, edit(name))
 		w.editJob(id, edit("next"))

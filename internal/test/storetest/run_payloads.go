@@ -32,7 +32,8 @@ func testRunPayloads(w *World) {
 	}
 	edited := *w.Get(d.ID).Definition
 	edited.Payload, edited.Queue = []byte("edited"), "bulk"
-	w.MustWrite(0, w.Decide(d.Record(), w.Get(d.ID).Definition, w.Get(d.ID).State, job.Update{New: w.compileDefinition(&edited)}))
+	w.MustWrite(0, w.Decide(d.Record(), w.Get(d.ID).Definition, w.Get(d.ID).State,
+		job.Update{New: w.compileDefinition(&edited)}))
 	run, letter := d.Record().Run(0), d.Record().Letter(0)
 	leaseRun := func() job.Leased {
 		w.T.Helper()
@@ -55,7 +56,9 @@ func testRunPayloads(w *World) {
 	for range 2 {
 		w.MustWrite(0, failed...)
 	}
-	if got := w.Records(letter)[0]; string(got.Definition.Payload) != ownPayloadOf("p") || got.Definition.Queue != "bulk" || got.State.OwnPayload == nil {
+	got := w.Records(letter)[0]
+	if string(got.Definition.Payload) != ownPayloadOf("p") || got.Definition.Queue != "bulk" ||
+		got.State.OwnPayload == nil {
 		w.T.Errorf("dead letter: %+v", got)
 	}
 	w.mustHaveFields("def", string(d.Record()), string(letter))
@@ -65,7 +68,7 @@ func testRunPayloads(w *World) {
 	}
 	w.mustHaveFields("def", string(d.Record()), string(run))
 	l = leaseRun()
-	w.MustWrite(0, w.Family(run, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.now()})...)
+	w.MustWrite(0, w.Family(run, w.finish(l, job.OutcomeSucceeded))...)
 	w.mustHaveFields("def", string(d.Record()))
 	runs, err := w.Store.Runs(w.T.Context(), d.Key, d.HistoryLimit)
 	if err != nil || len(runs) != 2 || runs[0].OwnPayload == nil || runs[0].OwnPayload.Size != len(ownPayloadOf("p")) {
@@ -133,7 +136,9 @@ func testWrongRunPayload(w *World) {
 // ExplorePayloads is Explore for runs with payloads of their own: what two nodes can do to a job, its runs and its dead
 // letters, each by what it knew when it last looked.
 func ExplorePayloads(w *World, depth int) (states, steps int) {
-	e := &payloadExplorer{explorer: &explorer{World: w, id: w.InShard(0, 1)[0], seen: map[string]bool{}, done: map[string]int{}}}
+	e := &payloadExplorer{explorer: &explorer{
+		World: w, id: w.InShard(0, 1)[0], seen: map[string]bool{}, done: map[string]int{},
+	}}
 	w.Damaged() // each state is audited on the way
 	d := e.newDefinition()
 	d.Retry.MaxAttempts = 1
@@ -184,8 +189,10 @@ func ExplorePayloads(w *World, depth int) (states, steps int) {
 // deadScene is a scene in which both nodes know a dead letter that has a payload of its own.
 func (e *payloadExplorer) deadScene(first *payloadScene) *payloadScene {
 	s := *first
-	for _, name := range []string{"node 1 looks", "node 1 requests a run", "node 1 leases", "node 1 reports a failure", "node 0 looks",
-		"node 1 looks"} {
+	for _, name := range []string{
+		"node 1 looks", "node 1 requests a run", "node 1 leases", "node 1 reports a failure", "node 0 looks",
+		"node 1 looks",
+	} {
 		for _, a := range e.listActs() {
 			if a.name == name {
 				s.story = append(s.story, name)
@@ -264,7 +271,9 @@ func (e *payloadExplorer) listActs() (acts []payloadAct) {
 	edited := e.newDefinition()
 	edited.Payload, edited.Queue, edited.Revision = []byte("edited"), "bulk", 2
 	acts = append(acts,
-		payloadAct{"the job is edited", func(*payloadScene) { e.decide(e.look(), id, job.Update{New: e.compileDefinition(&edited)}) }},
+		payloadAct{"the job is edited", func(*payloadScene) {
+			e.decide(e.look(), id, job.Update{New: e.compileDefinition(&edited)})
+		}},
 		payloadAct{"node 0 cancels", func(s *payloadScene) {
 			e.decide(s.known[0], id.Run(0), job.CancelRun{RunID: "m-node-0"})
 		}},
@@ -380,7 +389,8 @@ func (e *payloadExplorer) stateKey(s *payloadScene) string {
 		show(stored[id])
 		for n := range explorers {
 			known := s.known[n][id]
-			current := known != nil && stored[id] != nil && known.State.Revision == stored[id].State.Revision && known.State.Token == stored[id].State.Token
+			current := known != nil && stored[id] != nil && known.State.Revision == stored[id].State.Revision &&
+				known.State.Token == stored[id].State.Token
 			fmt.Fprintf(&b, "%v%v|", known != nil, current)
 		}
 	}

@@ -17,9 +17,10 @@ import (
 func Specimen(w *World) []string {
 	s := &specimen{World: w}
 	for _, step := range []func(){
-		s.addDueJob, s.backingOff, s.addRetryingJob, s.addRunningJob, s.addPausedJob, s.addDeadJob, s.addDeadLetters, s.addDoneJob, s.addManualRuns, s.addHeldJob, s.addChildren, s.addBackfill,
-		s.addHintedJob, s.addDeletingJob, s.addFullJob, s.addLimits, s.addPlainJob, s.addSealedJob, s.addTracedJob, s.addLateJob, s.addSourcedJob, s.addRevisedJob,
-		s.addRunsWithPayloads, s.addRenames,
+		s.addDueJob, s.backingOff, s.addRetryingJob, s.addRunningJob, s.addPausedJob, s.addDeadJob, s.addDeadLetters,
+		s.addDoneJob, s.addManualRuns, s.addHeldJob, s.addChildren, s.addBackfill, s.addHintedJob, s.addDeletingJob,
+		s.addFullJob, s.addLimits, s.addPlainJob, s.addSealedJob, s.addTracedJob, s.addLateJob, s.addSourcedJob,
+		s.addRevisedJob, s.addRunsWithPayloads, s.addRenames,
 	} {
 		step()
 		w.Advance(time.Second)
@@ -35,7 +36,8 @@ type specimen struct {
 
 func (s *specimen) addJob(d job.Definition) job.Definition {
 	s.T.Helper()
-	d.Queue, d.CreatedMS, d.UpdatedMS, d.AnchorMS = d.ID, unixtime.Milli(s.Clock.Load()), unixtime.Milli(s.Clock.Load()), unixtime.Milli(s.Clock.Load())
+	now := unixtime.Milli(s.Clock.Load())
+	d.Queue, d.CreatedMS, d.UpdatedMS, d.AnchorMS = d.ID, now, now, now
 	s.Add(d)
 	s.ids = append(s.ids, d.ID)
 	return d
@@ -50,7 +52,8 @@ func (s *specimen) leaseJob(d job.Definition) job.Leased {
 	}
 	s.batch++
 	shard := s.Store.ShardOf(d.Key)
-	reply := s.Store.Lease(s.T.Context(), []job.LeaseRequest{LeaseRequest(shard, 1, fmt.Sprint("batch-", s.batch), r.State.Lane)})[0]
+	request := LeaseRequest(shard, 1, fmt.Sprint("batch-", s.batch), r.State.Lane)
+	reply := s.Store.Lease(s.T.Context(), []job.LeaseRequest{request})[0]
 	if reply.Err != nil || len(reply.Leased) != 1 {
 		s.T.Fatalf("lease of %s: %+v", d.ID, reply)
 	}
@@ -72,7 +75,10 @@ func (s *specimen) runJob(d job.Definition, outcomes ...job.Outcome) {
 		l := s.leaseJob(d)
 		started := s.Clock.Load()
 		s.Advance(1500 * time.Millisecond)
-		ev := job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcome, StartedMS: unixtime.Milli(started), Worker: "worker-1", Output: []byte("status \x00\xff")}
+		ev := job.FinishAttempt{
+			Token: l.Known.State.Token, Outcome: outcome, StartedMS: unixtime.Milli(started),
+			Worker: "worker-1", Output: []byte("status \x00\xff"),
+		}
 		if outcome != job.OutcomeSucceeded {
 			ev.Error = "no route to host"
 		}
@@ -102,12 +108,15 @@ func (s *specimen) renewLease(l job.Leased, epoch uint32, acked bool) {
 func (s *specimen) addPlainJob() {
 	now, down := s.Clock.Load(), backoff.Jitter{Kind: backoff.JitterDown, Fraction: 0.1}
 	d := job.Definition{
-		Key: job.Key{Namespace: "ns", ID: "usual"}, Queue: "default", Priority: 5, Handler: "send", Payload: []byte("payload of usual"),
+		Key: job.Key{Namespace: "ns", ID: "usual"}, Queue: "default", Priority: 5, Handler: "send",
+		Payload:  []byte("payload of usual"),
 		Schedule: schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute},
-		Retry:    backoff.Retry{Strategy: backoff.Exponential, Base: time.Second, Multiplier: 2, MaxDelay: 5 * time.Minute, MaxAttempts: 1, Jitter: down},
-		Backoff:  backoff.Recurring{Multiplier: 2, MaxExponent: 5, MaxDelay: time.Hour, Jitter: down},
-		Timeout:  30 * time.Second, TimeoutGrace: 5 * time.Second, Retention: time.Hour, DeadLetterTTL: 7 * 24 * time.Hour,
-		Generation: 1, Revision: 1, AnchorMS: unixtime.Milli(now), CreatedMS: unixtime.Milli(now), UpdatedMS: unixtime.Milli(now),
+		Retry: backoff.Retry{Strategy: backoff.Exponential, Base: time.Second, Multiplier: 2, MaxDelay: 5 * time.Minute,
+			MaxAttempts: 1, Jitter: down},
+		Backoff: backoff.Recurring{Multiplier: 2, MaxExponent: 5, MaxDelay: time.Hour, Jitter: down},
+		Timeout: 30 * time.Second, TimeoutGrace: 5 * time.Second, Retention: time.Hour, DeadLetterTTL: 7 * 24 * time.Hour,
+		Generation: 1, Revision: 1, AnchorMS: unixtime.Milli(now),
+		CreatedMS: unixtime.Milli(now), UpdatedMS: unixtime.Milli(now),
 		CreateRequestID: "0d5b8c3e-1f2a-4b6c-8d7e-9fa0b1c2d3e4",
 	}
 	s.Add(d)
@@ -125,7 +134,8 @@ func (s *specimen) addSealedJob() {
 // addTracedJob is a job that was registered, and is run by hand, in a trace.
 func (s *specimen) addTracedJob() {
 	trace := &job.Trace{
-		TraceID: job.TraceID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 255}, SpanID: job.SpanID{8, 7, 6, 5, 4, 3, 2, 1}, State: "vendor=x, other=y",
+		TraceID: job.TraceID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 255},
+		SpanID:  job.SpanID{8, 7, 6, 5, 4, 3, 2, 1}, State: "vendor=x, other=y",
 	}
 	d := Definition("traced")
 	d.Trace = trace
@@ -144,7 +154,10 @@ func (s *specimen) addLateJob() {
 	s.runJob(d, job.OutcomeSucceeded)
 	l := s.leaseJob(d)
 	s.Advance(2 * time.Second)
-	s.applyEvent(d, job.HoldBack{Token: l.Known.State.Token, Reason: job.HeldLock, Key: "lock", By: "ns/other", UntilMS: unixtime.Milli(s.Clock.Load() + 5000)})
+	s.applyEvent(d, job.HoldBack{
+		Token: l.Known.State.Token, Reason: job.HeldLock, Key: "lock", By: "ns/other",
+		UntilMS: unixtime.Milli(s.Clock.Load() + 5000),
+	})
 }
 
 // addSourcedJob has policies with values from defaults of the operator.
@@ -162,7 +175,8 @@ func (s *specimen) addRevisedJob() {
 	d := s.addJob(Definition("revised"))
 	edited := d
 	edited.Priority = 1
-	s.applyEvent(d, job.Update{New: s.compileDefinition(&edited), By: job.Edit{Identity: "ann@example.com", Method: "UpdateJob"}})
+	by := job.Edit{Identity: "ann@example.com", Method: "UpdateJob"}
+	s.applyEvent(d, job.Update{New: s.compileDefinition(&edited), By: by})
 }
 
 // addRenames leaves a rename that has reserved a name, and one that has taken its job.
@@ -197,7 +211,10 @@ func (s *specimen) addRunsWithPayloads() {
 	d := Definition("own-payloads")
 	d.Retry.MaxAttempts = 1
 	d = s.addJob(d)
-	for _, own := range []*job.RunPayload{{Payload: []byte("dead \xff")}, {Payload: []byte("\x02 sealed: longer than what sealing adds"), Key: "key-1"}} {
+	payloads := []*job.RunPayload{
+		{Payload: []byte("dead \xff")}, {Payload: []byte("\x02 sealed: longer than what sealing adds"), Key: "key-1"},
+	}
+	for _, own := range payloads {
 		s.applyEvent(d, job.RequestManualRun{RequestID: "of-" + own.Key + "-payload", Payload: own})
 		if own.Key == "" {
 			s.failChild(d, 0)
@@ -211,12 +228,14 @@ func (s *specimen) failChild(d job.Definition, slot int) {
 	s.batch++
 	shard := s.Store.ShardOf(d.Key)
 	parent := s.Get(d.ID)
-	reply := s.Store.Lease(s.T.Context(), []job.LeaseRequest{LeaseRequest(shard, 1, fmt.Sprint("batch-", s.batch), parent.State.Lane)})[0]
+	request := LeaseRequest(shard, 1, fmt.Sprint("batch-", s.batch), parent.State.Lane)
+	reply := s.Store.Lease(s.T.Context(), []job.LeaseRequest{request})[0]
 	if reply.Err != nil || len(reply.Leased) != 1 || reply.Leased[0].Record != d.Record().Run(slot) {
 		s.T.Fatalf("lease of %s: %+v", d.ID, reply)
 	}
 	run := reply.Leased[0]
-	failed := job.FinishAttempt{Token: run.Known.State.Token, Outcome: job.OutcomeFailed, Error: "no route to host", StartedMS: unixtime.Milli(s.Clock.Load())}
+	failed := s.finish(run, job.OutcomeFailed)
+	failed.Error = "no route to host"
 	s.MustWrite(shard, s.DecideChild(run.Record, parent.Definition, parent.State, run.Known.State, failed)...)
 }
 
@@ -294,7 +313,8 @@ func (s *specimen) addDoneJob() {
 func (s *specimen) addManualRuns() {
 	s.applyEvent(s.addJob(Definition("manual")), job.RequestManualRun{RequestID: "now"})
 	s.applyEvent(s.addJob(Definition("manual-beside")), job.RequestManualRun{RequestID: "beside", Mode: job.ManualKeep})
-	s.applyEvent(s.addJob(Definition("manual-at-any-time")), job.RequestManualRun{RequestID: "any-time", IgnoreExclusions: true})
+	s.applyEvent(s.addJob(Definition("manual-at-any-time")),
+		job.RequestManualRun{RequestID: "any-time", IgnoreExclusions: true})
 }
 
 func (s *specimen) addHeldJob() {
@@ -305,7 +325,8 @@ func (s *specimen) addHeldJob() {
 		d := s.addJob(Definition("held-by-" + h.name))
 		l := s.leaseJob(d)
 		s.applyEvent(d, job.HoldBack{
-			Token: l.Known.State.Token, Reason: h.reason, Key: h.name, By: "ns/other", UntilMS: unixtime.Milli(s.Clock.Load() + 5000), Paced: h.reason == job.HeldPace,
+			Token: l.Known.State.Token, Reason: h.reason, Key: h.name, By: "ns/other",
+			UntilMS: unixtime.Milli(s.Clock.Load() + 5000), Paced: h.reason == job.HeldPace,
 		})
 	}
 	d := Definition("catching-up")
@@ -341,7 +362,8 @@ func (s *specimen) addChildren() {
 func (s *specimen) addBackfill() {
 	d := s.addJob(Definition("backfill"))
 	s.applyEvent(d, job.StartBackfill{Backfill: job.Backfill{
-		ID: "march", NextMS: unixtime.Milli(s.Clock.Load() - 600_000), ToMS: unixtime.Milli(s.Clock.Load() - 60_000), Concurrency: 2,
+		ID: "march", NextMS: unixtime.Milli(s.Clock.Load() - 600_000),
+		ToMS: unixtime.Milli(s.Clock.Load() - 60_000), Concurrency: 2,
 	}})
 	l := s.leaseJob(d)
 	s.applyEvent(d, job.ReturnLease{Token: l.Known.State.Token})
@@ -352,17 +374,22 @@ func (s *specimen) addBackfill() {
 	s.renewLease(l, 1, true)
 	started := s.Clock.Load()
 	s.Advance(4 * time.Minute)
-	s.applyEvent(d, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: unixtime.Milli(started)})
+	s.applyEvent(d, job.FinishAttempt{
+		Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: unixtime.Milli(started),
+	})
 }
 
 func (s *specimen) addHintedJob() {
 	now := s.Clock.Load()
 	s.applyEvent(s.addJob(Definition("hinted")), job.SetHint{Hint: job.Hint{
-		Source: job.HintOperator, AtMS: unixtime.Milli(now + 30_000), IntervalMS: 90_000, UntilMS: unixtime.Milli(now + 3_600_000), Reason: "the database\nis being moved",
+		Source: job.HintOperator, AtMS: unixtime.Milli(now + 30_000), IntervalMS: 90_000,
+		UntilMS: unixtime.Milli(now + 3_600_000), Reason: "the database\nis being moved",
 	}})
 	d := s.addJob(Definition("hinted-by-its-worker"))
 	l := s.leaseJob(d)
-	s.applyEvent(d, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, Error: "slow down", RetryAfter: 10 * time.Second, StartedMS: unixtime.Milli(s.Clock.Load())})
+	failed := s.finish(l, job.OutcomeFailed)
+	failed.Error, failed.RetryAfter = "slow down", 10*time.Second
+	s.applyEvent(d, failed)
 }
 
 func (s *specimen) addDeletingJob() {
@@ -375,7 +402,8 @@ func (s *specimen) addDeletingJob() {
 func (s *specimen) addFullJob() {
 	cron := schedule.Spec{
 		Kind: schedule.KindCron, Cron: []string{"H 2 * * *", "30 4 * * MON"}, TimeZone: "Europe/Berlin",
-		Gap: schedule.GapSkip, Repeat: schedule.RepeatBoth, StartAt: time.UnixMilli(Start).UTC(), EndAt: time.UnixMilli(Start).Add(1000 * time.Hour).UTC(),
+		Gap: schedule.GapSkip, Repeat: schedule.RepeatBoth, StartAt: time.UnixMilli(Start).UTC(),
+		EndAt: time.UnixMilli(Start).Add(1000 * time.Hour).UTC(),
 		Exclude: schedule.Exclusions{
 			Cron: []string{"0 0 1 1 *"}, Dates: []string{"12-25"}, Windows: []string{"Sat,Sun"},
 			Periods: []schedule.Period{{From: time.UnixMilli(Start).UTC(), To: time.UnixMilli(Start).Add(time.Hour).UTC()}},
@@ -389,7 +417,8 @@ func (s *specimen) addFullJob() {
 		MaxAttempts: 6, MaxElapsed: time.Hour, Jitter: backoff.Jitter{Kind: backoff.JitterProportional, Fraction: 0.2},
 	}
 	d.Backoff = backoff.Recurring{
-		Multiplier: 2.5, MaxExponent: 6, MaxDelay: 2 * time.Hour, MaxRatio: 12, Jitter: backoff.Jitter{Kind: backoff.JitterEqual},
+		Multiplier: 2.5, MaxExponent: 6, MaxDelay: 2 * time.Hour, MaxRatio: 12,
+		Jitter:     backoff.Jitter{Kind: backoff.JitterEqual},
 		StaleAfter: time.Hour, StaleHalve: true, WithinSlot: true,
 	}
 	d.MinInterval, d.MaxInterval = 10*time.Second, 3*time.Hour
@@ -413,7 +442,10 @@ func (s *specimen) addFullJob() {
 	s.addJob(calendar)
 	weekly := Definition("weekly")
 	weekly.Schedule = schedule.Spec{
-		Kind: schedule.KindCalendar, Calendar: schedule.Calendar{Unit: schedule.CalendarWeek, Times: []string{"09:00"}, Weekdays: []time.Weekday{time.Sunday, time.Friday}},
+		Kind: schedule.KindCalendar,
+		Calendar: schedule.Calendar{
+			Unit: schedule.CalendarWeek, Times: []string{"09:00"}, Weekdays: []time.Weekday{time.Sunday, time.Friday},
+		},
 	}
 	s.addJob(weekly)
 	edited := *s.Get(d.ID).Definition
@@ -425,23 +457,32 @@ func (s *specimen) addLimits() {
 	ctx := s.T.Context()
 	name := job.LockName("ns", "db")
 	for i, holder := range []job.RecordID{"ns/a:1", "ns/b:2", "ns/c:3"} {
-		g := s.Store.Limits().AcquireUnits(ctx, []job.UnitRequest{{Name: name, Limit: 2, Holder: string(holder), Waiter: holder, Rank: int64(i), TTL: time.Minute}})[0]
+		g := s.Store.Limits().AcquireUnits(ctx, []job.UnitRequest{{
+			Name: name, Limit: 2, Holder: string(holder), Waiter: holder, Rank: int64(i), TTL: time.Minute,
+		}})[0]
 		if g.Err != nil || g.Granted != (i < 2) {
 			s.T.Fatalf("unit of %s: %+v", holder, g)
 		}
 	}
 	q := job.QueueKey{Namespace: "ns", Queue: "mail"}
-	if g := s.Store.Limits().TakeRate(ctx, []job.RateRequest{{Name: job.QueueRateName(q), N: 3, Interval: time.Second, Burst: 2, Reserve: true}})[0]; g.Err != nil || g.N != 3 {
+	g := s.Store.Limits().TakeRate(ctx, []job.RateRequest{{
+		Name: job.QueueRateName(q), N: 3, Interval: time.Second, Burst: 2, Reserve: true,
+	}})[0]
+	if g.Err != nil || g.N != 3 {
 		s.T.Fatalf("rate: %+v", g)
 	}
-	circuit := backoff.Circuit{}.Failed(unixtime.Milli(s.Clock.Load()), "ns/a:1", "ns/a", "status 503", time.Minute, backoff.DefaultCircuit(), 1)
-	if r := s.Store.Limits().SwapCells(ctx, []job.CellSwap{{Name: job.TargetName("ns", "api.example.com"), New: circuit.Encode()}})[0]; r.Err != nil || !r.Swapped {
+	circuit := backoff.Circuit{}.Failed(unixtime.Milli(s.Clock.Load()), "ns/a:1", "ns/a", "status 503", time.Minute,
+		backoff.DefaultCircuit(), 1)
+	swap := job.CellSwap{Name: job.TargetName("ns", "api.example.com"), New: circuit.Encode()}
+	if r := s.Store.Limits().SwapCells(ctx, []job.CellSwap{swap})[0]; r.Err != nil || !r.Swapped {
 		s.T.Fatalf("cell: %+v", r)
 	}
-	if err := s.Store.Limits().PutQueueSettings(ctx, q, job.QueueSettings{MaxConcurrency: 7, Rate: 2.5, Burst: 3, RecoveryRate: 9}); err != nil {
+	settings := job.QueueSettings{MaxConcurrency: 7, Rate: 2.5, Burst: 3, RecoveryRate: 9}
+	if err := s.Store.Limits().PutQueueSettings(ctx, q, settings); err != nil {
 		s.T.Fatal(err)
 	}
-	if err := s.Store.Limits().PutQueueSettings(ctx, job.QueueKey{Namespace: "ns", Queue: "paused"}, job.QueueSettings{Paused: true}); err != nil {
+	paused := job.QueueKey{Namespace: "ns", Queue: "paused"}
+	if err := s.Store.Limits().PutQueueSettings(ctx, paused, job.QueueSettings{Paused: true}); err != nil {
 		s.T.Fatal(err)
 	}
 }

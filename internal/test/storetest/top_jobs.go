@@ -51,7 +51,8 @@ func testWorst(w *World) {
 	expect(job.RankingFailing, 2, c+"=3000", b+"=2000")
 	expect(job.RankingFailing, 9, c+"=3000", b+"=2000", a+"=1000")
 	expect(job.RankingLate, 9)
-	counts, err := w.Store.CountRanked(w.T.Context(), []int{0, 1}, job.RankingFailing, []int64{1, job.RankOfFailures(2), job.RankOfFailures(4)})
+	ranks := []int64{1, job.RankOfFailures(2), job.RankOfFailures(4)}
+	counts, err := w.Store.CountRanked(w.T.Context(), []int{0, 1}, job.RankingFailing, ranks)
 	if err != nil || !slices.Equal(counts, []int64{3, 2, 0}) {
 		w.T.Errorf("counts %v (%v)", counts, err)
 	}
@@ -69,7 +70,8 @@ func testWorst(w *World) {
 	const most = 1000
 	key := w.Key(0, "failing")
 	for i := range most {
-		if err := w.Client.ZAdd(w.T.Context(), key, redis.Z{Member: fmt.Sprintf("ns/old-%d", i), Score: float64(1001 + i)}).Err(); err != nil {
+		entry := redis.Z{Member: fmt.Sprintf("ns/old-%d", i), Score: float64(1001 + i)}
+		if err := w.Client.ZAdd(w.T.Context(), key, entry).Err(); err != nil {
 			w.T.Fatal(err)
 		}
 	}

@@ -38,8 +38,11 @@ func testLanesAndStats(w *World) {
 	}
 	stats := counts[0]
 	got := stats[0]
-	want := job.LaneStat{Lane: Lane(), Backlog: 2, Scheduled: 2, Leased: 1, Paused: 1, Dead: 1, Done: 1, Overdue: 1, OldestDueMS: unixtime.Milli(Start + 3000),
-		DeadUntilMS: w.Get(ids[1]).IndexMS, OldestDeadMS: w.Get(ids[1]).State.LastFinished}
+	want := job.LaneStat{
+		Lane: Lane(), Backlog: 2, Scheduled: 2, Leased: 1, Paused: 1, Dead: 1, Done: 1, Overdue: 1,
+		OldestDueMS: unixtime.Milli(Start + 3000), DeadUntilMS: w.Get(ids[1]).IndexMS,
+		OldestDeadMS: w.Get(ids[1]).State.LastFinished,
+	}
 	if got != want {
 		w.T.Errorf("stats\n%+v, want\n%+v", got, want)
 	}
@@ -62,7 +65,8 @@ func testLanesAndStats(w *World) {
 	}
 	for within, want := range map[time.Duration]int{0: 1, 9 * time.Second: 2} {
 		heads, err := w.Store.DueLanes(ctx, []int{0, 1}, within)
-		if list, read := heads[1]; err != nil || len(heads[0]) != want || len(list) != 0 || !read || heads[0][0].DueMS != got.OldestDueMS {
+		list, read := heads[1]
+		if err != nil || len(heads[0]) != want || len(list) != 0 || !read || heads[0][0].DueMS != got.OldestDueMS {
 			w.T.Errorf("lanes that are due within %v: %+v (%v), want %d", within, heads, err, want)
 		}
 	}
@@ -172,13 +176,18 @@ func testList(w *World) {
 // testClock compares the script's clock with the one in Go.
 func testClock(w *World) {
 	c := lease.Clock{MS: unixtime.Milli(Start)} // as the store has read it at its opening
-	steps := []int64{10_000, 1, 1, 1000, -500, 100, 100, 100, 600, 1, -10_000, 1, 2, 3, 5000, -1000, 500, -20_000, 40_000, 7, -1, 0, 1, 1, 0}
+	steps := []int64{
+		10_000, 1, 1, 1000, -500, 100, 100, 100, 600, 1, -10_000, 1, 2, 3, 5000, -1000, 500, -20_000, 40_000, 7, -1,
+		0, 1, 1, 0,
+	}
 	for i, step := range steps {
 		var err error
 		if c, err = c.Advance(unixtime.Milli(w.Clock.Add(step)), lease.Expectation{}, false); err != nil {
 			w.T.Fatal(err)
 		}
-		reply := w.Store.Renew(w.T.Context(), []job.RenewRequest{{Shard: 0, TTL: lockTTL, Renewals: []job.Renewal{{Record: "ns/x", Lane: Lane()}}}})[0]
+		renewals := []job.Renewal{{Record: "ns/x", Lane: Lane()}}
+		request := job.RenewRequest{Shard: 0, TTL: lockTTL, Renewals: renewals}
+		reply := w.Store.Renew(w.T.Context(), []job.RenewRequest{request})[0]
 		if reply.Err != nil || reply.NowUS != c.MS.Micro() {
 			w.T.Fatalf("step %d: the script returns %d (%v), Go %d", i, reply.NowUS, reply.Err, c.MS.Micro())
 		}
@@ -204,7 +213,8 @@ func testKeyspace(w *World) {
 		w.T.Errorf("as it is: %v", err)
 	}
 	err := open(func(o *redisstore.Options) { o.Shards = 5 })
-	if !errors.Is(err, rediserr.ErrKeyspace) || !strings.Contains(err.Error(), "4") || !strings.Contains(err.Error(), "5") {
+	if !errors.Is(err, rediserr.ErrKeyspace) || !strings.Contains(err.Error(), "4") ||
+		!strings.Contains(err.Error(), "5") {
 		w.T.Errorf("another number of shards: %v", err)
 	}
 	if err := open(func(o *redisstore.Options) { o.Virtual = nil }); !errors.Is(err, rediserr.ErrKeyspace) {
@@ -216,7 +226,8 @@ func testKeyspace(w *World) {
 		w.T.Errorf("a real clock in virtual shards: %v", err)
 	}
 	w.Client.HSet(ctx, meta, "virtual", "1", "schema", redisstore.SchemaVersion+1)
-	if err := open(func(*redisstore.Options) {}); !errors.Is(err, rediserr.ErrKeyspace) || !strings.Contains(err.Error(), "newer") {
+	err = open(func(*redisstore.Options) {})
+	if !errors.Is(err, rediserr.ErrKeyspace) || !strings.Contains(err.Error(), "newer") {
 		w.T.Errorf("a later schema: %v", err)
 	}
 	w.Client.HSet(ctx, meta, "schema", redisstore.SchemaVersion)

@@ -45,7 +45,8 @@ func NewWorld(t testing.TB, client redis.UniversalClient, adjust ...func(*rediss
 
 // NewWorldAt is NewWorld for a keyspace that may be there already, and whose clocks
 // are at an instant.
-func NewWorldAt(t testing.TB, client redis.UniversalClient, prefix string, atMS int64, adjust ...func(*redisstore.Options)) *World {
+func NewWorldAt(t testing.TB, client redis.UniversalClient, prefix string,
+	atMS int64, adjust ...func(*redisstore.Options)) *World {
 	t.Helper()
 	w := &World{T: t, Client: client, Prefix: prefix, audits: true}
 	w.Clock.Store(atMS)
@@ -108,7 +109,8 @@ func Definition(id string) job.Definition {
 		Retry:    backoff.Retry{Strategy: backoff.Fixed, Base: time.Second, MaxAttempts: 2},
 		Backoff:  backoff.DefaultRecurring(), Timeout: 30 * time.Second, TimeoutGrace: 5 * time.Second,
 		HistoryLimit: 3, Retention: time.Hour, DeadLetterTTL: 24 * time.Hour,
-		Generation: 1, AnchorMS: unixtime.Milli(Start), Revision: 1, CreatedMS: unixtime.Milli(Start), CreateRequestID: "create-" + id,
+		Generation: 1, AnchorMS: unixtime.Milli(Start), Revision: 1,
+		CreatedMS: unixtime.Milli(Start), CreateRequestID: "create-" + id,
 	}
 }
 
@@ -236,10 +238,18 @@ func changedWrites(writes ...job.Write) []job.Write {
 	return out
 }
 
+// finish is the event that a lease ends with a result now.
+func (w *World) finish(l job.Leased, outcome job.Outcome) job.FinishAttempt {
+	return job.FinishAttempt{
+		Token: l.Known.State.Token, Outcome: outcome, StartedMS: unixtime.Milli(w.Clock.Load()),
+	}
+}
+
 // Settle is the write for the result of a lease.
 func (w *World) Settle(l job.Leased, outcome job.Outcome) job.Write {
 	w.T.Helper()
-	ev := job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcome, StartedMS: unixtime.Milli(w.Clock.Load()), Worker: "w1"}
+	ev := w.finish(l, outcome)
+	ev.Worker = "w1"
 	if outcome == job.OutcomeFailed {
 		ev.Error = "no luck"
 	}

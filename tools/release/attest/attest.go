@@ -47,10 +47,10 @@ type Build struct {
 func Provenance(b Build, files map[string]string) ([]byte, error) {
 	statement := &intoto.Statement{Type: intoto.StatementTypeUri, PredicateType: Predicate}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		statement.Subject = append(statement.Subject, &intoto.ResourceDescriptor{Name: name, Digest: map[string]string{"sha256": files[name]}})
+		statement.Subject = append(statement.Subject, describe(name, files[name]))
 	}
 	if hash, ok := bytes.CutPrefix([]byte(b.Digest), []byte("sha256:")); ok {
-		statement.Subject = append(statement.Subject, &intoto.ResourceDescriptor{Name: b.Image, Digest: map[string]string{"sha256": string(hash)}})
+		statement.Subject = append(statement.Subject, describe(b.Image, string(hash)))
 	}
 	predicate, err := b.predicate()
 	if err != nil {
@@ -89,13 +89,21 @@ func (b Build) predicate() (*slsa.Provenance, error) {
 	}
 	inputs := []*intoto.ResourceDescriptor{origin}
 	for _, name := range slices.Sorted(maps.Keys(b.Inputs)) {
-		inputs = append(inputs, &intoto.ResourceDescriptor{Name: name, Digest: map[string]string{"sha256": hexSHA256(b.Inputs[name])}})
+		inputs = append(inputs, describe(name, hexSHA256(b.Inputs[name])))
 	}
 	p := &slsa.Provenance{
-		BuildDefinition: &slsa.BuildDefinition{BuildType: BuildType, ExternalParameters: external, InternalParameters: internal, ResolvedDependencies: inputs},
-		RunDetails:      &slsa.RunDetails{Builder: &slsa.Builder{Id: b.Builder}},
+		BuildDefinition: &slsa.BuildDefinition{
+			BuildType: BuildType, ExternalParameters: external, InternalParameters: internal,
+			ResolvedDependencies: inputs,
+		},
+		RunDetails: &slsa.RunDetails{Builder: &slsa.Builder{Id: b.Builder}},
 	}
 	return p, p.Validate()
+}
+
+// describe is a file or an image, by its name and its SHA-256 in hex.
+func describe(name, hash string) *intoto.ResourceDescriptor {
+	return &intoto.ResourceDescriptor{Name: name, Digest: map[string]string{"sha256": hash}}
 }
 
 // stable is a message as JSON of the same bytes each time, which protojson alone does not promise.

@@ -28,7 +28,8 @@ type Signer struct {
 // NewSigner reads a private key from a PEM file: one of cosign, or PKCS #8 as openssl makes it, ECDSA or Ed25519. An
 // encrypted key of cosign is opened by the password.
 func NewSigner(file, password string) (*Signer, error) {
-	key, err := signature.LoadSignerFromPEMFile(file, crypto.SHA256, func(bool) ([]byte, error) { return []byte(password), nil })
+	givePassword := func(bool) ([]byte, error) { return []byte(password), nil }
+	key, err := signature.LoadSignerFromPEMFile(file, crypto.SHA256, givePassword)
 	if err != nil {
 		return nil, fmt.Errorf("attest: key %s: %w", file, err)
 	}

@@ -52,7 +52,9 @@ func (v *Verifier) Statement(bundled []byte) ([]byte, *intoto.Statement, error) 
 	if e == nil || e.PayloadType != statementType {
 		return nil, nil, errors.New("attest: the bundle has no signed statement")
 	}
-	text, err := json.Marshal(map[string]any{"payload": e.Payload, "payloadType": e.PayloadType, "signatures": e.Signatures})
+	text, err := json.Marshal(map[string]any{
+		"payload": e.Payload, "payloadType": e.PayloadType, "signatures": e.Signatures,
+	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("attest: %w", err)
 	}

@@ -169,7 +169,8 @@ func (b *bill) addBundle(bundle Bundle, binaries []Binary) error {
 func (b *bill) encode(at time.Time, root *cdx.Component) ([]byte, error) {
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{Timestamp: at.UTC().Format(time.RFC3339), Component: root}
-	bom.Components = new(slices.SortedFunc(maps.Values(b.components), func(a, b cdx.Component) int { return cmp.Compare(a.BOMRef, b.BOMRef) }))
+	byRef := func(a, b cdx.Component) int { return cmp.Compare(a.BOMRef, b.BOMRef) }
+	bom.Components = new(slices.SortedFunc(maps.Values(b.components), byRef))
 	bom.Dependencies = &b.dependencies
 	unnumbered, err := encode(bom)
 	if err != nil {

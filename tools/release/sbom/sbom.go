@@ -154,7 +154,8 @@ func expression(spdx string) *cdx.Licenses {
 
 func encode(bom *cdx.BOM) ([]byte, error) {
 	var out bytes.Buffer
-	if err := cdx.NewBOMEncoder(&out, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6); err != nil {
+	encoder := cdx.NewBOMEncoder(&out, cdx.BOMFileFormatJSON).SetPretty(true)
+	if err := encoder.EncodeVersion(bom, cdx.SpecVersion1_6); err != nil {
 		return nil, fmt.Errorf("sbom: %w", err)
 	}
 	return out.Bytes(), nil
