@@ -807,6 +807,39 @@ func TestUnreadableDeadLetterIsNamed(t *testing.T) {
 	}
 }
 
+// TestRenamesThatOthersMayEndAreNoted: a call that fails after its job was taken is noted as one that has stored
+// something, because another node ends the rename. One that fails before is not.
+func TestRenamesThatOthersMayEndAreNoted(t *testing.T) {
+	t.Parallel()
+	r := newRenameRig(t)
+	for dieAt, want := range map[int]int{1: 0, 2: 0, 3: 1} {
+		from, to := fmt.Sprint("old-", dieAt), fmt.Sprint("new-", dieAt)
+		if _, err := r.Create(t.Context(), jobOf(from), ""); err != nil {
+			t.Fatal(err)
+		}
+		noted := 0
+		node, err := registry.NewUnhurried(registry.Options{Store: &steppedStore{Store: r.store, dieAt: dieAt},
+			SharedLimits: r.store.Limits(), Ledger: r.book, NoteStored: func(context.Context, int) { noted++ }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := node.Rename(t.Context(), job.RenameRequest{Key: keyOf(from), NewID: to}); !errors.Is(err, errDied) {
+			t.Errorf("at step %d: %v", dieAt, err)
+		}
+		if noted != want {
+			t.Errorf("at step %d: noted %d times, want %d", dieAt, noted, want)
+		}
+		r.endAll()
+		wantName := from
+		if want > 0 {
+			wantName = to
+		}
+		if have := r.namesOf(from, to); !slices.Equal(have, []string{wantName}) {
+			t.Errorf("at step %d: there are %v in the end", dieAt, have)
+		}
+	}
+}
+
 // TestAbortedRenameReturnsTheJob: somebody aborts a rename after its job was taken. The call that would store it does
 // nothing, and the job returns to its old name, also if the process dies before or after that.
 func TestAbortedRenameReturnsTheJob(t *testing.T) {
