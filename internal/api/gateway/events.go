@@ -42,6 +42,22 @@ func eventsPath(r *http.Request) (parent string, ok bool) {
 	return parent, ok && isNamespace && id != "" && !strings.Contains(id, "/")
 }
 
+// isEventsRequest reports whether a request is for events.
+func isEventsRequest(r *http.Request) bool {
+	_, ok := eventsPath(r)
+	return ok && r.Method == http.MethodGet
+}
+
+// refuseEventsBody answers a request for events that announces a body, which may never come: the stream lasts as long as
+// its connection, without a deadline for reads. The server must not wait for the body either.
+func refuseEventsBody(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+	writeError(w, r, status.Error(codes.InvalidArgument, "a request for events has no body"))
+}
+
 // serveEvents streams events until the request, the gateway or the stream ends.
 func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request, cred *credential, parent string) {
 	q, err := eventsRequest(r, parent)
@@ -56,6 +72,7 @@ func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request, cred *cred
 	}
 	defer end()
 	endUnverifiedPart(w, r)
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the request has been read: it has no body
 	client := fermatav1.NewEventServiceClient(cred.conn)
 	open := func(ctx context.Context, q *fermatav1.WatchEventsRequest) (eventStream, error) {
 		return client.WatchEvents(metadata.NewOutgoingContext(ctx, metadata.MD{}), q)
@@ -133,9 +150,7 @@ type eventWriter struct {
 }
 
 func newEventWriter(w http.ResponseWriter, r *http.Request) *eventWriter {
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // the request has been read
-	return &eventWriter{w: w, control: control, isSSE: wantsSSE(r)}
+	return &eventWriter{w: w, control: http.NewResponseController(w), isSSE: wantsSSE(r)}
 }
 
 // wantsSSE reports whether the header Accept names server-sent events.

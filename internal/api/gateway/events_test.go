@@ -4,9 +4,13 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -191,6 +195,87 @@ func TestRefusedWatches(t *testing.T) {
 	n.mu.Unlock()
 	openSSE(t, url+"/v1/events", "anna", "").want("")
 	send(t, "GET", url+"/v1/events", "anna", "").want(t, 429, "too many event streams")
+}
+
+// TestEventsTakeNoBody: a request for events that announces a body is refused before the body comes, and its connection
+// is closed, whoever sends it.
+func TestEventsTakeNoBody(t *testing.T) {
+	n := newFakeNode(t)
+	n.watch = numberedEvents(nil)
+	g, err := New(Options{Dial: n.dial, RequireToken: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	s := httptest.NewServer(g) // without a ReadTimeout: only the gateway can end the wait for a body
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	t.Cleanup(g.EndStreams)
+	for _, path := range []string{"/v1/events", "/v1/namespaces/a/events"} {
+		for _, token := range []string{"", "Authorization: Bearer nobody\r\n", "Authorization: Bearer anna\r\n"} {
+			for _, body := range []string{"Content-Length: 1000", "Transfer-Encoding: chunked"} {
+				conn, err := net.Dial("tcp", s.Listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = conn.SetDeadline(time.Now().Add(patience / 4))
+				if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n%s%s\r\n\r\n", path, token, body); err != nil {
+					t.Fatal(err)
+				}
+				answer, err := io.ReadAll(conn)
+				if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") {
+					t.Errorf("%s, %q, %s: %v after %q", path, token, body, err, answer)
+				}
+				_ = conn.Close()
+			}
+		}
+	}
+	if places := g.unverified.inUse(); places != 0 {
+		t.Errorf("%d places are taken", places)
+	}
+}
+
+// readLimitWriter notes whether reads got a time without an end.
+type readLimitWriter struct {
+	*httptest.ResponseRecorder
+	unlimited bool
+}
+
+func (w *readLimitWriter) SetReadDeadline(t time.Time) error {
+	w.unlimited = w.unlimited || t.IsZero()
+	return nil
+}
+
+func (w *readLimitWriter) SetWriteDeadline(time.Time) error { return nil }
+
+// TestOnlyStreamsOfCallersReadWithoutADeadline: a refused request for events keeps the deadline of the server.
+func TestOnlyStreamsOfCallersReadWithoutADeadline(t *testing.T) {
+	n := newFakeNode(t)
+	n.watch = func(*fermatav1.WatchEventsRequest, grpc.ServerStreamingServer[fermatav1.WatchEventsResponse]) error {
+		return nil
+	}
+	g, err := New(Options{Dial: n.dial, RequireToken: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	for _, c := range []struct {
+		token, query string
+		code         int
+		unlimited    bool
+	}{
+		{"", "", 401, false}, {"nobody", "", 401, false}, {"norole", "", 403, false}, {"anna", "?kind=x", 400, false},
+		{"anna", "?stopAtEnd=true", 200, true},
+	} {
+		w := &readLimitWriter{ResponseRecorder: httptest.NewRecorder()}
+		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1/v1/events"+c.query, nil)
+		if c.token != "" {
+			r.Header.Set("Authorization", "Bearer "+c.token)
+		}
+		g.ServeHTTP(w, r)
+		if w.Code != c.code || w.unlimited != c.unlimited {
+			t.Errorf("%q %s: status %d, without a deadline %v", c.token, c.query, w.Code, w.unlimited)
+		}
+	}
 }
 
 func TestJSONLines(t *testing.T) {

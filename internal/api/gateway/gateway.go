@@ -142,6 +142,10 @@ func (g *Gateway) route(w http.ResponseWriter, r *http.Request) {
 		g.serveSession(w, r)
 		return
 	}
+	if isEventsRequest(r) && r.ContentLength != 0 {
+		refuseEventsBody(w, r)
+		return
+	}
 	token, err := bearerToken(r)
 	if token == "" && err == nil {
 		token = g.sessions.token(r)
@@ -155,7 +159,7 @@ func (g *Gateway) route(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if _, ok := eventsPath(r); ok && r.Method == http.MethodGet {
+	if isEventsRequest(r) {
 		newEventWriter(w, r).writeEnd(r, err)
 		return
 	}
@@ -185,7 +189,7 @@ func flushResponse(w http.ResponseWriter, r *http.Request) {
 
 // serveCaller serves a request whose caller is verified.
 func (g *Gateway) serveCaller(w http.ResponseWriter, r *http.Request, cred *credential) {
-	if parent, ok := eventsPath(r); ok && r.Method == http.MethodGet {
+	if parent, _ := eventsPath(r); isEventsRequest(r) {
 		if !cred.hasRole {
 			newEventWriter(w, r).writeEnd(r, errNoRole)
 			return

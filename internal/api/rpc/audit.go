@@ -42,8 +42,9 @@ type auditInterceptor struct {
 	subject func(context.Context) string
 }
 
-// unchangedCodes are the codes of calls that have changed nothing. Such calls are logged and not recorded, and so are
-// other calls that failed before they began to write: failing calls cannot displace records.
+// unchangedCodes are the codes of calls that have changed nothing, unless [NoteStored] noted a change. Such calls are
+// logged and not recorded, and so are other calls that failed before they began to write: failing calls cannot displace
+// records.
 var unchangedCodes = map[codes.Code]bool{
 	codes.InvalidArgument: true, codes.NotFound: true, codes.AlreadyExists: true, codes.PermissionDenied: true,
 	codes.Unauthenticated: true, codes.ResourceExhausted: true, codes.FailedPrecondition: true, codes.Aborted: true,
@@ -118,10 +119,14 @@ func (a *auditInterceptor) recordCall(ctx context.Context, method string, row au
 		a2 = nil
 	}
 	row.fill(&r, q, a2)
+	if code != codes.OK {
+		r.Changed = max(r.Changed, note.changes.Load())
+	}
 	r = r.Clipped()
-	began := note.finishCall()
+	began, stored := note.finishCall(), note.stored.Load()
 	failed := code != codes.OK || r.Changed == 0 && r.Refused > 0
-	if a.trail != nil && !note.repetition.Load() && !unchangedCodes[code] && (began || !failed) {
+	mayHaveChanged := !failed || began && (stored || !unchangedCodes[code])
+	if a.trail != nil && !note.repetition.Load() && mayHaveChanged {
 		a.trail.Record(r)
 	}
 	attributes := []any{
@@ -140,6 +145,9 @@ func (a *auditInterceptor) recordCall(ctx context.Context, method string, row au
 type auditNote struct {
 	before []byte
 	phase  atomic.Int32
+	// stored: something was stored for the call, or may be, whatever its error is. changes: so many changes were.
+	stored  atomic.Bool
+	changes atomic.Int64
 	// repetition: the call was answered with the stored result of an earlier one.
 	repetition atomic.Bool
 }
@@ -163,6 +171,15 @@ const (
 func BeginWrite(ctx context.Context) bool {
 	note, ok := ctx.Value(auditKey{}).(*auditNote)
 	return !ok || note.phase.CompareAndSwap(phaseReading, phaseWriting) || note.phase.Load() == phaseWriting
+}
+
+// NoteStored records that something was stored for a call, so that an error does not keep the call out of the trail:
+// so many of the changes that its record counts; 0: something else, or it is unknown how many.
+func NoteStored(ctx context.Context, changes int) {
+	if note, ok := ctx.Value(auditKey{}).(*auditNote); ok {
+		note.stored.Store(true)
+		note.changes.Add(int64(changes))
+	}
 }
 
 // finishCall ends the call for [BeginWrite], and reports whether it began to write.

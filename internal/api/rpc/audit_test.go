@@ -229,6 +229,100 @@ func TestBatchesOfRefusalsLeaveNoRecord(t *testing.T) {
 	}
 }
 
+// TestFailedCallsThatStoredLeaveARecord: a call that has done a part of its work is recorded with what it did, also if
+// its error is usually that of a call that changed nothing.
+func TestFailedCallsThatStoredLeaveARecord(t *testing.T) {
+	method := fermatav1.JobService_RedriveDeadLetters_FullMethodName
+	q := &fermatav1.RedriveDeadLettersRequest{Parent: nsA, Names: []string{nsA + "/jobs/j/deadLetters/1"}}
+	for _, err := range []error{job.ErrTooMuchWork, job.ErrNoMemory, job.ErrConflict, job.ErrUnavailable, &job.MissingError{}, &job.PreconditionError{}} {
+		for name, noted := range map[string][]int{"nothing": nil, "some": {16, 3}, "an unknown number": {0}} {
+			trail := &trailOf{}
+			var log strings.Builder
+			a := &auditInterceptor{trail: trail, logger: textLogger(&log), subject: callerSubject}
+			_, got := a.interceptUnary(t.Context(), q, &grpc.UnaryServerInfo{FullMethod: method}, func(ctx context.Context, _ any) (any, error) {
+				BeginWrite(ctx)
+				for _, n := range noted {
+					NoteStored(ctx, n)
+				}
+				return nil, err
+			})
+			if got != err {
+				t.Fatalf("%v: the call ended with %v", err, got)
+			}
+			want := 0
+			if len(noted) > 0 || err == job.ErrUnavailable { // it may have taken effect
+				want = 1
+			}
+			if len(trail.records) != want {
+				t.Errorf("%v after %s was stored: %d records, want %d", err, name, len(trail.records), want)
+				continue
+			}
+			code, _ := apierror.ToStatus(err)
+			for _, r := range trail.records {
+				if changed := map[string]int64{"some": 19}[name]; r.Code != int(code.Code()) || r.Changed != changed || len(r.Names) != 1 {
+					t.Errorf("%v after %s was stored: %+v", err, name, r)
+				}
+			}
+		}
+	}
+}
+
+// failingHooks delivers some events and fails then.
+type failingHooks struct {
+	Webhooks
+	done job.Redelivery
+}
+
+func (h failingHooks) Redeliver(context.Context, string, string, bool) (job.Redelivery, error) {
+	return h.done, job.ErrNoMemory
+}
+
+// failingCheck repairs something and fails then.
+type failingCheck struct {
+	Cluster
+	report job.ConsistencyReport
+}
+
+func (c failingCheck) CheckShard(context.Context, int, bool) (job.ConsistencyReport, error) {
+	return c.report, job.ErrNoMemory
+}
+
+// TestFailedRedeliveriesAndRepairsLeaveARecord if they have done a part of their work.
+func TestFailedRedeliveriesAndRepairsLeaveARecord(t *testing.T) {
+	redeliver := func(done job.Redelivery) grpc.UnaryHandler {
+		return func(ctx context.Context, q any) (any, error) {
+			return (&eventService{hooks: failingHooks{done: done}}).RedeliverEvents(ctx, q.(*fermatav1.RedeliverEventsRequest))
+		}
+	}
+	check := func(found ...job.Finding) grpc.UnaryHandler {
+		return func(ctx context.Context, q any) (any, error) {
+			s := &clusterService{cluster: failingCheck{report: job.ConsistencyReport{Findings: found}}}
+			return s.CheckShard(ctx, q.(*fermatav1.CheckShardRequest))
+		}
+	}
+	for name, c := range map[string]struct {
+		method  string
+		handler grpc.UnaryHandler
+		records int
+	}{
+		"RedeliverEvents, one delivered": {fermatav1.EventService_RedeliverEvents_FullMethodName, redeliver(job.Redelivery{Delivered: 1}), 1},
+		"RedeliverEvents, one refused":   {fermatav1.EventService_RedeliverEvents_FullMethodName, redeliver(job.Redelivery{Refused: 1}), 1},
+		"RedeliverEvents, none":          {fermatav1.EventService_RedeliverEvents_FullMethodName, redeliver(job.Redelivery{}), 0},
+		"CheckShard, one repaired":       {fermatav1.ClusterService_CheckShard_FullMethodName, check(job.Finding{}, job.Finding{Repaired: true}), 1},
+		"CheckShard, none repaired":      {fermatav1.ClusterService_CheckShard_FullMethodName, check(job.Finding{}), 0},
+	} {
+		trail := &trailOf{}
+		a := &auditInterceptor{trail: trail, logger: textLogger(new(strings.Builder)), subject: callerSubject}
+		q := sampleCalls[c.method[strings.LastIndexByte(c.method, '/')+1:]].q
+		if _, err := a.interceptUnary(t.Context(), q, &grpc.UnaryServerInfo{FullMethod: c.method}, c.handler); !errors.Is(err, job.ErrNoMemory) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if len(trail.records) != c.records {
+			t.Errorf("%s: %d records, want %d", name, len(trail.records), c.records)
+		}
+	}
+}
+
 // TestChangesThatChangeNothing: a dry run and a check without repair leave nothing.
 func TestChangesThatChangeNothing(t *testing.T) {
 	for method, q := range map[string]proto.Message{

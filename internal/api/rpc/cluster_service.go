@@ -3,6 +3,7 @@ package rpc
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -173,6 +174,9 @@ func (s *clusterService) CheckShard(ctx context.Context,
 	BeginWrite(ctx)
 	report, err := s.cluster.CheckShard(ctx, int(q.GetShard()), q.GetRepair())
 	if err != nil {
+		if slices.ContainsFunc(report.Findings, func(f job.Finding) bool { return f.Repaired }) {
+			NoteStored(ctx, 0)
+		}
 		return nil, err
 	}
 	p := &fermatav1.CheckShardResponse{Findings: convert.Map(report.Findings, convert.FindingToPB), More: report.More}

@@ -251,6 +251,9 @@ func (s *eventService) RedeliverEvents(ctx context.Context,
 	BeginWrite(ctx)
 	r, err := s.hooks.Redeliver(ctx, q.GetWebhook(), q.GetEventId(), q.GetDropRefused())
 	if err != nil {
+		if r.Delivered+r.Refused > 0 {
+			NoteStored(ctx, r.Delivered)
+		}
 		return nil, err
 	}
 	return &fermatav1.RedeliverEventsResponse{

@@ -335,6 +335,8 @@ func (c *Change) MayBegin() bool { return c.Begin == nil || c.Begin() }
 // ChangeResult answers a Change. Err is one of the errors above.
 type ChangeResult struct {
 	Answer Answer
+	// Changed: something was stored for the change. With an Err it is unset, and something may be.
+	Changed bool
 	// Record is the stored record after the change; zero when it was deleted.
 	Record  Record
 	Deleted bool

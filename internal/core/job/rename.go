@@ -43,7 +43,8 @@ const (
 	RenameTime = 30 * time.Second
 	// RenameGrace is how long after its reservation a rename is aborted that has not taken its job.
 	RenameGrace = 2 * RenameTime
-	// RenameMemory is how long an aborted rename is remembered, so that a late call does not begin it again.
+	// RenameMemory is how long an aborted rename is remembered, so that a late call does not begin it again. It is also
+	// how long the signature of a kept job counts: see [KeptJob.IsOverdue].
 	RenameMemory = 20 * RenameTime
 )
 
@@ -93,7 +94,8 @@ type KeptJob struct {
 	RequestID string
 	By        Edit
 	Job       StoredJob
-	// Signature shows that a node with payload keys has taken the job as it is; "" if that node has none.
+	// Signature shows that a node with payload keys has taken the job as it is, for a rename that began at AtMS; "" if
+	// that node has none.
 	Signature string
 }
 
@@ -111,6 +113,11 @@ func (k *KeptJob) HasSealedPayload() bool {
 	return slices.ContainsFunc(k.Job.Records, func(r StoredRecord) bool { return r.Definition.PayloadKey != "" }) ||
 		slices.ContainsFunc(k.Job.Revisions, func(d *Definition) bool { return d.PayloadKey != "" })
 }
+
+// IsOverdue reports whether it is too late to seal the payloads of the job for its new name: the rename is aborted then,
+// and the job returns to its old name. Otherwise whoever can write to Redis could keep a signed job, and have its payload
+// sealed for the other name at any later time. now is an instant of the shard of the new name.
+func (k *KeptJob) IsOverdue(now unixtime.Milli) bool { return now.Sub(k.AtMS) > RenameMemory }
 
 // Finished is what is to be kept of the rename when it has ended.
 func (k *KeptJob) Finished() FinishedRename {

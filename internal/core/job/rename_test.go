@@ -76,6 +76,10 @@ func (w renameWorld) next() (out []renameWorld) {
 				after.actors[i].step, after.actors[i].at = NextRenameStep(a.phase, w.kept, age), 2
 				after.actors[i].phase = ""
 				out = append(out, after)
+				if after.actors[i].step == RenameStore { // the job may be overdue
+					after.actors[i].step = RenameAbort
+					out = append(out, after)
+				}
 			}
 		case a.at == 2:
 			after := w.take(a.step)
@@ -130,6 +134,15 @@ func endsAlone(w renameWorld) error {
 		return fmt.Errorf("from %+v the rename ends as %+v", start, w)
 	}
 	return nil
+}
+
+func TestKeptJobsAreOverdue(t *testing.T) {
+	k := KeptJob{AtMS: 1000}
+	for age, want := range map[time.Duration]bool{-time.Hour: false, 0: false, RenameMemory: false, RenameMemory + time.Millisecond: true} {
+		if got := k.IsOverdue(k.AtMS.Add(age)); got != want {
+			t.Errorf("after %v: %v", age, got)
+		}
+	}
 }
 
 func TestRecordsOfRenamesAreNeverChanged(t *testing.T) {

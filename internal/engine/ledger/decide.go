@@ -160,6 +160,7 @@ func (it *decidedChange) storedResult(err error) job.ChangeResult {
 	r.Arrival, r.Spawn = it.ownDecision.Arrival, it.ownDecision.Spawn
 	r.CancelChildren, r.TerminateChildren = it.ownDecision.CancelChildren, it.ownDecision.TerminateChildren
 	if it.ownDecision.Changed {
+		r.Changed = err == nil
 		r.Record, r.Deleted = recordAfter(it.Known, &it.ownDecision), it.ownDecision.Delete
 	}
 	if it.parentDecision != nil {

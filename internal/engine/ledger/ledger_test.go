@@ -222,6 +222,9 @@ func TestNothingIsWrittenForAnEndedCall(t *testing.T) {
 	if results[0].Err == nil || results[1].Err != nil || !errors.Is(results[2].Err, job.ErrNotFound) || results[3].Err != nil {
 		t.Errorf("%+v", results)
 	}
+	if results[0].Changed || !results[1].Changed || results[2].Changed || results[3].Changed {
+		t.Errorf("what was stored: %+v", results)
+	}
 	if asked != 2 || store.records["ns/a"].State.Paused || !store.records["ns/b"].State.Paused || len(rec.notices) != 1 {
 		t.Errorf("asked %d times, notices %+v", asked, rec.notices)
 	}

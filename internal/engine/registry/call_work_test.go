@@ -86,6 +86,72 @@ func TestBulkCallsEndInTime(t *testing.T) {
 	}
 }
 
+// failsAfter is a ledger with changes that fail from one of them on, the first of these with an error of its own.
+type failsAfter struct {
+	Ledger
+	left        int
+	first, then error
+}
+
+func (l *failsAfter) SubmitAndWait(ctx context.Context, changes ...job.Change) []job.ChangeResult {
+	good := changes[:min(l.left, len(changes))]
+	l.left -= len(good)
+	results := l.Ledger.SubmitAndWait(ctx, good...)
+	for range len(changes) - len(good) {
+		results = append(results, job.ChangeResult{Err: l.first})
+		l.first = l.then
+	}
+	return results
+}
+
+// TestPartsOfFailedCallsAreNoted: of a call that changes many jobs and fails, what it has changed is noted, and its
+// error tells whether more may be changed.
+func TestPartsOfFailedCallsAreNoted(t *testing.T) {
+	const jobs = 40
+	f, r := newFake(t)
+	var records []job.RecordID
+	for i := range jobs {
+		key := hourly(t, r, fmt.Sprintf("job-%02d", i), nil)
+		records = append(records, job.RecordID(f.bury(key, 0, "q")))
+	}
+	noted := []int(nil)
+	r.o.NoteStored = func(_ context.Context, changes int) { noted = append(noted, changes) }
+	all := job.Filter{Namespace: "default"}
+	byName := func() error {
+		_, err := r.RedriveDeadLetters(t.Context(), job.RedriveRequest{Filter: all, Records: records})
+		return err
+	}
+	pause := func() error { _, err := r.PauseAll(t.Context(), all, "", ""); return err }
+	resume := func() error { _, err := r.ResumeAll(t.Context(), all, "", false, ""); return err }
+	matching := func() error {
+		_, err := r.ChangeMatching(t.Context(), bulkRequest(t, job.BulkRunJobs, "id:*"))
+		return err
+	}
+	for _, c := range []struct {
+		name        string
+		call        func() error
+		time        time.Duration
+		good        int
+		first, then error
+		want        error
+		noted       []int
+	}{
+		{"out of time", byName, time.Nanosecond, jobs, nil, nil, job.ErrTooMuchWork, []int{16}},
+		{"redriven before", byName, time.Nanosecond, jobs, nil, nil, job.ErrTooMuchWork, nil},
+		{"no memory", pause, time.Hour, 20, job.ErrNoMemory, job.ErrNoMemory, job.ErrNoMemory, []int{16, 4}},
+		{"no memory, others unknown", resume, time.Hour, 10, job.ErrNoMemory, job.ErrUnavailable, job.ErrUnavailable, []int{10}},
+		{"nothing but an unknown one", resume, time.Hour, 0, job.ErrUnavailable, job.ErrNoMemory, job.ErrUnavailable, []int{0}},
+		{"nothing at all", pause, time.Hour, 0, job.ErrNoMemory, job.ErrNoMemory, job.ErrNoMemory, nil},
+		{"a page of a filter", matching, time.Hour, 20, job.ErrNoMemory, job.ErrNoMemory, job.ErrNoMemory, []int{16, 4}},
+	} {
+		r.o.BulkTime, noted = c.time, nil
+		r.o.Ledger = &failsAfter{Ledger: f, left: c.good, first: c.first, then: c.then}
+		if err := c.call(); !errors.Is(err, c.want) || !slices.Equal(noted, c.noted) {
+			t.Errorf("%s: %v, noted %v, want %v", c.name, err, noted, c.noted)
+		}
+	}
+}
+
 // TestAnUpdateThatOthersKeepChangingEnds: the tries of one edit share the work of a call.
 func TestAnUpdateThatOthersKeepChangingEnds(t *testing.T) {
 	f, r := newFake(t)

@@ -147,8 +147,8 @@ func (r *Registry) findDead(ctx context.Context, q job.RedriveRequest) (dead []j
 
 // commitInParts submits many changes to the ledger, in parts, until all are done or BulkTime is over: some
 // decisions take far longer than others. Next is then where to continue; without tokens the error is
-// job.ErrTooMuchWork. An error of the store ends the call. A repeated call does not change again what was
-// changed before.
+// job.ErrTooMuchWork. An error of the store ends the call; what was changed before is noted for the audit trail. A
+// repeated call does not change again what was changed before.
 func (r *Registry) commitInParts(ctx context.Context, changes []job.Change,
 	tokenAfter func(n int) string) (answer job.Bulk, err error) {
 	scope := r.reachableQueues(ctx)
@@ -175,22 +175,25 @@ func (r *Registry) commitInParts(ctx context.Context, changes []job.Change,
 	return answer, nil
 }
 
-// addResults adds the results of some changes to the counts.
-func addResults(answer *job.Bulk, results []job.ChangeResult) error {
+// addResults adds the results of some changes to the counts. Of several errors it returns one after which a change may
+// be stored, if there is one.
+func addResults(answer *job.Bulk, results []job.ChangeResult) (err error) {
 	for _, result := range results {
 		switch {
 		case errors.Is(result.Err, job.ErrNotFound), errors.Is(result.Err, job.ErrCorrupt), errors.Is(result.Err,
 			job.ErrConflict):
 			answer.Refused++ // the others have been changed, and are counted
 		case result.Err != nil:
-			return result.Err
+			if err == nil || mayBeStored(result.Err) && !mayBeStored(err) {
+				err = result.Err
+			}
 		case result.Answer == job.Applied:
 			answer.Done++
 		default:
 			answer.Refused++
 		}
 	}
-	return nil
+	return err
 }
 
 // PauseAll pauses a page of the jobs that the filter selects, with a note of at most job.MaxNote bytes. Jobs

@@ -270,7 +270,7 @@ func (f *fake) do(c job.Change) job.ChangeResult {
 	f.notices = append(f.notices, d.Notices...)
 	if d.Delete {
 		delete(f.records, key)
-		return job.ChangeResult{Answer: d.Answer, Deleted: true}
+		return job.ChangeResult{Answer: d.Answer, Changed: true, Deleted: true}
 	}
 	r.State = d.State
 	if d.Definition != nil {
@@ -280,7 +280,7 @@ func (f *fake) do(c job.Change) job.ChangeResult {
 		f.history[key] = append([]job.Run{*d.Ended}, f.history[key]...)
 	}
 	f.records[key] = r
-	return job.ChangeResult{Answer: d.Answer, Record: r, Spawn: d.Spawn}
+	return job.ChangeResult{Answer: d.Answer, Changed: d.Changed, Record: r, Spawn: d.Spawn}
 }
 
 // doChild decides on a child record and its parent.
@@ -313,7 +313,8 @@ func (f *fake) doChild(c *job.Compiled, parent job.Record, change job.Change) jo
 	}
 	f.spawn(c.Key, pair.Parent)
 	return job.ChangeResult{
-		Answer: pair.Child.Answer, Deleted: pair.Child.Delete, Record: job.Record{Definition: c.Definition, State: pair.Child.State},
+		Answer: pair.Child.Answer, Changed: pair.Child.Changed || pair.Child.Delete, Deleted: pair.Child.Delete,
+		Record: job.Record{Definition: c.Definition, State: pair.Child.State},
 	}
 }
 

@@ -147,6 +147,9 @@ type Options struct {
 	// BeginWrite is called before anything is stored for a call. It returns false if the caller was answered
 	// already that nothing was stored: then nothing is stored. It may be nil, and must not block.
 	BeginWrite func(context.Context) bool
+	// NoteStored is called when changes were stored for a call, which may fail nevertheless: so many; 0: something else
+	// was, or it is unknown how many. It may be nil, and must not block.
+	NoteStored func(ctx context.Context, changes int)
 	// TokenKey signs the tokens of changes of many jobs; all nodes have the same. Default: a random one.
 	TokenKey []byte
 	// SettingsChanged is called when settings of a queue were stored. It may be nil, and must not block.
@@ -275,7 +278,32 @@ func (r *Registry) commitChanges(ctx context.Context, changes ...job.Change) []j
 	for i := range changes {
 		changes[i].Begin = begin
 	}
-	return r.o.Ledger.SubmitAndWait(ctx, changes...)
+	results := r.o.Ledger.SubmitAndWait(ctx, changes...)
+	r.noteResults(ctx, results)
+	return results
+}
+
+// noteResults notes what the ledger has stored for a call, or may have.
+func (r *Registry) noteResults(ctx context.Context, results []job.ChangeResult) {
+	stored, mayBe := 0, false
+	for i := range results {
+		switch result := &results[i]; {
+		case result.Err != nil:
+			mayBe = mayBe || mayBeStored(result.Err)
+		case result.Changed:
+			stored++
+		}
+	}
+	if stored > 0 || mayBe {
+		r.noteStored(ctx, stored)
+	}
+}
+
+// noteStored notes what was stored for a call; 0: something that is not counted, or may not be stored.
+func (r *Registry) noteStored(ctx context.Context, changes int) {
+	if r.o.NoteStored != nil {
+		r.o.NoteStored(ctx, changes)
+	}
 }
 
 // beginWrite reports whether something may be stored for a call, and marks that it will be.

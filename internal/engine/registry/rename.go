@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -260,6 +261,9 @@ func (r *Registry) takeJob(ctx context.Context, q job.RenameRequest, kept *job.K
 		r.signRename(kept)
 		sent = true
 		taken, err := r.o.Store.TakeJob(ctx, kept, now)
+		if taken {
+			r.noteStored(ctx, 0) // whatever ends the call now, any node may end the rename
+		}
 		if taken || err != nil {
 			return sent, err
 		}
@@ -293,7 +297,8 @@ func (r *Registry) readForRename(ctx context.Context, q job.RenameRequest, kept 
 
 // signRename signs a job that is taken for a rename, with the payload keys of this node. Nodes that end the rename seal
 // its payloads for the new name only if the signature is right. Whoever can write to Redis, and no more, cannot give a
-// payload to another job that way, also not with the signature of an earlier rename: it covers all that was taken.
+// payload to another job that way, also not with the signature of an earlier rename: it covers all that was taken, and
+// when the rename began, and it counts for [job.RenameMemory].
 func (r *Registry) signRename(kept *job.KeptJob) {
 	kept.Signature = ""
 	if r.o.Sealer != nil {
@@ -306,10 +311,10 @@ func (r *Registry) isSignedRename(kept *job.KeptJob) bool {
 	return r.o.Sealer != nil && r.o.Sealer.Verify(signedRenameText(kept), kept.Signature)
 }
 
-// signedRenameText is what the signature of a rename covers: both names, and the records and revisions as stored, each
-// with its length.
+// signedRenameText is what the signature of a rename covers: when it began, both names, and the records and revisions as
+// stored, each with its length.
 func signedRenameText(k *job.KeptJob) string {
-	parts := []string{"rename", k.ID, k.From.Namespace, k.From.ID, k.To.Namespace, k.To.ID, k.Job.RevisionsText}
+	parts := []string{"timed rename", k.ID, strconv.FormatInt(int64(k.AtMS), 10), k.From.Namespace, k.From.ID, k.To.Namespace, k.To.ID, k.Job.RevisionsText}
 	for _, r := range k.Job.Records {
 		parts = append(parts, string(r.ID), r.DefinitionText)
 	}
@@ -386,6 +391,9 @@ func (r *Registry) finishRename(ctx context.Context, h job.RenameHandle, gaveUp 
 		if step == job.RenameWait && gaveUp && h.Phase == job.RenameReserved {
 			step = job.RenameAbort
 		}
+		if step == job.RenameStore && r.comesTooLate(kept, now) {
+			step = job.RenameAbort
+		}
 		if step == job.RenameWait || step == job.RenameOver {
 			return end, nil
 		}
@@ -394,6 +402,12 @@ func (r *Registry) finishRename(ctx context.Context, h job.RenameHandle, gaveUp 
 		}
 	}
 	return end, job.ErrConflict
+}
+
+// comesTooLate reports whether the signature of a kept job does not count any more. A job that no node with these
+// payload keys has signed is left to the node that took it: see storeRenamed.
+func (r *Registry) comesTooLate(kept *job.KeptJob, now unixtime.Milli) bool {
+	return kept.HasSealedPayload() && kept.IsOverdue(now) && r.isSignedRename(kept)
 }
 
 // takeRenameStep takes one step. A step that others have taken already has no effect.

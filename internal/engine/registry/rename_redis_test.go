@@ -2,8 +2,11 @@ package registry_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,12 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/auth/payloadkeys"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/engine/ledger"
 	"github.com/fermata-io/fermata/internal/engine/registry"
 	"github.com/fermata-io/fermata/internal/redis/fsck"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/test/keytest"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -784,6 +789,141 @@ func TestSealedDeadLettersAreRenamed(t *testing.T) {
 	}
 }
 
+// sealing has the registries of a rig seal payloads.
+func (r *renameRig) sealing() (*rig, *payloadkeys.Ring) {
+	r.t.Helper()
+	path := filepath.Join(r.t.TempDir(), "keys")
+	text := "k1 " + base64.StdEncoding.EncodeToString(keytest.Key("one")) + "\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	ring, err := payloadkeys.Load(path, payloadkeys.Options{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ring.UseVersion2()
+	return withRevisions(r.t, r.rig, 3, func(o *registry.Options) { o.Sealer = ring }), ring
+}
+
+// leaveTaken has the process of a caller die when the job is taken, and returns the kept job.
+func (r *renameRig) leaveTaken(ring *payloadkeys.Ring, q job.RenameRequest) *job.KeptJob {
+	r.t.Helper()
+	caller := withRevisions(r.t, r.rig, 3, func(o *registry.Options) {
+		o.Sealer, o.Store = ring, &steppedStore{Store: r.store, dieAt: 3}
+	})
+	if _, err := caller.Rename(r.t.Context(), q); !errors.Is(err, errDied) {
+		r.t.Fatal(err)
+	}
+	ends, _, err := r.store.ListRenames(r.t.Context(), []int{r.store.ShardOf(q.Key)})
+	if err != nil || len(ends) != 1 {
+		r.t.Fatal(ends, err)
+	}
+	kept, err := r.store.ReadKept(r.t.Context(), ends[0].Shard, ends[0].ID)
+	if err != nil || kept == nil {
+		r.t.Fatal(kept, err)
+	}
+	return kept
+}
+
+// TestRenamesOfSealedJobsEndInTime: a job whose payload is sealed, and that was taken long ago, returns to its old name
+// with all that it has. Until then, and without a sealed payload at any time, it gets its new name.
+func TestRenamesOfSealedJobsEndInTime(t *testing.T) {
+	t.Parallel()
+	r := newRenameRig(t)
+	plain := r.rig
+	sealing, ring := r.sealing()
+	r.rig = sealing
+	for _, c := range []struct {
+		payload string
+		age     time.Duration
+		renamed bool
+	}{
+		{"sealed", job.RenameMemory - time.Minute, true}, {"sealed", job.RenameMemory + time.Second, false},
+		{"", job.RenameMemory + time.Second, true}, {"", 24 * time.Hour, true},
+	} {
+		from, to := fmt.Sprintf("old%s-%v", c.payload, c.age), fmt.Sprintf("new%s-%v", c.payload, c.age)
+		if c.payload == "" {
+			put(t, plain, from, "plain")
+		} else {
+			put(t, sealing, from, c.payload)
+		}
+		kept := r.leaveTaken(ring, job.RenameRequest{Key: keyOf(from), NewID: to})
+		if kept.HasSealedPayload() != (c.payload != "") {
+			t.Fatalf("%s has a sealed payload: %v", from, kept.HasSealedPayload())
+		}
+		r.advance(c.age)
+		if err := r.FinishRenames(t.Context(), []int{0, 1, 2, 3}); err != nil {
+			t.Fatal(err)
+		}
+		want := from
+		if c.renamed {
+			want = to
+		}
+		if have := r.namesOf(from, to); !slices.Equal(have, []string{want}) {
+			t.Fatalf("after %v there are jobs %v, want %v", c.age, have, want)
+		}
+		record, err := r.Get(t.Context(), keyOf(want))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if payload, err := ring.Decrypt(record.Definition); c.payload != "" && (err != nil || string(payload) != c.payload) {
+			t.Errorf("%s has the payload %q, %v", want, payload, err)
+		}
+		r.endAll()
+		r.wantClean()
+	}
+}
+
+// TestKeptJobsCannotBeReplayed: whoever can write to Redis keeps the job of a rename that was aborted, and leaves it again
+// when the rename is forgotten, as it was or with the present time. No node seals its payload for the other name.
+func TestKeptJobsCannotBeReplayed(t *testing.T) {
+	t.Parallel()
+	r := newRenameRig(t)
+	node, ring := r.sealing()
+	r.rig = node
+	put(t, node, "secret", "of the secret")
+	kept := r.leaveTaken(ring, job.RenameRequest{Key: keyOf("secret"), NewID: "other"})
+	h, err := r.store.ReadRename(t.Context(), kept.Rename)
+	if err == nil {
+		_, err = r.store.AbortRename(t.Context(), h, h.Lane, unixtime.Milli(r.clock.Load()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.endAll()
+	if have := r.namesOf("secret", "other"); !slices.Equal(have, []string{"secret"}) {
+		t.Fatal(have)
+	}
+	began := kept.AtMS
+	replay := func() {
+		t.Helper()
+		stored, err := r.store.ReadStoredJob(t.Context(), kept.From)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept.Job = *stored
+		now := unixtime.Milli(r.clock.Load())
+		_, code, err := r.store.ReserveName(t.Context(), kept.Rename, &stored.Records[0].Record, now)
+		if err != nil || code != job.Created {
+			t.Fatal(code, err)
+		}
+		if taken, err := r.store.TakeJob(t.Context(), kept, now); err != nil || !taken {
+			t.Fatal(taken, err)
+		}
+	}
+	replay()
+	if have := r.namesOf("secret", "other"); !slices.Equal(have, []string{"secret"}) {
+		t.Fatalf("a replayed rename left %v", have)
+	}
+	r.endAll()
+	kept.AtMS = unixtime.Milli(r.clock.Load())
+	replay()
+	var unfit *job.PreconditionError
+	if _, err := r.Get(t.Context(), kept.To); !errors.As(err, &unfit) || unfit.Reason != job.ReasonPayloadUnreadable {
+		t.Errorf("with a signature of %v at %v: %v", began, kept.AtMS, err)
+	}
+}
+
 // TestUnreadableDeadLetterIsNamed in the error of a rename that it prevents.
 func TestUnreadableDeadLetterIsNamed(t *testing.T) {
 	s := newSealing(t)
@@ -804,6 +944,39 @@ func TestUnreadableDeadLetterIsNamed(t *testing.T) {
 	if !errors.As(err, &unfit) || unfit.Reason != job.ReasonPayloadUnreadable ||
 		!strings.Contains(unfit.Text, "deadLetters/0") || !strings.Contains(unfit.Text, "discard") {
 		t.Errorf("rename: %v", err)
+	}
+}
+
+// TestRenamesThatOthersMayEndAreNoted: a call that fails after its job was taken is noted as one that has stored
+// something, because another node ends the rename. One that fails before is not.
+func TestRenamesThatOthersMayEndAreNoted(t *testing.T) {
+	t.Parallel()
+	r := newRenameRig(t)
+	for dieAt, want := range map[int]int{1: 0, 2: 0, 3: 1} {
+		from, to := fmt.Sprint("old-", dieAt), fmt.Sprint("new-", dieAt)
+		if _, err := r.Create(t.Context(), jobOf(from), ""); err != nil {
+			t.Fatal(err)
+		}
+		noted := 0
+		node, err := registry.NewUnhurried(registry.Options{Store: &steppedStore{Store: r.store, dieAt: dieAt},
+			SharedLimits: r.store.Limits(), Ledger: r.book, NoteStored: func(context.Context, int) { noted++ }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := node.Rename(t.Context(), job.RenameRequest{Key: keyOf(from), NewID: to}); !errors.Is(err, errDied) {
+			t.Errorf("at step %d: %v", dieAt, err)
+		}
+		if noted != want {
+			t.Errorf("at step %d: noted %d times, want %d", dieAt, noted, want)
+		}
+		r.endAll()
+		wantName := from
+		if want > 0 {
+			wantName = to
+		}
+		if have := r.namesOf(from, to); !slices.Equal(have, []string{wantName}) {
+			t.Errorf("at step %d: there are %v in the end", dieAt, have)
+		}
 	}
 }
 

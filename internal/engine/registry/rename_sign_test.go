@@ -19,6 +19,7 @@ func TestSignatureCoversWhatIsRenamed(t *testing.T) {
 	taken := func() *job.KeptJob {
 		return &job.KeptJob{
 			Rename: job.Rename{ID: "ID", From: job.Key{Namespace: "n", ID: "from"}, To: job.Key{Namespace: "n", ID: "to"}},
+			AtMS:   1_800_000_000_000,
 			Job: job.StoredJob{RevisionsText: "revisions", Records: []job.StoredRecord{
 				{ID: "n/from", DefinitionText: "job"}, {ID: "n/from#0", DefinitionText: "letter"},
 			}},
@@ -31,6 +32,7 @@ func TestSignatureCoversWhatIsRenamed(t *testing.T) {
 	}
 	for name, change := range map[string]func(*job.KeptJob){
 		"no signature":         func(k *job.KeptJob) { k.Signature = "" },
+		"another time":         func(k *job.KeptJob) { k.AtMS++ },
 		"another rename":       func(k *job.KeptJob) { k.ID = "OTHER" },
 		"another old name":     func(k *job.KeptJob) { k.From.ID = "other" },
 		"another new name":     func(k *job.KeptJob) { k.To.ID = "other" },

@@ -122,8 +122,7 @@ func (r *Registry) countedRunPayload(key job.Key, own *job.RunPayload) int {
 
 // mayBeStored reports whether a change may be stored although it failed.
 func mayBeStored(err error) bool {
-	var missing *job.MissingError
-	return !errors.As(err, &missing) && !errors.Is(err, job.ErrConflict) && !errors.Is(err, job.ErrNoMemory) &&
+	return !errors.Is(err, job.ErrNotFound) && !errors.Is(err, job.ErrConflict) && !errors.Is(err, job.ErrNoMemory) &&
 		!errors.Is(err, job.ErrCorrupt) && !errors.Is(err, context.Canceled)
 }
 
