@@ -5,15 +5,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 const (
-	scanStep   = 100                   // fields looked at by one command; leases wait while it runs
-	pageTime   = 50 * time.Millisecond // after which a page is handed out as it is
+	scanStep   = 100 // fields looked at by one command; leases wait while it runs
 	maxScanned = 5000
 	// walkBytes bounds the definitions that one page reads, whether they match or not. The last read may exceed it by
 	// a few definitions.
@@ -21,9 +19,12 @@ const (
 )
 
 // List walks the jobs of a namespace (of all, if it is empty) in no particular
-// order. It looks at about budget records (at most 5,000) reads 2 MiB of definitions, or takes 50 ms, so that a
+// order. It looks at about budget records (at most 5,000) or reads 2 MiB of definitions, so that a
 // page may be short or empty before the end; the end is an empty next cursor. A
 // job that exists all the while is listed at least once. Record.IndexMS is zero.
+//
+// Where a page ends depends on what is stored alone, not on time: callers who hand out a part of it read it again, and
+// have to find the same end.
 func (s *Store) List(ctx context.Context, namespace, cursor string,
 	budget int) (jobs []job.Record, next string, err error) {
 	next, _, err = s.scanShards(ctx, namespace, cursor, budget, func(shard int, found []scannedRecord) (int, error) {
@@ -55,7 +56,7 @@ func (s *Store) scanShards(ctx context.Context, namespace, cursor string, budget
 		return "", 0, err
 	}
 	budget = max(1, min(budget, maxScanned))
-	end, room := time.Now().Add(pageTime), walkBytes
+	room := walkBytes
 	for shard < len(s.shards) {
 		step := min(budget, scanStep)
 		found, following, read, err := s.scan(ctx, shard, at, namespace, step, room)
@@ -72,7 +73,7 @@ func (s *Store) scanShards(ctx context.Context, namespace, cursor string, budget
 			shard++
 		}
 		budget -= max(step, n)
-		if budget <= 0 || room <= 0 || !time.Now().Before(end) {
+		if budget <= 0 || room <= 0 {
 			break
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -55,10 +56,11 @@ func countValues(v any) int {
 	return n
 }
 
-// TestListsReadInSmallPipelines: leases wait for at most one pipeline of a list, and that is small however many records
-// the list reads.
-func TestListsReadInSmallPipelines(t *testing.T) {
-	const jobs, mostValues = 2000, 800
+var laneOfJobs = job.Lane{Namespace: "ns", Queue: "q"}
+
+// openWithJobs opens a store in a new server, and registers so many jobs.
+func openWithJobs(t *testing.T, jobs int) (*redisstore.Store, *redis.Client) {
+	t.Helper()
 	server := redistest.Start(t)
 	client, err := conn.NewClient(conn.ClientOptions{URL: server.URL()})
 	if err != nil {
@@ -69,12 +71,11 @@ func TestListsReadInSmallPipelines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lane := job.Lane{Namespace: "ns", Queue: "q"}
 	batches := make([]job.CreateBatch, s.Shards())
 	for i := range jobs {
 		d := job.WithDefaults(job.Definition{Key: job.Key{Namespace: "ns", ID: fmt.Sprint("j", i)}, Queue: "q", Handler: "h"})
 		due := unixtime.Milli(1_900_000_000_000 + i)
-		state := job.State{Revision: 1, Lane: lane, Nominal: due, Due: due}
+		state := job.State{Revision: 1, Lane: laneOfJobs, Nominal: due, Due: due}
 		b := &batches[s.ShardOf(d.Key)]
 		b.Shard = s.ShardOf(d.Key)
 		b.Records = append(b.Records, job.Record{Definition: &d, State: state})
@@ -84,6 +85,15 @@ func TestListsReadInSmallPipelines(t *testing.T) {
 			t.Fatal(reply.Err)
 		}
 	}
+	return s, client.(*redis.Client)
+}
+
+// TestListsReadInSmallPipelines: leases wait for at most one pipeline of a list, and that is small however many records
+// the list reads.
+func TestListsReadInSmallPipelines(t *testing.T) {
+	const jobs, mostValues = 2000, 800
+	s, client := openWithJobs(t, jobs)
+	lane := laneOfJobs
 	var ranges []job.IndexRange
 	for shard := range s.Shards() {
 		for range 20 { // of the same lane, so that there are many ranges
@@ -94,7 +104,7 @@ func TestListsReadInSmallPipelines(t *testing.T) {
 			Skip: 100, Limit: jobs})
 	}
 	counts := &replyCounts{}
-	client.(*redis.Client).AddHook(counts)
+	client.AddHook(counts)
 	parts, err := s.ReadIndex(t.Context(), ranges)
 	if err != nil {
 		t.Fatal(err)
@@ -134,5 +144,34 @@ func TestListsReadInSmallPipelines(t *testing.T) {
 	}
 	if counts.most > mostValues {
 		t.Errorf("a walk read %d values in one pipeline, want at most %d", counts.most, mostValues)
+	}
+}
+
+// slowAnswers delays the answers of a server.
+type slowAnswers struct{ replyCounts }
+
+func (*slowAnswers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		time.Sleep(20 * time.Millisecond)
+		return next(ctx, cmds)
+	}
+}
+
+// TestPagesOfASlowServerEndAtTheSamePlace: callers that hand out a part of a page read it again, and list jobs twice if
+// it has another end then.
+func TestPagesOfASlowServerEndAtTheSamePlace(t *testing.T) {
+	s, client := openWithJobs(t, 1000)
+	list := func() (cursor string, n int) {
+		t.Helper()
+		jobs, next, err := s.List(t.Context(), "ns", "", 500)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return next, len(jobs)
+	}
+	cursor, n := list()
+	client.AddHook(&slowAnswers{})
+	if again, m := list(); again != cursor || m != n {
+		t.Errorf("of a slow server %d jobs up to %q, want %d up to %q", m, again, n, cursor)
 	}
 }
