@@ -123,6 +123,13 @@ func (c *shardClock) upperBound(now time.Time) lease.ClockBound {
 	return l
 }
 
+// hasReply reports whether a reply with the clock has arrived.
+func (c *shardClock) hasReply() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.at.IsZero()
+}
+
 // isRecent reports whether a reply with the clock arrived lately.
 func (c *shardClock) isRecent(now time.Time) bool {
 	c.mu.Lock()
@@ -168,7 +175,7 @@ func (c *shardClock) advanceVirtual(ms int64) int64 {
 // never more than a moment behind.
 func (r *Runner) Now(ctx context.Context, shard int) (unixtime.Milli, error) {
 	if r.virtual != nil {
-		return unixtime.Milli(r.clocks[shard].advanceVirtual(int64(r.virtual()))), nil
+		return r.virtualNow(ctx, shard)
 	}
 	if ms, ok := r.clocks[shard].extrapolate(r.now()); ok {
 		return unixtime.Milli(ms), nil
@@ -180,10 +187,30 @@ func (r *Runner) Now(ctx context.Context, shard int) (unixtime.Milli, error) {
 	return unixtime.Milli(ms), nil
 }
 
+// virtualNow is Now for a virtual clock. As with a real one, what this process has not seen itself is asked for: where
+// the clock of a shard stands that it has no reply of, or that TIME has gone back from.
+func (r *Runner) virtualNow(ctx context.Context, shard int) (unixtime.Milli, error) {
+	if !r.virtualIsKnown(shard) {
+		if err := r.Run(ctx, r.NewClockCall(shard)); err != nil {
+			return 0, err
+		}
+	}
+	return unixtime.Milli(r.clocks[shard].advanceVirtual(int64(r.virtual()))), nil
+}
+
+// virtualIsKnown reports whether the shard has answered, and virtual time has not gone back from the latest seen.
+func (r *Runner) virtualIsKnown(shard int) bool {
+	now := int64(r.virtual())
+	for latest := r.latestVirtual.Load(); latest < now; latest = r.latestVirtual.Load() {
+		r.latestVirtual.CompareAndSwap(latest, now)
+	}
+	return now >= r.latestVirtual.Load() && r.clocks[shard].hasReply()
+}
+
 // NowIsKnown reports whether [Runner.Now] answers without asking Redis.
 func (r *Runner) NowIsKnown(shard int) bool {
 	if r.virtual != nil {
-		return true
+		return r.virtualIsKnown(shard)
 	}
 	_, ok := r.clocks[shard].extrapolate(r.now())
 	return ok

@@ -206,3 +206,52 @@ func TestCallsExpireWithTheirCallers(t *testing.T) {
 		}
 	}
 }
+
+// TestVirtualClockThatWentBack: a process that has not heard of a shard since virtual time went back asks where its
+// clock stands, as it would ask for a real one that it does not know.
+func TestVirtualClockThatWentBack(t *testing.T) {
+	now := unixtime.Milli(10_000)
+	var options Options
+	holder, _ := onEmbedded(t, func(o *Options) {
+		o.Virtual = func() unixtime.Milli { return now }
+		options = *o
+	})
+	other, err := New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.AddShards(2)
+	read := func(r *Runner, shard int) unixtime.Milli {
+		t.Helper()
+		ms, err := r.Now(t.Context(), shard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ms
+	}
+	read(other, 0)
+	now = 17_000
+	if err := holder.Run(t.Context(), holder.NewClockCall(0)); err != nil {
+		t.Fatal(err)
+	}
+	if ms := read(other, 1); ms != 17_000 {
+		t.Errorf("%d, want 17000", ms)
+	}
+	now = 14_000
+	if other.NowIsKnown(0) {
+		t.Error("a clock that went back counts as known")
+	}
+	for name, r := range map[string]*Runner{"the holder": holder, "another process": other} {
+		if ms := read(r, 0); ms < 17_000 {
+			t.Errorf("%s reads %d, want 17000", name, ms)
+		}
+	}
+	fresh, err := New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh.AddShards(2)
+	if ms := read(fresh, 0); ms < 17_000 {
+		t.Errorf("a new process reads %d, want 17000", ms)
+	}
+}

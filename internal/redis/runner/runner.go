@@ -50,6 +50,7 @@ type Runner struct {
 	clocks        []shardClock
 	clockScripts  ClockScripts
 	virtual       func() unixtime.Milli
+	latestVirtual atomic.Int64 // the greatest that virtual has returned
 	durability    conn.Durability
 	replicas      int
 	waitTimeout   time.Duration
