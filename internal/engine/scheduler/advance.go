@@ -153,10 +153,12 @@ func (c *call) horizon() time.Duration {
 
 // setStartTimes sets StartAt of the leases that are not due yet, if they are due within horizon. Sent and arrived are
 // when the request left and the answer arrived. The clock in the answer was read in between, so an estimate from its
-// arrival is late by the answer's trip. An earlier estimate (known) may be better, or wrong.
+// arrival is late by the answer's trip. An earlier estimate (known) may be better, or wrong; that of a clock with a lag
+// may be early.
 func setStartTimes(r job.LeaseReply, horizon time.Duration, known clockReading, sent, arrived time.Time) {
 	clock := clockReading{us: r.NowUS, at: arrived}
-	if arrived.Sub(known.at) < clockTrust && known.estimateUS(arrived) > r.NowUS && known.estimateUS(sent) <= r.NowUS {
+	if known.lag == 0 && arrived.Sub(known.at) < clockTrust &&
+		known.estimateUS(arrived) > r.NowUS && known.estimateUS(sent) <= r.NowUS {
 		clock = known
 	}
 	for i := range r.Leased {

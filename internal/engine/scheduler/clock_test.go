@@ -26,9 +26,9 @@ func TestClockEstimate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sh := &shard{}
-			sh.noteClock(5_000_000, start, false)
+			sh.noteClock(clockReading{us: 5_000_000, at: start}, false)
 			at := start.Add(c.after)
-			sh.noteClock(c.us, at, c.doubt)
+			sh.noteClock(clockReading{us: c.us, at: at}, c.doubt)
 			if got := sh.clock.estimateUS(at); got != c.want {
 				t.Errorf("shows %d, want %d", got, c.want)
 			}
@@ -64,6 +64,30 @@ func TestSlowShardClockIsNoBusyLoop(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A shard clock that catches up runs at twice the rate of passing time. Who sleeps until something is due would sleep
+// too long.
+func TestClockThatCatchesUpMakesNothingLate(t *testing.T) {
+	const lag = 6 * time.Second
+	run(t, func(b *bed) {
+		start := time.Now()
+		b.store.set(func() {
+			b.store.clock = func(int) unixtime.Micro {
+				passed := time.Since(start)
+				return unixtime.MicroOf(start.Add(passed - lag + min(passed, lag)))
+			}
+			b.store.clockLag = func() time.Duration { return max(0, lag-time.Since(start)) }
+		})
+		b.slots.done("q", 1)
+		after(time.Second)
+		b.store.put(0, laneOf(1), unixtime.MilliOf(start.Add(4500*time.Millisecond)))
+		after(4260 * time.Millisecond) // the clock shows 4.5 s after 5.25 s
+		b.wantServed(1)
+		if calls := b.store.leasing(); len(calls) > 20 {
+			t.Errorf("%d calls", len(calls))
+		}
+	})
 }
 
 // The same holds where a peer leases: its answers do not contain the shard's clock.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/lease"
 	"github.com/fermata-io/fermata/internal/core/slots"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
@@ -30,6 +31,8 @@ type fakeStore struct {
 	trip func() time.Duration
 	// clock is a shard's clock in microseconds.
 	clock func(shard int) unixtime.Micro
+	// clockLag is how far the clock may run ahead of passing time.
+	clockLag func() time.Duration
 	// fail, when it returns an error, has a request of a shard fail without effect.
 	fail func(shard int) error
 	// away are the shards whose server does not answer when they are listed.
@@ -81,6 +84,7 @@ func newFakeStore() *fakeStore {
 		refuse: func(int) error { return nil },
 		lose:   func(int) bool { return false }, batches: make(map[string]job.LeaseReply),
 		clock:    func(int) unixtime.Micro { return unixtime.MicroOf(time.Now()) },
+		clockLag: func() time.Duration { return 0 },
 		executed: func() {}, scanned: func() {},
 	}
 }
@@ -307,6 +311,12 @@ func (st *fakeStore) list(ctx context.Context, shards []int, wanted func(int, jo
 		<-ctx.Done()
 	}
 	return all, ctx.Err()
+}
+
+func (st *fakeStore) Latest(int) lease.ClockBound {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return lease.ClockBound{LagMS: st.clockLag().Milliseconds()}
 }
 
 func (st *fakeStore) Now(_ context.Context, shard int) (unixtime.Milli, error) {

@@ -125,7 +125,7 @@ func (s *Scheduler) finishCall(c *call, r job.LeaseReply, got []int, arrived tim
 		s.restAfterError(c, r.Err, arrived)
 		return
 	}
-	sh.noteClock(r.NowUS, arrived, len(r.Leased) == 0)
+	sh.noteClock(clockReading{r.NowUS, arrived, s.clockLag(sh.id)}, len(r.Leased) == 0)
 	s.leaseRate.Count(len(r.Leased), arrived)
 	// A lane that is missing in the answer is left to the next rescan.
 	heads := make(map[job.Lane]unixtime.Milli, len(r.Heads))

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/lease"
 	"github.com/fermata-io/fermata/internal/core/slots"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
 	"github.com/fermata-io/fermata/internal/lib/ticks"
@@ -24,6 +25,8 @@ type Store interface {
 	// DueLanes lists the lanes in which something is due within some time, at most job.LanesPerRead of each shard.
 	DueLanes(ctx context.Context, shards []int, within time.Duration) (map[int][]job.LaneHead, error)
 	Now(ctx context.Context, shard int) (unixtime.Milli, error)
+	// Latest bounds the shard's clock from above, by its replies so far.
+	Latest(shard int) lease.ClockBound
 	// FirstEnds returns the time of the first record in each region of the lanes, for those that have any, and
 	// for all shards that could be read.
 	FirstEnds(ctx context.Context, lanes map[int][]job.Lane, regions ...job.Region) (map[int][]job.LaneHead, error)

@@ -167,7 +167,7 @@ func (s *Scheduler) learnHeads(scan int64, id int, heads []job.LaneHead, nowMS u
 	if !held || sh.acquiredInScan >= scan {
 		return false
 	}
-	sh.noteClock(nowMS.Micro(), at, false)
+	sh.noteClock(clockReading{nowMS.Micro(), at, s.clockLag(id)}, false)
 	for _, h := range heads {
 		l := sh.laneOf(h.Lane)
 		l.listedInScan = max(l.listedInScan, scan)

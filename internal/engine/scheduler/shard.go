@@ -118,34 +118,44 @@ func (l *lane) guessRemaining(got int, next, now unixtime.Milli) int {
 	return int(min(int64(got)*int64(now-next)/int64(next-l.due), job.MaxLeasesPerCall))
 }
 
-// clockReading is one reading of a shard's clock.
+// clockReading is one reading of a shard's clock. A clock that catches up, because Redis's TIME was set back and put
+// right, may run at twice the rate of passing time until it has made up for its lag.
 type clockReading struct {
-	us unixtime.Micro
-	at time.Time
+	us  unixtime.Micro
+	at  time.Time
+	lag time.Duration
+}
+
+// clockLag is how far the clock of a shard may run ahead of passing time.
+func (s *Scheduler) clockLag(shard int) time.Duration {
+	return time.Duration(s.o.Store.Latest(shard).LagMS) * time.Millisecond
 }
 
 // clockPreference is how long a reading is preferred to later ones that show less.
 const clockPreference = 2 * time.Second
 
 // noteClock takes a reading of the shard's clock. An estimate that takes the arrival for the time of the reading
-// is late by the answer's trip, never early. So of two readings the one that shows more is better. Two things
-// make an estimate run ahead: drift, so readings age, and a shard clock at half speed, which shows in a call
-// that came too early (doubt).
-func (sh *shard) noteClock(us unixtime.Micro, at time.Time, doubt bool) {
-	if us <= 0 {
+// is late by the answer's trip, never early. So of two readings the one that shows more is better. Three things
+// make an estimate run ahead: drift, so readings age, a shard clock at half speed, and one that lags and has not begun
+// to catch up. The latter two show in a call that came too early (doubt).
+func (sh *shard) noteClock(reading clockReading, doubt bool) {
+	if reading.us <= 0 {
 		return
 	}
-	if doubt || sh.clock.at.IsZero() || us > sh.clock.estimateUS(at) || at.Sub(sh.clock.at) > clockPreference {
-		sh.clock = clockReading{us: us, at: at}
+	if doubt || sh.clock.at.IsZero() || reading.us > sh.clock.estimateUS(reading.at) ||
+		reading.at.Sub(sh.clock.at) > clockPreference {
+		sh.clock = reading
 	}
 }
 
-// estimateUS estimates what the clock shows now, in microseconds.
+// estimateUS estimates what the clock shows now, in microseconds; with a lag, the most that it may show.
 func (r clockReading) estimateUS(now time.Time) unixtime.Micro {
-	return r.us.Add(now.Sub(r.at))
+	passed := now.Sub(r.at)
+	return r.us.Add(passed + max(0, min(passed, r.lag)))
 }
 
-// localTimeOf returns the local instant at which the clock shows ms.
+// localTimeOf returns the first local instant at which the clock may show ms.
 func (r clockReading) localTimeOf(ms unixtime.Milli) time.Time {
-	return r.at.Add(ms.Micro().Sub(r.us))
+	left := ms.Micro().Sub(r.us)
+	return r.at.Add(left - max(0, min(left/2, r.lag)))
 }
