@@ -104,8 +104,8 @@ func (l *failsAfter) SubmitAndWait(ctx context.Context, changes ...job.Change) [
 	return results
 }
 
-// TestPartsOfFailedCallsAreNoted: of a call that changes many jobs and fails, what it has changed is noted, and its
-// error tells whether more may be changed.
+// TestPartsOfFailedCallsAreNoted: what a call that changes many jobs has stored before it fails is noted. Where more may be
+// stored, the call returns the error after which that is so.
 func TestPartsOfFailedCallsAreNoted(t *testing.T) {
 	const jobs = 40
 	f, r := newFake(t)
