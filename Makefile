@@ -160,8 +160,8 @@ tidy-check:
 
 .PHONY: proto-check
 proto-check:
-	$(TOOL) buf lint
-	$(TOOL) buf breaking --against proto/baseline.binpb
+	scripts/buf.sh lint
+	scripts/buf.sh breaking --against proto/baseline.binpb
 	scripts/proto-gen.sh --check
 
 .PHONY: console-check
@@ -345,7 +345,7 @@ fmt: ## format all Go files
 
 .PHONY: proto
 proto: ## generate Go code, docs/reference and the messages for Python and Ruby from proto/
-	$(TOOL) buf lint
+	scripts/buf.sh lint
 	scripts/proto-gen.sh
 	go test -count=1 ./sdk/python ./examples/ruby -run TestStubsAreCurrent -update
 

@@ -4,4 +4,4 @@
 # may break; the diff of that commit must say why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-go tool -modfile=tools/go.mod buf build --exclude-source-info -o proto/baseline.binpb
+scripts/buf.sh build --exclude-source-info -o proto/baseline.binpb

@@ -5,14 +5,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-buf() { go tool -modfile=tools/go.mod buf "$@"; }
 
 # generated prints the generated files below a directory, sorted.
 generated() { (cd "$1" && find . \( -name '*.pb.go' -o -name '*.pb.gw.go' -o -name openapi.json \) | sort); }
 
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
-buf generate -o "$fresh"
+scripts/buf.sh generate -o "$fresh"
 go run ./proto/openapi "$fresh/openapi" >"$fresh/proto/gateway/openapi.json"
 generated "$fresh/proto" >"$fresh/want"
 generated proto >"$fresh/have"

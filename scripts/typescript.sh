@@ -16,7 +16,7 @@ if [ ! "$package/node_modules/.package-lock.json" -nt "$package/package-lock.jso
 fi
 
 generate() { # into a directory
-  go tool -modfile=tools/go.mod buf generate --template "$package/buf.gen.yaml" -o "$1"
+  scripts/buf.sh generate --template "$package/buf.gen.yaml" -o "$1"
 }
 
 compile() { (

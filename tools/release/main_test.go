@@ -38,21 +38,35 @@ func product(t *testing.T) (root string) {
 			"package main\n\nimport \"example.org/product/console\"\n\nfunc main() { print(console.Bundle) }\n")
 	}
 	for _, arch := range []string{"amd64", "arm64"} {
-		build := exec.Command("go", "build", "-buildvcs=false", "-o", "built", "./cmd/fermata")
-		build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("go build: %v\n%s", err, out)
-		}
-		binary, err := os.ReadFile(filepath.Join(root, "built"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		binary := buildOnce(t, root, arch)
 		for _, name := range commands {
 			put(t, filepath.Join(root, "dist/bin/linux_"+arch, name), string(binary))
 		}
 	}
 	must(t, root, "licences")
 	return root
+}
+
+// built holds a command of the product by its platform. All products have the same sources.
+var built = map[string][]byte{}
+
+// buildOnce returns a command of the product at root, which the first product's sources made.
+func buildOnce(t *testing.T, root, arch string) []byte {
+	t.Helper()
+	if built[arch] != nil {
+		return built[arch]
+	}
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", "built", "./cmd/fermata")
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	binary, err := os.ReadFile(filepath.Join(root, "built"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	built[arch] = binary
+	return binary
 }
 
 // putConsole makes a web console of one package of npm, and the lock file of a package that is on npm.
