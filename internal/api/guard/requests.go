@@ -14,23 +14,33 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/lib/grpccodec"
 	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 )
 
 // gRPC takes a whole message in before it calls anything of ours: of each stream 16 MiB, on 250 streams of each
 // connection. So the handlers of a server read messages themselves. They read the length of a message first, and take
 // its bytes from a budget before the rest: only then does the client get the room to send more than the window of the
-// stream. The caller of a large request on an authenticated connection is identified before that, and has to have a
-// role that allows the method.
+// stream. A message of two bytes takes hundreds once it is decoded. So the memory that a request takes is estimated
+// before it is decoded, and taken from the budget, too. The caller of a request that takes more than a little is
+// identified before that, and has to have a role that allows the method.
 
 const (
 	// maxRequestMemory bounds the large requests of a node that arrive or are served, or a quarter of the memory that
 	// the process is to keep to. In the smallest process one identity leaves room for a largest request of another.
 	maxRequestMemory = 256 << 20
 	minRequestMemory = 88 << 20
-	// smallRequest is the size up to which a request is not counted: the number of calls bounds those.
+	// maxDecodedMemory bounds what those requests take more once they are decoded, or an eighth of the memory of the
+	// process. It is another budget, so that requests that have arrived never wait for one that is to arrive.
+	maxDecodedMemory = 128 << 20
+	minDecodedMemory = 48 << 20
+	// smallRequest is the size, as it arrives and decoded, up to which a request is not counted: the number of calls
+	// bounds those.
 	smallRequest = 16 << 10
+	// A request of up to tinyRequest bytes is no more than a small one once it is decoded.
+	tinyRequest = 128
 	// StreamWindow is what a client may send of a stream ahead of being read. A waiting call keeps so much.
 	StreamWindow = 256 << 10
 	// requestPatience bounds the wait for memory that others have. Waiting calls share an eighth of the memory.
@@ -42,13 +52,15 @@ const (
 
 // requestMemory is what large requests share.
 type requestMemory struct {
-	taken   *memorybudget.Budget
+	taken   *memorybudget.Budget // as they arrive
+	decoded *memorybudget.Budget // more than that, once they are decoded
 	waiting *memorybudget.Budget
 }
 
 func newRequestMemory(memory int64) requestMemory {
 	most := int(min(maxRequestMemory, max(minRequestMemory, memory/4)))
-	return requestMemory{taken: memorybudget.New(most), waiting: memorybudget.New(most / 8)}
+	decoded := int(min(maxDecodedMemory, max(minDecodedMemory, memory/8)))
+	return requestMemory{taken: memorybudget.New(most), decoded: memorybudget.New(decoded), waiting: memorybudget.New(most / 8)}
 }
 
 // take takes the memory of a request for an identity, or waits for it; false: there is none.
@@ -97,11 +109,11 @@ type messageReader struct {
 }
 
 func (r *messageReader) boundMethod(next grpc.MethodHandler) grpc.MethodHandler {
-	return func(impl any, ctx context.Context, decode func(any) error,
+	return func(impl any, ctx context.Context, _ func(any) error,
 		intercept grpc.UnaryServerInterceptor) (any, error) {
 		wire, ok := grpc.ServerTransportStreamFromContext(ctx).(wireStream)
 		if !ok {
-			return next(impl, ctx, decode, intercept)
+			return nil, errOtherTransport
 		}
 		q := incoming{messageReader: r, wire: wire, ctx: ctx}
 		defer q.end()
@@ -113,7 +125,7 @@ func (r *messageReader) boundStream(next grpc.StreamHandler, clientStreams bool)
 	return func(impl any, stream grpc.ServerStream) error {
 		wire, ok := grpc.ServerTransportStreamFromContext(stream.Context()).(wireStream)
 		if !ok {
-			return next(impl, stream)
+			return errOtherTransport
 		}
 		s := &readingStream{ServerStream: stream, clientStreams: clientStreams,
 			q: incoming{messageReader: r, wire: wire, ctx: stream.Context(), caller: CallerFrom(stream.Context())}}
@@ -121,6 +133,9 @@ func (r *messageReader) boundStream(next grpc.StreamHandler, clientStreams bool)
 		return next(impl, s)
 	}
 }
+
+// errOtherTransport is for a server whose requests nothing would bound.
+var errOtherTransport = status.Error(codes.Internal, "rpc: the messages of the stream cannot be read before they are decoded")
 
 // readingStream is a stream whose messages take memory from when they arrive until the next one is read.
 type readingStream struct {
@@ -152,17 +167,18 @@ type incoming struct {
 	*messageReader
 	wire   wireStream
 	ctx    context.Context
-	caller *Caller // nil: not known yet
+	caller *Caller // nil: not known yet; of a stream, who began it
 	header [5]byte // of a message: its form, and its length
 
 	late atomic.Bool // a message has arrived too slowly
 
 	// A stream may end while another goroutine reads it.
-	mu    sync.Mutex
-	share string // whose memory it is
-	bytes int    // of it
-	timer *time.Timer
-	over  bool
+	mu      sync.Mutex
+	share   string // whose memory it is
+	bytes   int    // of it, as the message arrives
+	decoded int    // of it, more than that
+	timer   *time.Timer
+	over    bool
 }
 
 // release gives back what the last message has taken.
@@ -173,7 +189,8 @@ func (q *incoming) release() {
 		q.timer.Stop()
 	}
 	q.gate.requests.taken.Give(q.share, q.bytes)
-	q.timer, q.bytes = nil, 0
+	q.gate.requests.decoded.Give(q.share, q.decoded)
+	q.timer, q.bytes, q.decoded = nil, 0, 0
 }
 
 // end is for a stream whose handler has returned.
@@ -199,6 +216,7 @@ func (q *incoming) readOnly(m any) error {
 		return q.ended(status.Error(codes.Internal, "the call has no request"))
 	}
 	if err == nil {
+		q.startTimer(0)
 		err = q.readEnd()
 	}
 	return q.ended(err)
@@ -240,6 +258,7 @@ func (q *incoming) read(m any) error {
 		if err := q.takeMemory(int(length)); err != nil {
 			return err
 		}
+		q.startTimer(int(length))
 	}
 	data, err := q.wire.Read(int(length))
 	if err == io.EOF {
@@ -248,50 +267,97 @@ func (q *incoming) read(m any) error {
 	if err != nil {
 		return q.readError(err)
 	}
+	q.stopTimer()
+	return q.decode(data, m)
+}
+
+// decode decodes a message that has arrived, once it has the memory that it takes then.
+func (q *incoming) decode(data mem.BufferSlice, into any) error {
 	defer data.Free()
-	if err := q.codec.Unmarshal(data, m); err != nil {
+	if m, ok := into.(proto.Message); ok && data.Len() > tinyRequest {
+		whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+		defer whole.Free()
+		data = mem.BufferSlice{whole}
+		if err := q.takeDecodedMemory(whole.ReadOnlyData(), m); err != nil {
+			return err
+		}
+	}
+	if err := q.codec.Unmarshal(data, into); err != nil {
 		return status.Errorf(codes.Internal, "failed to unmarshal the request: %v", err)
 	}
 	return nil
 }
 
-// takeMemory takes the memory of a large message, and gives the client time to send it.
+// takeDecodedMemory takes what a message will take more once it is decoded.
+func (q *incoming) takeDecodedMemory(data []byte, m proto.Message) error {
+	budget := q.gate.requests.decoded
+	size := grpccodec.DecodedSize(data, m, len(data)+budget.Largest())
+	more := size - len(data)
+	switch {
+	case more > budget.Largest():
+		return status.Errorf(codes.ResourceExhausted,
+			"the request of %d KiB takes more than %d MiB more once it is decoded", len(data)>>10, budget.Largest()>>20)
+	case size <= smallRequest || more <= 0:
+		return nil
+	}
+	return q.takeFor(func(share string) bool { return budget.Take(q.ctx, share, more, requestPatience) },
+		budget, more, &q.decoded)
+}
+
+// takeMemory takes the memory of a large message before it arrives.
 func (q *incoming) takeMemory(n int) error {
-	conn, c := connectionFrom(q.ctx), q.caller
+	m := &q.gate.requests
+	return q.takeFor(func(share string) bool { return m.take(q.ctx, share, n) }, m.taken, n, &q.bytes)
+}
+
+// takeFor takes n bytes of a budget for the caller, once it is known who that is.
+func (q *incoming) takeFor(take func(share string) bool, budget *memorybudget.Budget, n int, taken *int) error {
+	conn := connectionFrom(q.ctx)
 	if conn == nil {
 		return errors.New("rpc: the server's credentials do not watch connections")
 	}
-	if !conn.isAuthenticated() {
-		return nil // what it sends is bounded in another way: see unauthenticated.go
-	}
-	if c == nil {
-		c = &Caller{gate: q.gate, method: q.wire.Method()}
+	if q.caller == nil {
+		c := &Caller{gate: q.gate, method: q.wire.Method()}
 		if err := c.admitLargeRequest(q.ctx); err != nil {
 			return err
 		}
+		q.caller = c
 	}
-	share := c.memoryShare(conn)
-	if !q.gate.requests.take(q.ctx, share, n) {
-		return c.refuseOverLimit(q.ctx, "request_bytes", time.Second)
+	share := q.caller.memoryShare(conn)
+	if !take(share) {
+		return q.caller.refuseOverLimit(q.ctx, "request_bytes", time.Second)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.over {
-		q.gate.requests.taken.Give(share, n)
+		budget.Give(share, n)
 		return status.Error(codes.Canceled, "the stream has ended")
 	}
-	q.share, q.bytes = share, n
+	q.share, *taken = share, n
+	return nil
+}
+
+// startTimer gives the client time to send a message of so many bytes, or its end, if the call has taken memory.
+func (q *incoming) startTimer(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.over || q.bytes+q.decoded == 0 {
+		return
+	}
 	q.timer = time.AfterFunc(requestTime+time.Duration(n)*time.Second/requestRate, func() {
 		q.late.Store(true)
 		_ = q.wire.WriteStatus(status.New(codes.DeadlineExceeded, "the request has arrived too slowly"))
 	})
-	return nil
 }
 
 // admitLargeRequest authenticates a caller, and refuses one without a role that allows the method for anything.
+// Methods that are open to everybody have no large requests.
 func (c *Caller) admitLargeRequest(ctx context.Context) error {
 	d, known := methodPermissions[c.method]
-	if c.gate.authority == nil || !known || d.open {
+	if known && d.open {
+		return status.Errorf(codes.ResourceExhausted, "requests of this method have at most %d bytes", smallRequest)
+	}
+	if c.gate.authority == nil || !known {
 		return nil
 	}
 	if err := c.authenticate(ctx); err != nil {

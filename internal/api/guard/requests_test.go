@@ -74,7 +74,7 @@ func newReader(t *testing.T) (*messageReader, context.Context) {
 	conn := &connection{host: "h"}
 	conn.hasRole.Store(true)
 	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{}, AuthInfo: conn})
-	return &messageReader{gate: gate, codec: grpccodec.BoundedCodec(), maxBytes: MaxRequestBytes}, ctx
+	return &messageReader{gate: gate, codec: grpccodec.Codec(), maxBytes: MaxRequestBytes}, ctx
 }
 
 // TestRequestsTakeMemoryWhileTheyArrive: from when its length is known until it was served, and also if it never arrives.
@@ -137,7 +137,7 @@ func TestRequestsWaitForMemory(t *testing.T) {
 		}
 		// One that waits is served when there is memory.
 		value := make([]byte, 4<<20)
-		data, err := grpccodec.BoundedCodec().Marshal(wrapperspb.Bytes(value))
+		data, err := grpccodec.Codec().Marshal(wrapperspb.Bytes(value))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -145,7 +145,7 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 		return nil, nil, err
 	}
 	o.MaxRecvMsgSize = cmp.Or(o.MaxRecvMsgSize, guard.MaxRequestBytes)
-	codec := guard.UnreadCodec(grpccodec.BoundedCodec())
+	codec := guard.UnreadCodec(grpccodec.Codec())
 	options, err := serverOptions(o, gate, codec)
 	if err != nil {
 		return nil, nil, err

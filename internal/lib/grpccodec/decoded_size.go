@@ -1,0 +1,174 @@
+package grpccodec
+
+import (
+	"reflect"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+)
+
+// What parts of a message take in memory beside their own bytes, with what is lost when a slice or a map grows.
+const (
+	bytesPerPointer = 24  // of a list of messages
+	bytesPerText    = 16  // rounded up by the allocator
+	bytesPerElement = 48  // of a list of strings or bytes
+	bytesPerNumber  = 20  // of a list of numbers, of which a packed one has a number in each byte
+	bytesPerEntry   = 160 // of a map
+	bytesPerChoice  = 24  // the wrapper of a oneof, or the target of an optional number
+	bytesPerLevel   = 1 << 10
+	// allocatorShare is the part by which the allocator rounds structs up.
+	allocatorShare = 8
+	// maxDepth bounds nested messages, as the decoder does.
+	maxDepth = 10_000
+)
+
+// DecodedSize estimates how many bytes an encoded message takes in memory, together with the stack of the decoder:
+// rather too many than too few. An empty message takes two bytes on the wire and hundreds in memory. Above most the
+// estimate ends, so that it takes no longer than decoding so much. Of data that is no message it is that of what
+// comes before the fault.
+func DecodedSize(data []byte, m proto.Message, most int) int {
+	d := m.ProtoReflect().Descriptor()
+	s := sizer{most: most}
+	s.bytes = messageCosts(d, m.ProtoReflect().Type()).size
+	s.addMessage(data, messageCosts(d, m.ProtoReflect().Type()), 0)
+	return s.bytes + s.depth*bytesPerLevel
+}
+
+type sizer struct {
+	most, bytes, depth int
+}
+
+// addMessage adds the fields of a message; false: that is enough, or what follows is no message.
+func (s *sizer) addMessage(data []byte, m *messageCost, depth int) bool {
+	if depth > maxDepth {
+		return false
+	}
+	s.depth = max(s.depth, depth)
+	for len(data) > 0 {
+		number, kind, n := protowire.ConsumeTag(data)
+		if n < 0 {
+			return false
+		}
+		data = data[n:]
+		n = protowire.ConsumeFieldValue(number, kind, data)
+		if n < 0 || !s.addField(m.field(number), kind, data[:n], depth) {
+			return false
+		}
+		data = data[n:]
+	}
+	return true
+}
+
+// addField adds a field with this encoded value.
+func (s *sizer) addField(f fieldCost, kind protowire.Type, value []byte, depth int) bool {
+	s.bytes += f.each
+	if kind == protowire.BytesType || f.unknown {
+		content := value
+		if kind == protowire.BytesType {
+			content, _ = protowire.ConsumeBytes(value)
+		}
+		s.bytes += f.eachByte * len(content)
+		if f.message != nil && kind == protowire.BytesType && !s.addMessage(content, f.message, depth+1) {
+			return false
+		}
+	}
+	return s.bytes+s.depth*bytesPerLevel <= s.most
+}
+
+// messageCost is what messages of a type take.
+type messageCost struct {
+	size   int         // of the struct
+	fields []fieldCost // by number
+}
+
+// fieldCost is what a field takes.
+type fieldCost struct {
+	each     int          // each time that it occurs
+	eachByte int          // for each byte of its content
+	message  *messageCost // whose content it is
+	unknown  bool         // the message has no such field: it is kept as it is
+}
+
+var unknownField = fieldCost{each: bytesPerText, eachByte: 3, unknown: true}
+
+func (m *messageCost) field(number protowire.Number) fieldCost {
+	if int(number) >= len(m.fields) {
+		return unknownField
+	}
+	return m.fields[number]
+}
+
+// costs are those of the types that were asked for, by their full name.
+var costs sync.Map
+
+// costsMutex is for those who compute costs: of a type that holds itself only they see what is not complete.
+var costsMutex sync.Mutex
+
+func messageCosts(d protoreflect.MessageDescriptor, t protoreflect.MessageType) *messageCost {
+	if m, ok := costs.Load(d.FullName()); ok {
+		return m.(*messageCost)
+	}
+	costsMutex.Lock()
+	defer costsMutex.Unlock()
+	computed := map[protoreflect.FullName]*messageCost{}
+	m := computeCosts(d, t, computed)
+	for name, c := range computed {
+		costs.LoadOrStore(name, c)
+	}
+	return m
+}
+
+// maxFieldNumber bounds the table of a message. The costs of a field with a larger number are those of an unknown one.
+const maxFieldNumber = 1000
+
+// computeCosts computes the costs of a type, and of those that it holds.
+func computeCosts(d protoreflect.MessageDescriptor, t protoreflect.MessageType, computed map[protoreflect.FullName]*messageCost) *messageCost {
+	if m := computed[d.FullName()]; m != nil {
+		return m
+	}
+	m := &messageCost{size: bytesPerEntry}
+	computed[d.FullName()] = m
+	if t != nil {
+		size := int(reflect.TypeOf(t.Zero().Interface()).Elem().Size())
+		m.size = size + size/allocatorShare
+	}
+	for i := range d.Fields().Len() {
+		f := d.Fields().Get(i)
+		for len(m.fields) <= int(f.Number()) && f.Number() <= maxFieldNumber {
+			m.fields = append(m.fields, unknownField)
+		}
+		if int(f.Number()) < len(m.fields) {
+			m.fields[f.Number()] = computeFieldCost(f, computed)
+		}
+	}
+	return m
+}
+
+func computeFieldCost(f protoreflect.FieldDescriptor, computed map[protoreflect.FullName]*messageCost) fieldCost {
+	var c fieldCost
+	switch {
+	case f.Message() != nil:
+		t, _ := protoregistry.GlobalTypes.FindMessageByName(f.Message().FullName()) // entries of maps have none
+		c.message = computeCosts(f.Message(), t, computed)
+		c.each = c.message.size
+		if f.IsList() {
+			c.each += bytesPerPointer
+		}
+	case f.Kind() == protoreflect.StringKind || f.Kind() == protoreflect.BytesKind:
+		c.each, c.eachByte = bytesPerText, 1
+		if f.IsList() {
+			c.each += bytesPerElement
+		}
+	case f.IsList():
+		c.each, c.eachByte = bytesPerNumber, bytesPerNumber
+	case f.HasPresence():
+		c.each = bytesPerChoice
+	}
+	if f.ContainingOneof() != nil && f.Message() != nil {
+		c.each += bytesPerChoice
+	}
+	return c
+}
