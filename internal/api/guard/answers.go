@@ -53,26 +53,34 @@ func (u *unreadResponse) free() {
 	})
 }
 
-// BoundUnread refuses responses to who leaves too many unread. It comes after the interceptor of the gate.
+// BoundUnread refuses responses to who leaves too many unread: those of a call that changes something before it does.
+// It comes after the interceptor of the gate.
 func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInfo,
 	next grpc.UnaryHandler) (any, error) {
+	conn := connectionFrom(ctx)
+	if conn == nil {
+		return next(ctx, q)
+	}
+	c := CallerFrom(ctx)
+	if c == nil {
+		c = &Caller{gate: g, method: info.FullMethod}
+	}
+	changes := !changesNothing(info.FullMethod)
+	if changes && !g.unread.Allows(c.memoryShare(conn), smallResponse) {
+		return nil, c.refuseOverLimit(ctx, "unread_bytes", time.Second)
+	}
 	answer, err := next(ctx, q)
 	m, ok := answer.(proto.Message)
-	conn := connectionFrom(ctx)
-	if err != nil || !ok || conn == nil {
+	if err != nil || !ok {
 		return answer, err
 	}
 	n := proto.Size(m)
 	if n <= smallResponse {
 		return answer, nil
 	}
-	c := CallerFrom(ctx)
-	if c == nil {
-		c = &Caller{gate: g, method: info.FullMethod}
-	}
 	u := &unreadResponse{message: m, budget: g.unread, share: c.memoryShare(conn), bytes: n, conn: conn}
 	switch {
-	case !changesNothing(info.FullMethod):
+	case changes:
 		g.unread.TakeAnyway(u.share, n) // a refusal would say that nothing was changed
 	case !g.unread.TryTake(u.share, n):
 		return nil, c.refuseOverLimit(ctx, "unread_bytes", time.Second)
@@ -84,7 +92,7 @@ func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInf
 }
 
 // readVerbs begin the names of methods that change nothing.
-var readVerbs = []string{"Get", "List", "Read", "Export", "Top", "Explain", "Preview", "Plan", "Diff", "Forecast"}
+var readVerbs = []string{"Get", "List", "Read", "Export", "Top", "Explain", "Preview", "Plan", "Diff", "Forecast", "Is"}
 
 func changesNothing(method string) bool {
 	name := method[strings.LastIndexByte(method, '/')+1:]

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/api/apierror"
+	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/grpccodec"
 	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 )
@@ -36,6 +38,9 @@ const (
 	// process. It is another budget, so that requests that have arrived never wait for one that is to arrive.
 	maxDecodedMemory = 128 << 20
 	minDecodedMemory = 48 << 20
+	// maxListLength bounds the lists of the request of a call. Handlers refuse longer ones, too, but a call may have to
+	// wait for its turn before.
+	maxListLength = 1000
 	// smallRequest is the size, as it arrives and decoded, up to which a request is not counted: the number of calls
 	// bounds those.
 	smallRequest = 16 << 10
@@ -128,7 +133,8 @@ func (r *messageReader) boundStream(next grpc.StreamHandler, clientStreams bool)
 			return errOtherTransport
 		}
 		s := &readingStream{ServerStream: stream, clientStreams: clientStreams,
-			q: incoming{messageReader: r, wire: wire, ctx: stream.Context(), caller: CallerFrom(stream.Context())}}
+			q: incoming{messageReader: r, wire: wire, ctx: stream.Context(), caller: CallerFrom(stream.Context()),
+				ofStream: clientStreams}}
 		defer s.q.end()
 		return next(impl, s)
 	}
@@ -168,7 +174,9 @@ type incoming struct {
 	wire   wireStream
 	ctx    context.Context
 	caller *Caller // nil: not known yet; of a stream, who began it
-	header [5]byte // of a message: its form, and its length
+	// ofStream: the messages are of a stream of the client, and not the request of a call.
+	ofStream bool
+	header   [5]byte // of a message: its form, and its length
 
 	late atomic.Bool // a message has arrived too slowly
 
@@ -278,6 +286,9 @@ func (q *incoming) decode(data mem.BufferSlice, into any) error {
 		whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
 		defer whole.Free()
 		data = mem.BufferSlice{whole}
+		if err := q.checkLists(whole.ReadOnlyData(), m); err != nil {
+			return err
+		}
 		if err := q.takeDecodedMemory(whole.ReadOnlyData(), m); err != nil {
 			return err
 		}
@@ -286,6 +297,19 @@ func (q *incoming) decode(data mem.BufferSlice, into any) error {
 		return status.Errorf(codes.Internal, "failed to unmarshal the request: %v", err)
 	}
 	return nil
+}
+
+// checkLists refuses the request of a call with too long a list.
+func (q *incoming) checkLists(data []byte, m proto.Message) error {
+	if q.ofStream || len(data) <= 2*maxListLength { // an element has two bytes at least
+		return nil
+	}
+	name, n := grpccodec.LongestList(data, m)
+	if n <= maxListLength {
+		return nil
+	}
+	st, _ := apierror.ToStatus(job.Invalid(name, "has %d entries, at most %d are allowed", n, maxListLength))
+	return st.Err()
 }
 
 // takeDecodedMemory takes what a message will take more once it is decoded.

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/core/authz"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -25,6 +24,10 @@ const (
 	readTurn
 	// changeTurn: the call changes one job, and reads it before.
 	changeTurn
+	// createTurn: the call creates a few jobs.
+	createTurn
+	// batchTurn: the call creates many jobs.
+	batchTurn
 	turnClasses
 )
 
@@ -38,7 +41,12 @@ var turnBounds = [turnClasses]struct {
 	scheduleTurn: {name: "schedules", ofIdentity: 1, ofNode: max(1, runtime.GOMAXPROCS(0)/2)},
 	readTurn:     {name: "reads", ofIdentity: 16, ofNode: 64},
 	changeTurn:   {name: "changes", ofIdentity: 64, ofNode: 128},
+	createTurn:   {name: "creations", ofIdentity: 64, ofNode: 1024},
+	batchTurn:    {name: "batches", ofIdentity: max(2, runtime.GOMAXPROCS(0)), ofNode: max(4, 2*runtime.GOMAXPROCS(0))},
 }
+
+// fewJobs is how many jobs a call may create without the turn of a batch.
+const fewJobs = 64
 
 // maxTurnWait bounds the wait for a turn.
 const maxTurnWait = 5 * time.Second
@@ -69,7 +77,7 @@ func turnClassOf(method string, q any) turnClass {
 			return scanTurn
 		}
 		return readTurn
-	case scannedPage, adminPage, timedPart, wholeCluster, sharedCounts, worstJobs, wholeJob:
+	case scannedPage, adminPage, timedPart, wholeCluster, sharedCounts, worstJobs, wholeJob, oneShard:
 		return scanTurn
 	case forecastWork:
 		if method == fermatav1.ClusterService_ForecastLoad_FullMethodName { // which asks peers once for each turn
@@ -84,8 +92,14 @@ func turnClassOf(method string, q any) turnClass {
 		case fermatav1.JobService_ApplyJobs_FullMethodName, fermatav1.BackupService_RestoreJobs_FullMethodName:
 			return scanTurn // they read all the jobs that they name
 		}
-	case oneJob, storedRevisions:
-		if methodPermissions[method].permission == authz.ReadJobs {
+		if r, ok := q.(interface {
+			GetRequests() []*fermatav1.CreateJobRequest
+		}); ok && len(r.GetRequests()) > fewJobs {
+			return batchTurn
+		}
+		return createTurn
+	case oneJob, storedRevisions, wholeTable:
+		if changesNothing(method) {
 			return readTurn
 		}
 		return changeTurn

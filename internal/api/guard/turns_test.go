@@ -121,8 +121,11 @@ func TestClassesOfTurns(t *testing.T) {
 		fermatav1.JobService_RunJob_FullMethodName:               changeTurn,
 		fermatav1.JobService_RestoreJobRevision_FullMethodName:   changeTurn,
 		fermatav1.JobService_ListJobRevisions_FullMethodName:     readTurn,
-		fermatav1.JobService_CreateJob_FullMethodName:            noTurn,
-		fermatav1.JobService_BatchCreateJobs_FullMethodName:      noTurn,
+		fermatav1.JobService_CreateJob_FullMethodName:            createTurn,
+		fermatav1.JobService_BatchCreateJobs_FullMethodName:      createTurn,
+		fermatav1.JobService_PauseQueue_FullMethodName:           changeTurn,
+		fermatav1.JobService_GetQueueSettings_FullMethodName:     readTurn,
+		fermatav1.ClusterService_CheckShard_FullMethodName:       scanTurn,
 		fermatav1.WorkerService_Work_FullMethodName:              noTurn,
 	} {
 		if got := turnClassOf(method, nil); got != want {
@@ -135,6 +138,21 @@ func TestClassesOfTurns(t *testing.T) {
 		q := &fermatav1.ListRunsRequest{Parent: parent}
 		if got := turnClassOf(fermatav1.JobService_ListRuns_FullMethodName, q); got != want {
 			t.Errorf("runs of %s: class %v, want %v", parent, got, want)
+		}
+	}
+	for jobs, want := range map[int]turnClass{fewJobs: createTurn, fewJobs + 1: batchTurn} {
+		q := &fermatav1.BatchCreateJobsRequest{Requests: make([]*fermatav1.CreateJobRequest, jobs)}
+		if got := turnClassOf(fermatav1.JobService_BatchCreateJobs_FullMethodName, q); got != want {
+			t.Errorf("a batch of %d jobs: class %v, want %v", jobs, got, want)
+		}
+	}
+}
+
+// TestCallsThatTakeNoTurn: they read what the node has in memory, or are streams, which have bounds of their own.
+func TestCallsThatTakeNoTurn(t *testing.T) {
+	for method, bound := range workBounds {
+		if turnClassOf(method, nil) == noTurn && bound != ownState && bound != longStream && method != fermatav1.PeerService_ForecastShards_FullMethodName {
+			t.Errorf("%s takes no turn, and works on %s", method, bound)
 		}
 	}
 }

@@ -172,3 +172,26 @@ func computeFieldCost(f protoreflect.FieldDescriptor, computed map[protoreflect.
 	}
 	return c
 }
+
+// LongestList returns the name and the length of the longest list or map that an encoded message has itself, not in
+// messages that it holds, and 0 if it has none. Lists of numbers do not count.
+func LongestList(data []byte, m proto.Message) (name string, n int) {
+	fields := m.ProtoReflect().Descriptor().Fields()
+	lengths := map[protowire.Number]int{}
+	for len(data) > 0 {
+		number, kind, size := protowire.ConsumeField(data)
+		if size < 0 {
+			break
+		}
+		data = data[size:]
+		if kind == protowire.BytesType {
+			lengths[number]++
+		}
+	}
+	for number, length := range lengths {
+		if f := fields.ByNumber(number); length > n && f != nil && f.Cardinality() == protoreflect.Repeated && !f.IsPacked() {
+			name, n = f.TextName(), length
+		}
+	}
+	return name, n
+}

@@ -70,12 +70,24 @@ func (b *Budget) tryTake(identity string, n int) (freed <-chan struct{}, ok bool
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	own, used := b.by[identity]+n, b.used+n
-	if own > b.little && own > b.most/4*3-used || used > b.most {
+	if !b.allows(identity, n) {
 		return b.freed, false
 	}
-	b.by[identity], b.used = own, used
+	b.by[identity] += n
+	b.used += n
 	return nil, true
+}
+
+// Allows reports whether an identity may take so much now.
+func (b *Budget) Allows(identity string, n int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.allows(identity, n)
+}
+
+func (b *Budget) allows(identity string, n int) bool {
+	own, used := b.by[identity]+n, b.used+n
+	return used <= b.most && (own <= b.little || own <= b.most/4*3-used)
 }
 
 // TakeAnyway takes memory that is in use already, also where the identity may not have it.
