@@ -1,6 +1,8 @@
 package guard
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"io"
@@ -15,9 +17,12 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/fermata-io/fermata/internal/lib/grpccodec"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // sentStream is a stream that a client has sent some bytes of.
@@ -27,13 +32,25 @@ type sentStream struct {
 	ends  bool // the client has ended it
 	over  chan struct{}
 	given *status.Status
+
+	method string // "": one of a test
 }
 
 func newSentStream(length uint32, ends bool, data ...byte) *sentStream {
 	return &sentStream{data: append(binary.BigEndian.AppendUint32([]byte{0}, length), data...), ends: ends, over: make(chan struct{})}
 }
 
-func (s *sentStream) Method() string { return "/test/Call" }
+func (s *sentStream) Method() string { return cmp.Or(s.method, "/test/Call") }
+
+// sentMessage is a stream that a client has sent a message on.
+func sentMessage(t *testing.T, m proto.Message) *sentStream {
+	t.Helper()
+	data, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newSentStream(uint32(len(data)), true, data...)
+}
 
 func (s *sentStream) ReadMessageHeader(header []byte) error {
 	data, err := s.Read(len(header))
@@ -181,5 +198,78 @@ func TestMessagesAsTheyArrive(t *testing.T) {
 		if got := c.stream.given.Code(); got != c.want {
 			t.Errorf("%s: the client gets %s, want %s", name, got, c.want)
 		}
+	}
+}
+
+// TestRequestsTakeMemoryOfTheirDecodedSize: requests whose parts take many times their size share a budget. A call
+// waits until others give memory back, and is refused after a while.
+func TestRequestsTakeMemoryOfTheirDecodedSize(t *testing.T) {
+	nulls := &structpb.ListValue{Values: make([]*structpb.Value, 3000)}
+	for i := range nulls.Values {
+		nulls.Values[i] = structpb.NewNullValue()
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r, ctx := newReader(t)
+		r.gate.requests = newRequestMemory(0)
+		budget := r.gate.requests.decoded
+		var served []*incoming
+		for {
+			q := &incoming{messageReader: r, ofStream: true, wire: sentMessage(t, nulls), ctx: ctx}
+			began := time.Now()
+			if err := q.read(&structpb.ListValue{}); err != nil {
+				if status.Code(err) != codes.ResourceExhausted || time.Since(began) != requestPatience {
+					t.Errorf("%v after %v", err, time.Since(began))
+				}
+				break
+			}
+			served = append(served, q)
+		}
+		if n, each := len(served), budget.InUse()/len(served); n > budget.Largest()/(3000*64) || each < 3000*64 {
+			t.Errorf("%d requests are decoded at once, which take %d bytes each", n, each)
+		}
+		for _, q := range served {
+			q.release()
+		}
+		if n := budget.InUse(); n != 0 {
+			t.Errorf("%d bytes are left", n)
+		}
+	})
+}
+
+// TestRequestsThatAreNotDecoded: they are refused by what they would take, or by who may not send them.
+func TestRequestsThatAreNotDecoded(t *testing.T) {
+	r, ctx := newReader(t)
+	plan := func(jobs int) *fermatav1.PlanJobsRequest {
+		q := &fermatav1.PlanJobsRequest{}
+		for range jobs {
+			q.DesiredJobs = append(q.DesiredJobs, &fermatav1.DesiredJob{Job: &fermatav1.Job{}})
+		}
+		return q
+	}
+	const parts = 1 << 20
+	many := append(binary.AppendUvarint([]byte{5<<3 | 2}, 2*parts), bytes.Repeat([]byte{1<<3 | 2, 0}, parts)...)
+	health := newSentStream(smallRequest+1, true, make([]byte, smallRequest+1)...)
+	health.method = "/grpc.health.v1.Health/Check"
+	for name, c := range map[string]struct {
+		stream *sentStream
+		into   proto.Message
+		want   codes.Code
+	}{
+		"a list":                     {sentMessage(t, plan(maxListLength)), &fermatav1.PlanJobsRequest{}, codes.OK},
+		"a long list":                {sentMessage(t, plan(maxListLength+1)), &fermatav1.PlanJobsRequest{}, codes.InvalidArgument},
+		"very many parts":            {newSentStream(uint32(len(many)), true, many...), &structpb.Value{}, codes.ResourceExhausted},
+		"a large one of open method": {health, &wrapperspb.BytesValue{}, codes.ResourceExhausted},
+	} {
+		q := &incoming{messageReader: r, wire: c.stream, ctx: ctx}
+		if err := q.readOnly(c.into); status.Code(err) != c.want {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+		if c.want != codes.OK && proto.Size(c.into) > 0 {
+			t.Errorf("%s: it was decoded", name)
+		}
+		q.end()
+	}
+	if n := r.gate.requests.decoded.InUse() + r.gate.requests.taken.InUse(); n != 0 {
+		t.Errorf("%d bytes are left", n)
 	}
 }

@@ -41,7 +41,7 @@ var turnBounds = [turnClasses]struct {
 	scheduleTurn: {name: "schedules", ofIdentity: 1, ofNode: max(1, runtime.GOMAXPROCS(0)/2)},
 	readTurn:     {name: "reads", ofIdentity: 16, ofNode: 64},
 	changeTurn:   {name: "changes", ofIdentity: 64, ofNode: 128},
-	createTurn:   {name: "creations", ofIdentity: 64, ofNode: 1024},
+	createTurn:   {name: "creations", ofIdentity: 256, ofNode: 1024},
 	batchTurn:    {name: "batches", ofIdentity: max(2, runtime.GOMAXPROCS(0)), ofNode: max(4, 2*runtime.GOMAXPROCS(0))},
 }
 

@@ -821,8 +821,8 @@ func TestFloodBeforeProof(t *testing.T) {
 	defer f.others(t)()
 	before := heap()
 	f.rude(t, window).pour(t, "bad")
-	if n, err := testutil.GatherAndCount(counted, "fermata_access_denied_total"); err != nil || n != 2 {
-		t.Errorf("%d series count it (%v)", n, err)
+	if n, err := testutil.GatherAndCount(counted, "fermata_access_denied_total"); err != nil || n != 3 {
+		t.Errorf("%d series count its credential, its streams and its bytes (%v)", n, err)
 	}
 	if kept := heap() - before; kept > guard.MaxUnauthenticatedBytes+16<<20 {
 		t.Errorf("%d MiB are kept", kept>>20)

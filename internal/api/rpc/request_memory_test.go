@@ -181,15 +181,19 @@ func TestLargeRequestsOfManyCallers(t *testing.T) {
 func TestLargeRequestsAreReadAfterTheirCallerIsKnown(t *testing.T) {
 	authority := newAuthority(t, authz.Limits{}, allow(authz.Viewer, "*", "viewer"), allow(authz.Admin, "*", "admin"))
 	f := serveFlooded(t, Options{Authority: authority}, &floodJobs{}, nil)
-	for token, want := range map[string]codes.Code{"viewer": codes.PermissionDenied, "bad": codes.Unauthenticated} {
-		w := f.rude(t, window)
-		if code := w.call(t, "viewer", fermatav1.ClusterService_ListNodes_FullMethodName, nil); code != codes.OK {
-			t.Fatal(code)
-		}
-		id, err := w.open(token, fermatav1.JobService_CreateJob_FullMethodName)
-		w.must(t, err, w.framer.WriteData(id, false, append(prefix(15<<20), make([]byte, 1000)...)))
-		if code := w.answer(t, id); code != want {
-			t.Errorf("%s: %s, want %s", token, code, want)
+	for _, known := range []bool{true, false} { // an identity has called on the connection before, or none has
+		for token, want := range map[string]codes.Code{"viewer": codes.PermissionDenied, "bad": codes.Unauthenticated} {
+			w := f.rude(t, window)
+			if known {
+				if code := w.call(t, "viewer", fermatav1.ClusterService_ListNodes_FullMethodName, nil); code != codes.OK {
+					t.Fatal(code)
+				}
+			}
+			id, err := w.open(token, fermatav1.JobService_CreateJob_FullMethodName)
+			w.must(t, err, w.framer.WriteData(id, false, append(prefix(15<<20), make([]byte, 1000)...)))
+			if code := w.answer(t, id); code != want {
+				t.Errorf("%s: %s, want %s", token, code, want)
+			}
 		}
 	}
 	// Who may is asked for the rest.

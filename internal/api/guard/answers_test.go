@@ -1,0 +1,43 @@
+package guard
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// TestChangesAreRefusedWhileAnswersAreUnread: who leaves answers unread is refused before a call changes anything, so
+// that answers of changes, which are never refused, have a bound.
+func TestChangesAreRefusedWhileAnswersAreUnread(t *testing.T) {
+	r, ctx := newReader(t)
+	g := r.gate
+	g.unread = newUnreadBudget(0)
+	large := wrapperspb.Bytes(make([]byte, 1<<20))
+	changed := 0
+	call := func(method string) error {
+		_, err := g.BoundUnread(ctx, nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) {
+			changed++
+			return large, nil
+		})
+		return err
+	}
+	for changed < 100 && call(fermatav1.JobService_UpdateJob_FullMethodName) == nil {
+	}
+	if most := g.unread.Largest()>>20 + 1; changed > most {
+		t.Errorf("%d answers of a MiB are unread, want %d at most", changed, most)
+	}
+	before := changed
+	if err := call(fermatav1.JobService_CreateJob_FullMethodName); status.Code(err) != codes.ResourceExhausted || changed != before {
+		t.Errorf("a change beyond that: %v", err)
+	}
+	connectionFrom(ctx).freeUnread()
+	if err := call(fermatav1.JobService_CreateJob_FullMethodName); err != nil {
+		t.Errorf("after the answers were read: %v", err)
+	}
+}
