@@ -130,10 +130,18 @@ func (w *watchStream) run(ctx context.Context) error {
 	}
 }
 
+// shardsPerCharge is how many shards may be asked for their last events for what one call costs.
+const shardsPerCharge = 4
+
 // findStart finds the places to begin at. For a watch to now, the last places of all shards must be known.
 // Otherwise unreachable shards are followed when they are reachable again.
 func (w *watchStream) findStart(ctx context.Context) error {
 	shards := w.feed.o.Store.Shards()
+	if w.query.Charge != nil {
+		if err := w.query.Charge(1 + shards/shardsPerCharge); err != nil {
+			return err
+		}
+	}
 	last, err := w.feed.o.Store.LastEvents(ctx)
 	if err != nil && (w.query.StopAtEnd || !slices.ContainsFunc(last, job.Place.Exact)) {
 		return err
