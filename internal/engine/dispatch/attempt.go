@@ -23,6 +23,8 @@ type attempt struct {
 	// known is the record as this node last saw it stored; nil until read. The value pointed to never changes.
 	known     *job.Record
 	takesSlot bool // takes a slot of the session
+	// payloadBytes is what is counted of its payload for the identity of the session.
+	payloadBytes int
 
 	started   bool
 	startedMS unixtime.Milli // shard clock; 0 unknown

@@ -375,6 +375,7 @@ type bench struct {
 	others  atomic.Pointer[func() []string]    // addresses of other nodes
 	tokens  uint64
 	maxLag  time.Duration // of the jobs
+	payload int           // bytes in that of each job
 }
 
 const ttl = 30 * time.Second
@@ -459,6 +460,7 @@ func (b *bench) lease(id string) job.Leased {
 	def := job.Definition{
 		Key: key, Queue: "q", Handler: "h",
 		Timeout: job.DefaultTimeout, TimeoutGrace: job.DefaultTimeoutGrace, MaxLag: b.maxLag,
+		Payload: make([]byte, b.payload),
 	}
 	state := job.State{Revision: 3, Lane: def.Lane(), Nominal: unixtime.MilliOf(now), Due: unixtime.MilliOf(now)}.Leased(b.tokens)
 	deadline := unixtime.MilliOf(now.Add(ttl))
@@ -549,8 +551,9 @@ func (d *Dispatcher) audit(t testing.TB) {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	pending := 0
+	pending, payloads := 0, 0
 	for id, a := range d.mu.attempts {
+		payloads += a.payloadBytes
 		if a.forgotten || a.id != id {
 			t.Errorf("attempt %s: gone %v, id %s", id, a.forgotten, a.id)
 		}
@@ -565,6 +568,13 @@ func (d *Dispatcher) audit(t testing.TB) {
 		if at := a.nextDeadline(); (a.timerPlace > 0) != !at.IsZero() {
 			t.Errorf("attempt %s: next %v, place %d", id, at, a.timerPlace)
 		}
+	}
+	ofIdentities := 0
+	for _, i := range d.mu.payloads.identities {
+		ofIdentities += i.bytes
+	}
+	if payloads != ofIdentities || payloads != d.mu.payloads.used {
+		t.Errorf("payloads of attempts: %d bytes, of identities %d, in all %d", payloads, ofIdentities, d.mu.payloads.used)
 	}
 	if pending != d.mu.pendingEvents {
 		t.Errorf("pending: %d, counted %d", d.mu.pendingEvents, pending)

@@ -80,6 +80,9 @@ func (d *Dispatcher) applyRecord(a *attempt, rec *job.Record, fx *pendingEffects
 		return
 	}
 	a.known = rec
+	if a.session != nil {
+		a.session.countPayload(a, false)
+	}
 	if a.adopting {
 		a.boundAdopted(d.o.LeaseTTL, d.o.margin())
 	}

@@ -33,7 +33,8 @@ type Session struct {
 	returnedForeign int             // leases of other nodes that were returned here
 	resultPace      resultPace
 	returns         returnBudget
-	ofIdentity      *identityReturns // of all sessions of its identity
+	ofIdentity      *identityReturns  // of all sessions of its identity
+	payloads        *identityPayloads // of all sessions of its identity
 	draining        bool
 	sentAway        bool // the worker was asked to reconnect; it may trust its leases for their own life
 	drained         bool
@@ -125,7 +126,7 @@ func (s *Session) freeSlots() int { return max(0, s.roomFor(0)) }
 // roomFor is how many more attempts the session takes if that many may wait there in total. It is negative if
 // more wait.
 func (s *Session) roomFor(waiting int) int {
-	if !s.acceptsLeases() || s.returns.resting {
+	if !s.acceptsLeases() || s.returns.resting || s.payloads.full {
 		return 0
 	}
 	return min(s.hello.Slots+waiting-s.busySlots, s.hello.Slots+pendingSlack-s.pendingResults) - s.reservedSlots
@@ -219,6 +220,7 @@ func (s *Session) MarkDrained() {
 func (s *Session) addAttempt(a *attempt) {
 	a.sessionIndex = len(s.attempts)
 	s.attempts = append(s.attempts, a)
+	s.countPayload(a, false)
 }
 
 // removeAttempt removes an attempt. The last attempt takes its place.
@@ -228,4 +230,5 @@ func (s *Session) removeAttempt(a *attempt) {
 	s.attempts[a.sessionIndex].sessionIndex = a.sessionIndex
 	s.attempts[last] = nil
 	s.attempts = s.attempts[:last]
+	s.countPayload(a, true)
 }

@@ -52,6 +52,7 @@ func (d *Dispatcher) takeUnits(s *Session) error {
 		return job.ErrTooManySessions
 	}
 	d.joinReturns(s)
+	d.joinPayloads(s)
 	return nil
 }
 
@@ -59,6 +60,7 @@ func (d *Dispatcher) takeUnits(s *Session) error {
 func (d *Dispatcher) returnUnits(s *Session) {
 	d.mu.sessionShares.ReleaseMany(fairshare.Holder{Identity: s.key.identity}, unitsOf(s.hello))
 	s.ofIdentity.sessions--
+	d.leavePayloads(s)
 }
 
 // returnBudget bounds the leases that a session returns unstarted. A worker that returns what it is given keeps the

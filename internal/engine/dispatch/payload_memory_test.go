@@ -1,0 +1,81 @@
+package dispatch
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// TestPayloadsOfAnIdentityTakeMemory: workers that do not end their attempts, or do not read their leases, get no more
+// of them than a part of the memory of the node holds, over all sessions of their identity, and others get theirs.
+func TestPayloadsOfAnIdentityTakeMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.d.mu.payloads = newPayloadMemory(0)
+		b.payload = 1 << 20
+		const most = minPayloadMemory / 8 * 3 >> 20
+		sessions := map[string]*Session{}
+		for _, worker := range []string{"w1", "w2"} {
+			sessions[worker], _ = b.connect(worker, 100, 1)
+		}
+		var ids []string
+		for b.free() > 0 {
+			ids = append(ids, b.deliver(fmt.Sprint("j", len(ids)))...)
+			synctest.Wait()
+		}
+		if len(ids) != most+1 {
+			t.Errorf("%d leases with payloads of a MiB, want %d", len(ids), most+1)
+		}
+		other, _ := b.greet(job.Hello{Slots: 2, WorkerID: "w", Epoch: 1, Identity: "other"})
+		b.wantFree(2)
+		of := b.deliver("x", "y")
+
+		ended := 0
+		for _, id := range ids[:4] {
+			for _, s := range sessions {
+				s.HandleResults(ok(id))
+			}
+			ended++
+		}
+		other.HandleResults(okAll(of))
+		time.Sleep(2 * payloadCheckInterval)
+		b.wantFree(2 + 2*100 - len(ids) + ended)
+		for _, s := range sessions {
+			s.HandleResults(okAll(ids))
+		}
+		synctest.Wait()
+		for _, s := range append([]*Session{other}, sessions["w1"], sessions["w2"]) {
+			s.Close("test", nil)
+		}
+		synctest.Wait()
+		b.d.mu.Lock()
+		defer b.d.mu.Unlock()
+		if m := &b.d.mu.payloads; m.used != 0 || len(m.identities) != 0 {
+			t.Errorf("%d bytes of %d identities are left", m.used, len(m.identities))
+		}
+	})
+}
+
+// TestSmallPayloadsTakeNoMemory: usual payloads are bounded by slots alone.
+func TestSmallPayloadsTakeNoMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.d.mu.payloads = newPayloadMemory(0)
+		b.payload = smallPayload
+		const slots = 20_000
+		b.connect("w", slots, 1)
+		for i := range 100 {
+			ids := make([]string, slots/100)
+			for j := range ids {
+				ids[j] = fmt.Sprint(i, "-", j)
+			}
+			b.deliver(ids...)
+		}
+		if n := b.d.mu.payloads.used; n != 0 {
+			t.Errorf("%d bytes are counted", n)
+		}
+	})
+}
