@@ -91,6 +91,40 @@ func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInf
 	return u, nil
 }
 
+// UnreadShare is what the caller of a stream may have of the memory for unread responses, together with its other
+// streams and calls.
+type UnreadShare struct {
+	budget *memorybudget.Budget
+	share  string
+}
+
+type unreadShareKey struct{}
+
+// UnreadShareFrom returns the share of a stream's caller; nil if nothing bounds it.
+func UnreadShareFrom(ctx context.Context) *UnreadShare {
+	u, _ := ctx.Value(unreadShareKey{}).(*UnreadShare)
+	return u
+}
+
+// TryTake takes memory; false: the caller may not have so much now.
+func (u *UnreadShare) TryTake(bytes int) bool { return u.budget.TryTake(u.share, bytes) }
+
+// Give gives back memory that the caller has.
+func (u *UnreadShare) Give(bytes int) { u.budget.Give(u.share, bytes) }
+
+// withUnreadShare gives a stream's context the share of its caller.
+func (g *Gate) withUnreadShare(ctx context.Context) context.Context {
+	conn := connectionFrom(ctx)
+	if conn == nil {
+		return ctx
+	}
+	c := CallerFrom(ctx)
+	if c == nil {
+		c = &Caller{gate: g}
+	}
+	return context.WithValue(ctx, unreadShareKey{}, &UnreadShare{budget: g.unread, share: c.memoryShare(conn)})
+}
+
 // readVerbs begin the names of methods that change nothing.
 var readVerbs = []string{"Get", "List", "Read", "Export", "Top", "Explain", "Preview", "Plan", "Diff", "Forecast", "Is"}
 

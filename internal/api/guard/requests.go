@@ -132,9 +132,12 @@ func (r *messageReader) boundStream(next grpc.StreamHandler, clientStreams bool)
 		if !ok {
 			return errOtherTransport
 		}
-		s := &readingStream{ServerStream: stream, clientStreams: clientStreams,
+		s := &readingStream{ServerStream: stream, ctx: stream.Context(), clientStreams: clientStreams,
 			q: incoming{messageReader: r, wire: wire, ctx: stream.Context(), caller: CallerFrom(stream.Context()),
 				ofStream: clientStreams}}
+		if clientStreams { // what it sends is answered on the stream
+			s.ctx = r.gate.withUnreadShare(s.ctx)
+		}
 		defer s.q.end()
 		return next(impl, s)
 	}
@@ -146,9 +149,12 @@ var errOtherTransport = status.Error(codes.Internal, "rpc: the messages of the s
 // readingStream is a stream whose messages take memory from when they arrive until the next one is read.
 type readingStream struct {
 	grpc.ServerStream
+	ctx           context.Context
 	q             incoming
 	clientStreams bool
 }
+
+func (s *readingStream) Context() context.Context { return s.ctx }
 
 func (s *readingStream) RecvMsg(m any) error {
 	s.q.release()

@@ -16,8 +16,9 @@
 //     and receives every message that was not sent.
 //  2. With authenticated callers, a lease that a worker names reaches the session only if a node gave it to
 //     that worker: each lease id carries a signature over the id, the worker and its identity (lease_signer.go).
-//  3. A worker that does not read gets no more than a bounded number of queued items, and loses its stream
-//     after guard.StuckTimeout.
+//  3. A worker that does not read gets no more than a bounded number and size of queued items, and loses its
+//     stream after guard.StuckTimeout. Queued bytes beyond a few are taken from what its identity may leave unread.
+//     A message names no more leases than its worker can have (named_leases.go).
 //  4. A stream whose caller loses its credential or its role for one of its queues ends within
 //     guard.RecheckInterval.
 package workerstream

@@ -86,25 +86,25 @@ func (s *leaseSigner) splitBySignature(sealed []string) (own, foreign []string) 
 	return own, foreign
 }
 
-// presignedMessage is sent unchanged: it identifies leases as the worker did.
-type presignedMessage struct {
+// foreignLeases answers a worker that names leases which it was not given. It identifies them as the worker did.
+type foreignLeases struct {
 	job.WorkerMessage
-	pb *fermatav1.WorkResponse
+	ids []string
+	// live: the worker has named them as its own at the start of the stream, and hears that they are lost. Otherwise it
+	// has sent their results, which are answered as stale. That is final, so that a worker whose identity has changed
+	// does not repeat them for ever.
+	live bool
 }
 
-// leaseLostCancel answers a worker that names leases as its own at the start of a stream.
-func leaseLostCancel(ids []string) presignedMessage {
-	return presignedMessage{pb: &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Cancel{
-		Cancel: &fermatav1.Cancel{LeaseIds: ids, Reason: fermatav1.Cancel_REASON_LEASE_LOST},
-	}}}
-}
-
-// staleAcks answers results of leases that the worker was not given. The answer is
-// final, so that a worker whose identity has changed does not repeat them for ever.
-func staleAcks(ids []string) presignedMessage {
-	m := &fermatav1.ResultAcks{}
-	for _, id := range ids {
-		m.Acks = append(m.Acks, &fermatav1.ResultAck{LeaseId: id, Status: fermatav1.ResultAck_STATUS_STALE})
+func (m foreignLeases) toPB() *fermatav1.WorkResponse {
+	if m.live {
+		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Cancel{
+			Cancel: &fermatav1.Cancel{LeaseIds: m.ids, Reason: fermatav1.Cancel_REASON_LEASE_LOST},
+		}}
 	}
-	return presignedMessage{pb: &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_ResultAcks{ResultAcks: m}}}
+	acks := &fermatav1.ResultAcks{Acks: make([]*fermatav1.ResultAck, len(m.ids))}
+	for i, id := range m.ids {
+		acks.Acks[i] = &fermatav1.ResultAck{LeaseId: id, Status: fermatav1.ResultAck_STATUS_STALE}
+	}
+	return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_ResultAcks{ResultAcks: acks}}
 }

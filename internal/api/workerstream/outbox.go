@@ -26,10 +26,38 @@ const (
 	frequentAcks        = 250
 )
 
+// Bounds of what waits for a worker.
+const (
+	// spareItems are the items that may wait beyond two for each lease that the worker may have.
+	spareItems = 4096
+	// bytesPerItem is what an item may have on average.
+	bytesPerItem = 256
+	// freeBytes of a stream take nothing of the memory for unread responses: about a message, so that a worker that
+	// reads never asks for some. Beyond that they take it in steps.
+	freeBytes   = 32 << 10
+	memoryStep  = 64 << 10
+	idOverhead  = 32 // of a lease id in a list
+	msgOverhead = 64 // of a message in the queue
+)
+
 var (
 	errOutboxFull   = errors.New("the stream's queue is full")
+	errUnreadMemory = errors.New("the unread answers to this identity take too much memory")
 	errOutboxClosed = errors.New("the stream has ended")
 )
+
+// unreadMemory is the memory that unread answers to an identity share, over all its streams.
+type unreadMemory interface {
+	TryTake(bytes int) bool
+	Give(bytes int)
+}
+
+// load is what messages take in the queue. Leases count as items alone: their number follows from the slots, and the
+// dispatcher has their records in any case.
+type load struct {
+	items int // leases, acknowledgements, cancelled leases, and other messages
+	bytes int
+}
 
 // outbox queues messages for one worker. It joins neighbours of one kind, so
 // that what waits while a message is being written goes out as the next one.
@@ -47,37 +75,45 @@ type outbox struct {
 	ackRate      eventrate.Meter
 	ackTimer     *time.Timer
 	timerSet     bool
-	itemCount    int
-	limit        int
-	sendingSince time.Time     // when the message that is being sent was taken; zero: none is
+	waiting      load // including the message that is being sent
+	limit        load
+	memory       unreadMemory  // nil: the limit alone bounds the bytes
+	taken        int           // bytes of memory
+	sending      load          // the message that is being sent
+	sendingSince time.Time     // when it was taken; zero: none is
 	writing      bool          // a goroutine takes messages
 	drained      chan struct{} // closed when messages are no longer taken; nil: flush was not called
 	closed       bool
 }
 
-func newOutbox(write func()) *outbox { return &outbox{startWriter: write, limit: 1} }
+func newOutbox(write func()) *outbox {
+	return &outbox{startWriter: write, limit: load{items: 1, bytes: bytesPerItem}}
+}
 
-// setLimit sets the limit in items (leases, acknowledgements). The leases of a
-// worker that reads are bounded by its slots, so only one that does not read
-// gets there.
+// setLimit sets the limits. The leases of a worker that reads are bounded by its slots, and so are the answers to what
+// it says of them, so only one that does not read gets there.
 func (o *outbox) setLimit(h job.Hello) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.limit = 4096 + 2*h.MaxLive()
+	o.limit.items = spareItems + 2*h.MaxLive()
+	o.limit.bytes = o.limit.items * bytesPerItem
 }
 
 // enqueue queues a message.
 func (o *outbox) enqueue(m job.WorkerMessage) error {
+	n := loadOf(m)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := countItems(m)
+	n.items, n.bytes = n.items+o.waiting.items, n.bytes+o.waiting.bytes
 	switch {
 	case o.closed:
 		return errOutboxClosed
-	case o.itemCount+n > o.limit:
+	case n.items > o.limit.items || n.bytes > o.limit.bytes:
 		return errOutboxFull
+	case !o.takeMemory(n.bytes):
+		return errUnreadMemory
 	}
-	o.itemCount += n
+	o.waiting = n
 	if acks, ok := m.(job.ResultAcks); ok {
 		o.holdAcks(acks)
 		return nil
@@ -96,6 +132,41 @@ func (o *outbox) enqueue(m job.WorkerMessage) error {
 	o.queue = append(o.queue, m)
 	o.wakeWriter()
 	return nil
+}
+
+// takeMemory takes the memory for so many bytes; false: there is none.
+func (o *outbox) takeMemory(bytes int) bool {
+	more := bytes - freeBytes - o.taken
+	if more <= 0 || o.memory == nil {
+		return true
+	}
+	more = (more + memoryStep - 1) / memoryStep * memoryStep
+	if !o.memory.TryTake(more) {
+		return false
+	}
+	o.taken += more
+	return true
+}
+
+// endSending gives back what the message that was sent has taken.
+func (o *outbox) endSending() {
+	o.waiting.items -= o.sending.items
+	o.waiting.bytes -= o.sending.bytes
+	o.sending, o.sendingSince = load{}, time.Time{}
+	if o.taken == 0 {
+		return
+	}
+	needed := max(0, o.waiting.bytes-freeBytes)
+	if spare := (o.taken - needed) / memoryStep * memoryStep; spare > memoryStep || needed == 0 {
+		o.giveMemory(spare)
+	}
+}
+
+func (o *outbox) giveMemory(bytes int) {
+	if bytes > 0 {
+		o.memory.Give(bytes)
+		o.taken -= bytes
+	}
 }
 
 // insertBeforeLeases puts a message before the leases that wait: these may be large, and must not make
@@ -162,11 +233,11 @@ func (o *outbox) wakeWriter() {
 func (o *outbox) dequeue() job.WorkerMessage {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.endSending()
 	m := o.nextMessage()
 	o.writing = m != nil
 	if o.writing {
-		o.itemCount -= countItems(m)
-		o.sendingSince = time.Now()
+		o.sending, o.sendingSince = loadOf(m), time.Now()
 	} else if o.drained != nil {
 		close(o.drained)
 		o.drained = nil
@@ -197,7 +268,7 @@ func (o *outbox) flushAll() <-chan struct{} {
 func (o *outbox) nextMessage() job.WorkerMessage {
 	switch {
 	case o.acksDue:
-		n := min(len(o.heldAcks), maxMessageItems)
+		n := countFitting(o.heldAcks, ackBytes)
 		m := o.heldAcks[:n:n]
 		o.heldAcks = o.heldAcks[n:]
 		if len(o.heldAcks) == 0 {
@@ -225,7 +296,7 @@ func (o *outbox) nextMessage() job.WorkerMessage {
 func (o *outbox) markSent() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.sendingSince = time.Time{}
+	o.endSending()
 }
 
 // isStuck reports whether sending a message has taken longer than limit: the worker answers pings, or its connection
@@ -247,22 +318,38 @@ func (o *outbox) closeAndDrain() []job.WorkerMessage {
 		unsent = append(unsent, o.heldAcks)
 	}
 	o.queue, o.heldAcks, o.acksDue = nil, nil, false
+	o.giveMemory(o.taken)
 	if o.ackTimer != nil {
 		o.ackTimer.Stop()
 	}
 	return unsent
 }
 
-func countItems(m job.WorkerMessage) int {
+// loadOf is what a message takes while it waits.
+func loadOf(m job.WorkerMessage) load {
 	switch m := m.(type) {
 	case job.Assignments:
-		return len(m)
+		return load{items: len(m)}
 	case job.ResultAcks:
-		return len(m)
+		n := load{items: len(m), bytes: idOverhead * len(m)}
+		for i := range m {
+			n.bytes += len(m[i].LeaseID)
+		}
+		return n
 	case job.Cancellation:
-		return len(m.LeaseIDs)
+		return load{items: len(m.LeaseIDs), bytes: bytesOfIDs(m.LeaseIDs)}
+	case foreignLeases:
+		return load{items: len(m.ids), bytes: bytesOfIDs(m.ids)}
 	}
-	return 1
+	return load{items: 1, bytes: msgOverhead}
+}
+
+func bytesOfIDs(ids []string) int {
+	n := idOverhead * len(ids)
+	for _, id := range ids {
+		n += len(id)
+	}
+	return n
 }
 
 // mergeMessages makes one message of two neighbours, nil if they do not go together.
@@ -277,6 +364,11 @@ func mergeMessages(a, b job.WorkerMessage) job.WorkerMessage {
 			a.LeaseIDs = append(a.LeaseIDs, b.LeaseIDs...)
 			return a
 		}
+	case foreignLeases:
+		if b, ok := b.(foreignLeases); ok && a.live == b.live {
+			a.ids = append(a.ids, b.ids...)
+			return a
+		}
 	}
 	return nil
 }
@@ -289,12 +381,34 @@ func splitMessage(m job.WorkerMessage) (head, rest job.WorkerMessage) {
 			return m[:n:n], m[n:]
 		}
 	case job.Cancellation:
-		if n := maxMessageItems; n < len(m.LeaseIDs) {
+		if n := countFitting(m.LeaseIDs, idBytes); n < len(m.LeaseIDs) {
 			return job.Cancellation{LeaseIDs: m.LeaseIDs[:n:n], Reason: m.Reason},
 				job.Cancellation{LeaseIDs: m.LeaseIDs[n:], Reason: m.Reason}
 		}
+	case foreignLeases:
+		if n := countFitting(m.ids, idBytes); n < len(m.ids) {
+			return foreignLeases{ids: m.ids[:n:n], live: m.live}, foreignLeases{ids: m.ids[n:], live: m.live}
+		}
 	}
 	return m, nil
+}
+
+func idBytes(id string) int          { return len(id) }
+func ackBytes(ack job.ResultAck) int { return len(ack.LeaseID) }
+
+// wireOverhead is what an id takes in a message beside its bytes, at most, with a signature.
+var wireOverhead = 10 + signatureLength
+
+// countFitting is how many ids, or acknowledgements, go into one message, at least one.
+func countFitting[T any](list []T, bytesOf func(T) int) int {
+	size := 0
+	for i := range list {
+		size += bytesOf(list[i]) + wireOverhead
+		if i > 0 && (i == maxMessageItems || size > maxMessageBytes) {
+			return i
+		}
+	}
+	return len(list)
 }
 
 // countFittingLeases is how many leases go into one message, at least one.

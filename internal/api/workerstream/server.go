@@ -87,6 +87,9 @@ func (w *Server) Work(stream grpc.BidiStreamingServer[fermatav1.WorkRequest, fer
 		})
 	}
 	s.out = newOutbox(func() { run(s.writeMessages) })
+	if share := guard.UnreadShareFrom(stream.Context()); share != nil {
+		s.out.memory = share
+	}
 	run(func() error {
 		err := s.receiveHello()
 		if err == nil {
@@ -135,6 +138,7 @@ type workerStream struct {
 	hello    chan struct{} // closed when the session has begun
 	caller   *guard.Caller // nil where callers are not authenticated
 	signer   *leaseSigner  // nil before the session, and where there are no callers; see write
+	named    namedLeases   // the bounds of what a message may name; set with the session
 
 	once    sync.Once
 	stopped chan struct{}
@@ -261,6 +265,10 @@ func (s *workerStream) receiveHello() error {
 		text := "hello: " + violations[0].Field + " " + violations[0].Description
 		return apierror.WithDetails(codes.InvalidArgument, text, apierror.BadRequest(violations)).Err()
 	}
+	s.named = namedLeasesOf(hello)
+	if err := checkNamed(s.named, hello.Live, func(id string) string { return id }); err != nil {
+		return err
+	}
 	s.out.setLimit(hello)
 	var foreign []string
 	if s.caller != nil {
@@ -276,11 +284,12 @@ func (s *workerStream) receiveHello() error {
 	if err != nil {
 		return stopStatus(err)
 	}
+	hello.Live = nil // they are the session's now, and may be many
 	if !s.beginSession(session, hello) {
 		session.Close("stream ended", s.unsent)
 		return errOutboxClosed
 	}
-	return s.refuseLeases(foreign, leaseLostCancel)
+	return s.answerForeign(foreignLeases{ids: foreign, live: true})
 }
 
 // readMessages takes the worker's other messages until the stream ends.
@@ -299,28 +308,33 @@ func (s *workerStream) readMessages() error {
 	}
 }
 
-// refuseLeases answers a worker that names leases which it was not given.
-func (s *workerStream) refuseLeases(ids []string, answer func([]string) presignedMessage) error {
-	if len(ids) == 0 {
+// reportForeign counts leases that the worker names but was not given.
+func (s *workerStream) reportForeign(ids []string) {
+	if len(ids) > 0 {
+		s.caller.ReportForeignLeases(s.stream.Context(), ids)
+	}
+}
+
+// answerForeign answers a worker that names leases which it was not given.
+func (s *workerStream) answerForeign(m foreignLeases) error {
+	s.reportForeign(m.ids)
+	if len(m.ids) == 0 {
 		return nil
 	}
-	s.caller.ReportForeignLeases(s.stream.Context(), ids)
-	if answer == nil {
-		return nil
-	}
-	if err := s.out.enqueue(answer(ids)); err != nil {
+	if err := s.out.enqueue(m); err != nil {
 		return stopStatus(errors.Join(job.ErrWorkerTooSlow, err))
 	}
 	return nil
 }
 
-// verifyLeases keeps the leases that the worker was given, and refuses the others.
-func (s *workerStream) verifyLeases(ids []string) ([]string, error) {
+// verifyLeases keeps the leases that the worker was given.
+func (s *workerStream) verifyLeases(ids []string) []string {
 	if s.signer == nil {
-		return ids, nil
+		return ids
 	}
 	own, foreign := s.signer.splitBySignature(ids)
-	return own, s.refuseLeases(foreign, nil)
+	s.reportForeign(foreign)
+	return own
 }
 
 // verifyResults reads the results of leases that the worker was given, and answers the others as stale.
@@ -339,39 +353,51 @@ func (s *workerStream) verifyResults(list []*fermatav1.Result) ([]job.Result, er
 		}
 		results = append(results, r)
 	}
-	return results, s.refuseLeases(foreign, staleAcks)
+	return results, s.answerForeign(foreignLeases{ids: foreign})
+}
+
+// handleResults passes the results of a message on, in parts.
+func (s *workerStream) handleResults(session job.WorkerSession, list []*fermatav1.Result) error {
+	if err := checkNamed(s.named, list, (*fermatav1.Result).GetLeaseId); err != nil {
+		return err
+	}
+	for len(list) > 0 {
+		n := min(len(list), maxPartLeases)
+		results, err := s.verifyResults(list[:n])
+		if err != nil {
+			return err
+		}
+		session.HandleResults(results)
+		list = list[n:]
+	}
+	return nil
+}
+
+// handleLeases passes the leases that a message names on, in parts.
+func (s *workerStream) handleLeases(ids []string, handle func([]string)) error {
+	if err := checkNamed(s.named, ids, func(id string) string { return id }); err != nil {
+		return err
+	}
+	for {
+		n := min(len(ids), maxPartLeases)
+		handle(s.verifyLeases(ids[:n]))
+		ids = ids[n:]
+		if len(ids) == 0 {
+			return nil
+		}
+	}
 }
 
 func (s *workerStream) handleMessage(session job.WorkerSession, m *fermatav1.WorkRequest) error {
 	switch m := m.GetMessage().(type) {
 	case *fermatav1.WorkRequest_Results:
-		list := m.Results.GetResults()
-		if len(list) == 0 {
-			return nil
-		}
-		results, err := s.verifyResults(list)
-		if err != nil {
-			return err
-		}
-		session.HandleResults(results)
+		return s.handleResults(session, m.Results.GetResults())
 	case *fermatav1.WorkRequest_Started:
-		ids, err := s.verifyLeases(m.Started.GetLeaseIds())
-		if err != nil {
-			return err
-		}
-		session.HandleStarted(ids)
+		return s.handleLeases(m.Started.GetLeaseIds(), session.HandleStarted)
 	case *fermatav1.WorkRequest_Returned:
-		ids, err := s.verifyLeases(m.Returned.GetLeaseIds())
-		if err != nil {
-			return err
-		}
-		session.HandleReturned(ids)
+		return s.handleLeases(m.Returned.GetLeaseIds(), session.HandleReturned)
 	case *fermatav1.WorkRequest_Lost:
-		ids, err := s.verifyLeases(m.Lost.GetLeaseIds())
-		if err != nil {
-			return err
-		}
-		session.HandleLost(ids)
+		return s.handleLeases(m.Lost.GetLeaseIds(), session.HandleLost)
 	case *fermatav1.WorkRequest_Draining:
 		s.drained.Store(true)
 		session.HandleDraining()
@@ -402,8 +428,8 @@ func (s *workerStream) frameOf(m job.WorkerMessage) any {
 	switch m := m.(type) {
 	case job.Assignments:
 		return &leaseFrame{leases: m, signer: s.signer, trace: s.trace}
-	case presignedMessage:
-		return m.pb
+	case foreignLeases:
+		return m.toPB()
 	}
 	pb := messageToPB(m)
 	if s.signer != nil {
@@ -429,6 +455,7 @@ var stopStatuses = []struct {
 	reason string
 	text   string
 }{
+	{errUnreadMemory, codes.ResourceExhausted, "LIMIT_UNREAD_BYTES", "the workers of this identity leave too many answers unread"},
 	{job.ErrDraining, codes.Unavailable, "NODE_DRAINING", "this node stops; connect to another one"},
 	{job.ErrSuperseded, codes.Aborted, "SESSION_SUPERSEDED", "a later session of this worker is open"},
 	{job.ErrWorkerTooSlow, codes.ResourceExhausted, "WORKER_TOO_SLOW", "the worker does not keep up with its stream"},

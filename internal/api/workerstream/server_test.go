@@ -421,7 +421,7 @@ func TestOutboxJoinsAndSplits(t *testing.T) {
 	put(job.Redirect{})
 	var got []string
 	for m := o.dequeue(); m != nil; m = o.dequeue() {
-		got = append(got, fmt.Sprintf("%T:%d", m, countItems(m))[4:])
+		got = append(got, fmt.Sprintf("%T:%d", m, loadOf(m).items)[4:])
 	}
 	want := []string{
 		"ResultAcks:300", "ResultAcks:300", "ResultAcks:100", "Assignments:2", "Assignments:2", "Assignments:1",
@@ -430,8 +430,8 @@ func TestOutboxJoinsAndSplits(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("took %v, want %v", got, want)
 	}
-	if o.itemCount != 0 {
-		t.Errorf("%d items are left", o.itemCount)
+	if o.waiting != (load{}) {
+		t.Errorf("%+v is left", o.waiting)
 	}
 }
 
@@ -456,7 +456,7 @@ func TestAcknowledgementsWaitForCompany(t *testing.T) {
 			t.Helper()
 			var got []string
 			for m := o.dequeue(); m != nil; m = o.dequeue() {
-				got = append(got, fmt.Sprintf("%T:%d", m, countItems(m))[4:])
+				got = append(got, fmt.Sprintf("%T:%d", m, loadOf(m).items)[4:])
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("took %v, want %v", got, want)
@@ -512,7 +512,7 @@ func TestAcknowledgementsWaitForCompany(t *testing.T) {
 		put(job.ResultAcks{{}})
 		took("ResultAcks:300", "ResultAcks:1")
 		put(job.ResultAcks{{LeaseID: "a"}})
-		if left := o.closeAndDrain(); len(left) != 1 || o.itemCount != 1 {
+		if left := o.closeAndDrain(); len(left) != 1 || o.waiting.items != 1 {
 			t.Errorf("closed with %v", left)
 		}
 		time.Sleep(time.Second) // rings in vain, or not at all

@@ -87,7 +87,7 @@ func (h Hello) Validate() []Violation {
 	v.add("namespace", validateName(h.Namespace))
 	v.addUnless(len(h.Queues) >= 1 && len(h.Queues) <= MaxQueues, "queues", "has %d entries, want 1 to %d",
 		len(h.Queues), MaxQueues)
-	seen := make(map[string]bool, len(h.Queues))
+	seen := make(map[string]bool, min(len(h.Queues), MaxQueues))
 	for i, q := range h.Queues[:min(len(h.Queues), MaxQueues)] {
 		path := fmt.Sprintf("queues[%d]", i)
 		v.add(path, validateName(q))

@@ -87,6 +87,7 @@ func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerS
 	s.markOutdated()
 	d.startHeartbeats(s)
 	d.adoptLeases(s, prev, &fx)
+	s.hello.Live = nil // they may take more memory than all else of the session
 	fx.addFreed(s, s.freeSlots())
 	d.relocateWorker(s)
 	d.mu.Unlock()

@@ -116,7 +116,7 @@ var table = []row{
 	{path: "internal/api/convert", floor: parts, foreign: []string{protobuf}, also: []string{api, keda},
 		why: "the server and the command line write policies alike"},
 	{path: "internal/api/apierror", floor: parts, foreign: []string{grpc, protobuf, status}, also: []string{"internal/api/convert"}},
-	{path: "internal/api/guard", floor: parts, foreign: []string{prometheus, grpc, protobuf, status, xrate}, also: []string{api, keda, "internal/api/convert", "internal/api/apierror", "internal/lib/rawio", "internal/lib/memorybudget"}},
+	{path: "internal/api/guard", floor: parts, foreign: []string{prometheus, grpc, protobuf, status, xrate}, also: []string{api, keda, "internal/api/convert", "internal/api/apierror", "internal/lib/grpccodec", "internal/lib/rawio", "internal/lib/memorybudget"}},
 	{path: "internal/api/wirefield", floor: arithmetic},
 	{path: "internal/api/workerstream", floor: parts, foreign: []string{grpc, protobuf, status}, also: []string{api, "internal/api/convert", "internal/api/apierror", "internal/api/guard"}},
 	{path: "internal/api/rpc", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api, keda, "internal/api/convert", "internal/api/apierror", "internal/api/guard", "internal/api/workerstream", "internal/lib/grpccodec"},
