@@ -287,15 +287,15 @@ func (q *incoming) read(m any) error {
 
 // decode decodes a message that has arrived, once it has the memory that it takes then.
 func (q *incoming) decode(data mem.BufferSlice, into any) error {
-	defer data.Free()
+	received := data
+	defer received.Free()
 	if m, ok := into.(proto.Message); ok && data.Len() > tinyRequest {
-		whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
-		defer whole.Free()
-		data = mem.BufferSlice{whole}
-		if err := q.checkLists(whole.ReadOnlyData(), m); err != nil {
+		whole := joinBuffers(data)
+		data = mem.BufferSlice{mem.SliceBuffer(whole)}
+		if err := q.checkLists(whole, m); err != nil {
 			return err
 		}
-		if err := q.takeDecodedMemory(whole.ReadOnlyData(), m); err != nil {
+		if err := q.takeDecodedMemory(whole, m); err != nil {
 			return err
 		}
 	}
@@ -303,6 +303,15 @@ func (q *incoming) decode(data mem.BufferSlice, into any) error {
 		return status.Errorf(codes.Internal, "failed to unmarshal the request: %v", err)
 	}
 	return nil
+}
+
+// joinBuffers returns the bytes of a message in one piece. gRPC's pool would give a MiB for more than 32 KiB, which a
+// call that waits for memory would keep.
+func joinBuffers(data mem.BufferSlice) []byte {
+	if len(data) == 1 {
+		return data[0].ReadOnlyData()
+	}
+	return data.Materialize()
 }
 
 // checkLists refuses the request of a call with too long a list.

@@ -25,6 +25,7 @@ type attempt struct {
 	takesSlot bool // takes a slot of the session
 	// payloadBytes is what is counted of its payload for the identity of the session.
 	payloadBytes int
+	foreignOf    *identityMemory // the result of a lease that this node did not know counts there
 
 	started   bool
 	startedMS unixtime.Milli // shard clock; 0 unknown

@@ -234,6 +234,7 @@ func (d *Dispatcher) forgetAttempt(a *attempt, fx *pendingEffects) {
 	d.freeSlot(a, fx)
 	d.bindToSession(a, nil)
 	a.forgotten = true
+	a.forgetForeignResult()
 	d.moveTimer(a, time.Time{})
 	delete(d.mu.attempts, a.id)
 }

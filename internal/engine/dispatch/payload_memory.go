@@ -25,24 +25,51 @@ const (
 // less than what is left; the last quarter is for those that have little. It is guarded by the dispatcher's mutex.
 type payloadMemory struct {
 	most, used int
-	identities map[string]*identityPayloads
+	identities map[string]*identityMemory
 }
 
-// identityPayloads are the payloads of the attempts of one identity.
-type identityPayloads struct {
-	bytes    int
-	full     bool // its sessions get no leases
-	sessions map[*Session]struct{}
+// identityMemory is what the attempts of one identity take.
+type identityMemory struct {
+	bytes          int  // of payloads
+	full           bool // its sessions get no leases
+	foreignResults int  // results of leases that this node did not know, which the ledger has not answered
+	sessions       map[*Session]struct{}
+}
+
+// maxForeignResults bounds those of an identity. They take some KiB each, and any number of them may come while the
+// ledger is slow; the worker repeats what is beyond.
+const maxForeignResults = 1 << 14
+
+// addForeignResult makes an attempt for a result of a lease that this node does not know; nil if the lease cannot be
+// of this worker. ok is false if the identity has too many.
+func (d *Dispatcher) addForeignResult(s *Session, id string) (a *attempt, ok bool) {
+	if s.memory.foreignResults >= maxForeignResults {
+		return nil, false
+	}
+	a = d.newForeignAttempt(s, id)
+	if a != nil {
+		a.foreignOf = s.memory
+		s.memory.foreignResults++
+	}
+	return a, true
+}
+
+// forgetForeignResult is for an attempt that ends.
+func (a *attempt) forgetForeignResult() {
+	if a.foreignOf != nil {
+		a.foreignOf.foreignResults--
+		a.foreignOf = nil
+	}
 }
 
 func newPayloadMemory(memory int64) payloadMemory {
 	return payloadMemory{
-		most: int(min(maxPayloadMemory, max(minPayloadMemory, memory/3))), identities: map[string]*identityPayloads{},
+		most: int(min(maxPayloadMemory, max(minPayloadMemory, memory/3))), identities: map[string]*identityMemory{},
 	}
 }
 
 // exceeds reports whether an identity has more than it may have.
-func (m *payloadMemory) exceeds(i *identityPayloads) bool {
+func (m *payloadMemory) exceeds(i *identityMemory) bool {
 	return i.bytes > m.most/littlePayloadShare && i.bytes > m.most/4*3-m.used
 }
 
@@ -61,24 +88,24 @@ func payloadBytes(r *job.Record) int {
 	return n
 }
 
-// joinPayloads adds a session to its identity.
-func (d *Dispatcher) joinPayloads(s *Session) {
+// joinIdentity adds a session to its identity.
+func (d *Dispatcher) joinIdentity(s *Session) {
 	i := d.mu.payloads.identities[s.key.identity]
 	if i == nil {
-		i = &identityPayloads{sessions: map[*Session]struct{}{}}
+		i = &identityMemory{sessions: map[*Session]struct{}{}}
 		d.mu.payloads.identities[s.key.identity] = i
 	}
-	i.sessions[s], s.payloads = struct{}{}, i
+	i.sessions[s], s.memory = struct{}{}, i
 }
 
-// leavePayloads is for a session that has closed. Its attempts may go on.
-func (d *Dispatcher) leavePayloads(s *Session) {
-	delete(s.payloads.sessions, s)
+// leaveIdentity is for a session that has closed. Its attempts may go on.
+func (d *Dispatcher) leaveIdentity(s *Session) {
+	delete(s.memory.sessions, s)
 	d.forgetIdentity(s)
 }
 
 func (d *Dispatcher) forgetIdentity(s *Session) {
-	if i := s.payloads; i.bytes == 0 && len(i.sessions) == 0 && d.mu.payloads.identities[s.key.identity] == i {
+	if i := s.memory; i.bytes == 0 && len(i.sessions) == 0 && d.mu.payloads.identities[s.key.identity] == i {
 		delete(d.mu.payloads.identities, s.key.identity)
 	}
 }
@@ -92,7 +119,7 @@ func (s *Session) countPayload(a *attempt, over bool) {
 	if n == a.payloadBytes {
 		return
 	}
-	d, i := s.d, s.payloads
+	d, i := s.d, s.memory
 	i.bytes += n - a.payloadBytes
 	d.mu.payloads.used += n - a.payloadBytes
 	a.payloadBytes = n
@@ -107,14 +134,14 @@ func (s *Session) countPayload(a *attempt, over bool) {
 	}
 }
 
-func (i *identityPayloads) markOutdated() {
+func (i *identityMemory) markOutdated() {
 	for s := range i.sessions {
 		s.markOutdated()
 	}
 }
 
 // endFull gives the sessions of an identity their slots back once it has no more than it may have.
-func (d *Dispatcher) endFull(i *identityPayloads) {
+func (d *Dispatcher) endFull(i *identityMemory) {
 	var fx pendingEffects
 	d.mu.Lock()
 	if d.mu.payloads.exceeds(i) {

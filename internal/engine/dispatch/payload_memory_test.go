@@ -79,3 +79,37 @@ func TestSmallPayloadsTakeNoMemory(t *testing.T) {
 		}
 	})
 }
+
+// TestForeignResultsAreBounded: while the ledger is slow, results of leases that the node does not know pile up to a
+// bound over all sessions of an identity. The worker repeats the others, which count then.
+func TestForeignResultsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		answers, answer := make(chan struct{}), answering(job.Applied, nil)
+		b.ledger.set(func(c job.Change) job.ChangeResult {
+			<-answers
+			return answer(c)
+		})
+		var ids []string
+		for i := range maxForeignResults + 1000 {
+			ids = append(ids, job.LeaseID(job.RecordID(fmt.Sprint("ns/j", i)), 1e15))
+		}
+		const slots = maxForeignResults
+		sessions := map[string]*Session{}
+		for _, worker := range []string{"w1", "w2"} {
+			sessions[worker], _ = b.connect(worker, slots, 1)
+		}
+		sessions["w1"].HandleResults(okAll(ids[:len(ids)/2]))
+		sessions["w2"].HandleResults(okAll(ids[len(ids)/2:]))
+		if n := b.remembered(); n != maxForeignResults {
+			t.Errorf("%d results wait, want %d", n, maxForeignResults)
+		}
+		close(answers)
+		synctest.Wait()
+		sessions["w2"].HandleResults(okAll(ids[len(ids)/2:]))
+		synctest.Wait()
+		if n := b.remembered(); n != 0 {
+			t.Errorf("%d results wait after the ledger has answered", n)
+		}
+	})
+}

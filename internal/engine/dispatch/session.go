@@ -33,8 +33,8 @@ type Session struct {
 	returnedForeign int             // leases of other nodes that were returned here
 	resultPace      resultPace
 	returns         returnBudget
-	ofIdentity      *identityReturns  // of all sessions of its identity
-	payloads        *identityPayloads // of all sessions of its identity
+	ofIdentity      *identityReturns // of all sessions of its identity
+	memory          *identityMemory  // of all sessions of its identity
 	draining        bool
 	sentAway        bool // the worker was asked to reconnect; it may trust its leases for their own life
 	drained         bool
@@ -127,7 +127,7 @@ func (s *Session) freeSlots() int { return max(0, s.roomFor(0)) }
 // roomFor is how many more attempts the session takes if that many may wait there in total. It is negative if
 // more wait.
 func (s *Session) roomFor(waiting int) int {
-	if !s.acceptsLeases() || s.returns.resting || s.payloads.full {
+	if !s.acceptsLeases() || s.returns.resting || s.memory.full {
 		return 0
 	}
 	return min(s.hello.Slots+waiting-s.busySlots, s.hello.Slots+pendingSlack-s.pendingResults) - s.reservedSlots

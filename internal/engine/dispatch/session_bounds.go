@@ -52,7 +52,7 @@ func (d *Dispatcher) takeUnits(s *Session) error {
 		return job.ErrTooManySessions
 	}
 	d.joinReturns(s)
-	d.joinPayloads(s)
+	d.joinIdentity(s)
 	return nil
 }
 
@@ -60,7 +60,7 @@ func (d *Dispatcher) takeUnits(s *Session) error {
 func (d *Dispatcher) returnUnits(s *Session) {
 	d.mu.sessionShares.ReleaseMany(fairshare.Holder{Identity: s.key.identity}, unitsOf(s.hello))
 	s.ofIdentity.sessions--
-	d.leavePayloads(s)
+	d.leaveIdentity(s)
 }
 
 // returnBudget bounds the leases that a session returns unstarted. A worker that returns what it is given keeps the

@@ -35,7 +35,11 @@ func (s *Session) HandleResults(results []job.Result) {
 func (d *Dispatcher) applyResult(s *Session, r job.Result, clocks map[int]unixtime.Milli, fx *pendingEffects) {
 	a := d.mu.attempts[r.LeaseID]
 	if a == nil {
-		a = d.newForeignAttempt(s, r.LeaseID)
+		var ok bool
+		a, ok = d.addForeignResult(s, r.LeaseID)
+		if !ok {
+			return
+		}
 		if a == nil {
 			d.addAck(s, r.LeaseID, job.AckStale, fx)
 			return
