@@ -287,8 +287,7 @@ func (q *incoming) read(m any) error {
 
 // decode decodes a message that has arrived, once it has the memory that it takes then.
 func (q *incoming) decode(data mem.BufferSlice, into any) error {
-	received := data
-	defer received.Free()
+	defer data.Free()
 	if m, ok := into.(proto.Message); ok && data.Len() > tinyRequest {
 		whole := joinBuffers(data)
 		data = mem.BufferSlice{mem.SliceBuffer(whole)}
