@@ -110,7 +110,7 @@ func TestRulesKeepClustersApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := yaml.Marshal(map[string]any{"rule_files": []string{rules}, "evaluation_interval": "30s", "tests": cases})
+	text, err := yaml.Marshal(map[string]any{"rule_files": []string{rules}, "evaluation_interval": "1m", "tests": cases})
 	if err != nil {
 		t.Fatal(err)
 	}
