@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"log/slog"
+	"net"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,8 +21,13 @@ import (
 // AuditTrail keeps records of the calls that change something. A server without one
 // writes log lines only.
 type AuditTrail interface {
-	// Record takes a record. It must not block.
-	Record(job.TrailRecord)
+	// Reserve takes a place for the record that a call may leave, of the share of a holder. It waits for a while.
+	// Without an error, Record or Release follows.
+	Reserve(ctx context.Context, holder string) (job.TrailPlace, error)
+	// Record takes a record, in the place of its call. It must not block.
+	Record(job.TrailRecord, job.TrailPlace)
+	// Release gives back the place of a call that leaves no record.
+	Release(job.TrailPlace)
 	// List returns up to size records, newest first.
 	List(ctx context.Context, f job.TrailFilter, size int, token string) (job.TrailPage, error)
 	// Read returns up to size records after one, oldest first, and where the chain ends.
@@ -58,10 +64,7 @@ func (a *auditInterceptor) interceptUnary(ctx context.Context, q any,
 	if !known || !ok || row.readsOnly != nil && row.readsOnly(request) {
 		return next(ctx, q)
 	}
-	note := &auditNote{}
-	if row.jobName != nil && a.trail != nil {
-		note.before = a.digestBefore(ctx, row, request)
-	}
+	note := &auditNote{subject: a.subject(ctx), peer: guard.PeerAddress(ctx)}
 	ended := false
 	defer func() {
 		code := codes.Internal // of a panic
@@ -71,9 +74,30 @@ func (a *auditInterceptor) interceptUnary(ctx context.Context, q any,
 		}
 		a.recordCall(ctx, info.FullMethod, row, request, answer, note, code)
 	}()
+	if a.trail != nil {
+		if note.place, err = a.trail.Reserve(ctx, note.holder()); err != nil {
+			ended = true
+			return nil, err
+		}
+		if row.jobName != nil {
+			note.before = a.digestBefore(ctx, row, request)
+		}
+	}
 	answer, err = next(context.WithValue(ctx, auditKey{}, note), q)
 	ended = true
 	return answer, err
+}
+
+// holder is whose share of the places for records a call takes: the host's where callers are not authenticated.
+func (n *auditNote) holder() string {
+	if n.subject != anonymous {
+		return n.subject
+	}
+	host, _, err := net.SplitHostPort(n.peer)
+	if err != nil {
+		return anonymous
+	}
+	return host
 }
 
 // digestTimeout bounds the look at a job before a call. The call does not depend on it.
@@ -107,8 +131,11 @@ func callerSubject(ctx context.Context) string {
 
 func (a *auditInterceptor) recordCall(ctx context.Context, method string, row auditRule,
 	q proto.Message, answer any, note *auditNote, code codes.Code) {
+	if a.trail != nil {
+		defer func() { a.trail.Release(note.place) }()
+	}
 	r := job.TrailRecord{
-		Identity: a.subject(ctx), Peer: guard.PeerAddress(ctx), Node: a.node, Method: strings.TrimPrefix(method, "/"),
+		Identity: note.subject, Peer: note.peer, Node: a.node, Method: strings.TrimPrefix(method, "/"),
 		Code: int(code), Before: note.before,
 	}
 	if rid, ok := q.(interface{ GetRequestId() string }); ok {
@@ -127,7 +154,8 @@ func (a *auditInterceptor) recordCall(ctx context.Context, method string, row au
 	failed := code != codes.OK || r.Changed == 0 && r.Refused > 0
 	mayHaveChanged := !failed || began && (stored || !unchangedCodes[code])
 	if a.trail != nil && !note.repetition.Load() && mayHaveChanged {
-		a.trail.Record(r)
+		a.trail.Record(r, note.place)
+		note.place = job.TrailPlace{}
 	}
 	attributes := []any{
 		"who", r.Identity, "peer", r.Peer, "method", r.Method, "resource", r.Resource, "code", code.String(),
@@ -143,6 +171,9 @@ func (a *auditInterceptor) recordCall(ctx context.Context, method string, row au
 
 // auditNote is what a handler adds to the record of its call.
 type auditNote struct {
+	subject, peer string
+	place         job.TrailPlace // zero: none, or no longer
+
 	before []byte
 	phase  atomic.Int32
 	// stored: something was stored for the call, or may be, whatever its error is. changes: so many changes were.

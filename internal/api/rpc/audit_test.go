@@ -51,9 +51,28 @@ func TestEveryMethodIsJudged(t *testing.T) {
 type trailOf struct {
 	AuditTrail // whose other methods are not called
 	records    []job.TrailRecord
+	places     int   // that calls have
+	full       error // there is no place
 }
 
-func (t *trailOf) Record(r job.TrailRecord) { t.records = append(t.records, r) }
+func (t *trailOf) Record(r job.TrailRecord, place job.TrailPlace) {
+	t.records = append(t.records, r)
+	t.Release(place)
+}
+
+func (t *trailOf) Reserve(context.Context, string) (job.TrailPlace, error) {
+	if t.full != nil {
+		return job.TrailPlace{}, t.full
+	}
+	t.places++
+	return job.TrailPlace{Held: true}, nil
+}
+
+func (t *trailOf) Release(place job.TrailPlace) {
+	if place.Held {
+		t.places--
+	}
+}
 
 func (t *trailOf) List(context.Context, job.TrailFilter, int, string) (job.TrailPage, error) {
 	return job.TrailPage{Records: t.records}, nil
@@ -191,6 +210,9 @@ func TestEveryChangeLeavesARecord(t *testing.T) {
 			if BeginWrite(inside) != end.begun {
 				t.Errorf("%s: after a call that wrote (%v) a write may begin (%v)", name, end.begun, !end.begun)
 			}
+			if trail.places != 0 {
+				t.Errorf("%s after %v: %d places are kept", name, end.err, trail.places)
+			}
 			if strings.Count(log.String(), "msg=audit") != 1 || len(trail.records) != end.records {
 				t.Errorf("%s after %v: %d records, log %q", name, end.err, len(trail.records), log.String())
 				continue
@@ -202,6 +224,46 @@ func TestEveryChangeLeavesARecord(t *testing.T) {
 					t.Errorf("%s: %+v", name, r)
 				}
 			}
+		}
+	}
+}
+
+// TestChangesNeedAPlaceForTheirRecord: a call without one changes nothing, and a call that panics keeps none.
+func TestChangesNeedAPlaceForTheirRecord(t *testing.T) {
+	for method := range auditRules {
+		name := method[strings.LastIndexByte(method, '/')+1:]
+		trail := &trailOf{full: job.ErrAuditQueueFull}
+		var log strings.Builder
+		a := &auditInterceptor{trail: trail, jobs: presentJobs{}, logger: textLogger(&log), subject: callerSubject}
+		info := &grpc.UnaryServerInfo{FullMethod: method}
+		_, err := a.interceptUnary(t.Context(), sampleCalls[name].q, info, func(context.Context, any) (any, error) {
+			t.Errorf("%s began without a place", name)
+			return sampleCalls[name].a, nil
+		})
+		if st, _ := apierror.ToStatus(err); st.Code() != codes.ResourceExhausted || len(trail.records) != 0 || strings.Count(log.String(), "msg=audit") != 1 {
+			t.Errorf("%s: %v, %d records, log %q", name, err, len(trail.records), log.String())
+		}
+		trail.full = nil
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = a.interceptUnary(t.Context(), sampleCalls[name].q, info, func(context.Context, any) (any, error) { panic("odd") })
+		}()
+		if trail.places != 0 {
+			t.Errorf("%s: %d places are kept after a panic", name, trail.places)
+		}
+	}
+}
+
+// TestHostsShareThePlacesForRecords where callers are not authenticated.
+func TestHostsShareThePlacesForRecords(t *testing.T) {
+	for peer, want := range map[string]string{
+		"10.1.2.3:51234": "10.1.2.3", "[::1]:7": "::1", "": anonymous, "bufconn": anonymous,
+	} {
+		if got := (&auditNote{subject: anonymous, peer: peer}).holder(); got != want {
+			t.Errorf("%q: %q, want %q", peer, got, want)
+		}
+		if got := (&auditNote{subject: "alice", peer: peer}).holder(); got != "alice" {
+			t.Errorf("%q: %q, want alice", peer, got)
 		}
 	}
 }

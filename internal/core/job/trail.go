@@ -1,6 +1,7 @@
 package job
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/unixtime"
@@ -43,6 +44,16 @@ type TrailRecord struct {
 	KeyID      string
 	Signature  []byte
 }
+
+// TrailPlace is a place in line for the record that a call may leave. Not Held: the call has none, because no records
+// can be stored at present.
+type TrailPlace struct {
+	Holder string // whose share of the places it is of; "": of nobody's
+	Held   bool
+}
+
+// ErrAuditQueueFull: as many audit records wait to be stored as may, or as many of the caller as its share is.
+var ErrAuditQueueFull = errors.New("too many audit records wait to be stored")
 
 // Size is about how many bytes the record takes.
 func (r TrailRecord) Size() int {

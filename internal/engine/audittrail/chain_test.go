@@ -56,7 +56,7 @@ func chainOf(t *testing.T, store *memory, nodes, each int, key *job.ChainKey) {
 		r := recorder(t, Options{Store: store, Key: func() *job.ChainKey { return key }})
 		wg.Go(func() {
 			for i := range each {
-				r.Record(job.TrailRecord{Identity: "alice", Node: fmt.Sprint(n), Resource: fmt.Sprintf("namespaces/n/jobs/%d", i), Names: []string{"a\nb", "", "c"}})
+				r.Record(job.TrailRecord{Identity: "alice", Node: fmt.Sprint(n), Resource: fmt.Sprintf("namespaces/n/jobs/%d", i), Names: []string{"a\nb", "", "c"}}, job.TrailPlace{})
 			}
 			r.Stop(context.Background())
 		})
@@ -178,7 +178,7 @@ func TestLostReplyDoesNotRepeatTheWrite(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &memory{lost: errors.New("no answer")}
 			r := recorder(t, Options{Store: store})
-			r.Record(job.TrailRecord{Resource: "once"})
+			r.Record(job.TrailRecord{Resource: "once"}, job.TrailPlace{})
 			synctest.Wait()
 			chainOf(t, store, 1, others, nil)
 			r.Stop(context.Background())
@@ -267,7 +267,7 @@ func TestExpiredRecordsAreRemovedWithoutWrites(t *testing.T) {
 		begun := time.Now()
 		store := &memory{now: unixtime.MilliOf(begun)}
 		r := recorder(t, Options{Store: store, Age: 2 * time.Hour, Node: "a"})
-		r.Record(job.TrailRecord{Method: "old"})
+		r.Record(job.TrailRecord{Method: "old"}, job.TrailPlace{})
 		synctest.Wait()
 		for range 6 {
 			time.Sleep(time.Hour)

@@ -3,16 +3,21 @@
 //
 // Invariants:
 //
-//  1. No call waits for its record, and none fails because of it. Record queues the record
-//     and returns. One goroutine writes the queued records, one batch in a round trip. It pauses
-//     for 5 ms after each write, so that frequent calls share one.
-//  2. A record that cannot be written within [Options.WriteTimeout], or that finds a queue of
-//     [Options.QueueSize] records, is counted as lost, and the loss is logged. The caller writes
-//     the log line of the call itself in any case.
-//  3. The records of all nodes form one chain: a write succeeds only at the end of the chain that
+//  1. A call takes a place in line before it changes anything (Reserve). Those that wait for records
+//     and calls are [Options.QueueSize], shared among identities. So a call that has a place leaves
+//     its record while the store takes records. A call without one waits for up to 5 s, and is
+//     refused then; or it goes ahead without one, if the store has taken nothing for 5 s.
+//  2. No call waits for its record to be stored. Record queues the record and returns. One goroutine
+//     writes the queued records, one batch in a round trip. It pauses for 5 ms after each write, so
+//     that frequent calls share one.
+//  3. A record that cannot be written within [Options.WriteTimeout], or of a call without a place
+//     that finds none at its end either, is counted as lost, and the loss is logged. The caller
+//     writes the log line of the call itself in any case. As soon as the store takes records again,
+//     one record of the chain says how many were lost, and when.
+//  4. The records of all nodes form one chain: a write succeeds only at the end of the chain that
 //     it was linked to, and is not repeated once it has taken effect. If the stored end is before
 //     the end that this node has seen, that is counted, and the chain continues from the latter.
-//  4. Records that an export has not acknowledged are removed only when the limit of bytes is
+//  5. Records that an export has not acknowledged are removed only when the limit of bytes is
 //     exceeded.
-//  5. Stop writes the queued records, within its context.
+//  6. Stop writes the queued records, within its context.
 package audittrail

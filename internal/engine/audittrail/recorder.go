@@ -30,8 +30,12 @@ const (
 	DefaultQueueSize    = 4096
 	DefaultWriteTimeout = 30 * time.Second
 
-	// maxBatch is how many records are written with one call.
-	maxBatch = 100
+	// maxBatch and maxBatchBytes bound the records that are written with one call. The last one may exceed the bytes.
+	// More would keep Redis from other calls for milliseconds.
+	maxBatch      = 300
+	maxBatchBytes = 1 << 20
+	// fullBatch is how many records are written without a wait for more.
+	fullBatch = 100
 	// appendPause is the wait after each write, so that the records of several calls are written with one.
 	appendPause = 5 * time.Millisecond
 	// retryPause is the wait after a failed call.
@@ -72,7 +76,7 @@ type Options struct {
 	MaxBytes int64
 	// Key returns the current signing key; nil: records are not signed. It is called for each write.
 	Key func() *job.ChainKey
-	// QueueSize is how many records may be in line. Default 4096.
+	// QueueSize is how many records may be in line, with the calls that may leave one. Default 4096.
 	QueueSize int
 	// WriteTimeout is how long one is tried to be written. Default 30 s.
 	WriteTimeout time.Duration
@@ -86,7 +90,9 @@ type Recorder struct {
 	options        Options
 	retention      retention
 	chain          chainEnd
-	queue          chan job.TrailRecord
+	queue          chan queuedRecord // has room for each place
+	places         *places
+	losses         losses
 	lostRecords    prometheus.Counter
 	writtenRecords prometheus.Counter
 	gauges         trailGauges
@@ -95,6 +101,12 @@ type Recorder struct {
 	done           chan struct{}
 	ctx            context.Context // ends the write under way
 	cancel         context.CancelFunc
+}
+
+// queuedRecord is a record in line. Its place is given back when it is taken out.
+type queuedRecord struct {
+	record job.TrailRecord // AtMS is when it was put in line
+	holder string
 }
 
 // New starts a recorder. The caller must call Stop.
@@ -120,7 +132,7 @@ func New(o Options) (*Recorder, error) {
 	r := &Recorder{
 		retention: retention{maxRecords: int64(o.MaxRecords), maxAgeMS: o.Age.Milliseconds(), maxBytes: o.MaxBytes},
 		gauges:    newGauges(),
-		options:   o, queue: make(chan job.TrailRecord, o.QueueSize),
+		options:   o, queue: make(chan queuedRecord, o.QueueSize), places: newPlaces(o.QueueSize),
 		stop: make(chan struct{}), done: make(chan struct{}),
 		lostRecords: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fermata_audit_lost_total", Help: "Audit records that could not be stored; their log lines were " +
@@ -140,13 +152,17 @@ func New(o Options) (*Recorder, error) {
 	return r, nil
 }
 
-// Record puts a record in line. It does not block.
-func (r *Recorder) Record(record job.TrailRecord) {
-	select {
-	case r.queue <- record:
-	default:
-		r.countLost(1, errors.New("too many are in line"))
+// Record puts a record in line, in the place that its call has. Without one it needs a free place. It does not block.
+func (r *Recorder) Record(record job.TrailRecord, place job.TrailPlace) {
+	record.AtMS = unixtime.MilliOf(time.Now())
+	if place.Held || r.places.tryTake(place.Holder) {
+		select {
+		case r.queue <- queuedRecord{record, place.Holder}:
+			return
+		default: // a place was used twice
+		}
 	}
+	r.countLost(lossOf([]job.TrailRecord{record}), errors.New("too many are in line"))
 }
 
 // Stop writes the queued records and ends the recorder, within ctx. It may be repeated. Records after it are
@@ -177,23 +193,27 @@ func (r *Recorder) writeLoop() {
 			for len(r.queue) > 0 {
 				r.appendRecords(r.collectBatch(<-r.queue))
 			}
+			r.appendFor(checkTimeout, nil) // what was lost
 			return
 		}
 	}
 }
 
-// collectBatch takes the records that are queued behind a first one.
-func (r *Recorder) collectBatch(first job.TrailRecord) []job.TrailRecord {
-	records := []job.TrailRecord{first}
-	for len(records) < maxBatch && len(r.queue) > 0 {
-		records = append(records, <-r.queue)
+// collectBatch takes the records that are queued behind a first one, and gives back their places.
+func (r *Recorder) collectBatch(first queuedRecord) []job.TrailRecord {
+	records, holders := []job.TrailRecord{first.record}, []string{first.holder}
+	for bytes := first.record.Size(); len(records) < maxBatch && bytes < maxBatchBytes && len(r.queue) > 0; {
+		next := <-r.queue
+		records, holders = append(records, next.record), append(holders, next.holder)
+		bytes += next.record.Size()
 	}
+	r.places.give(holders...)
 	return records
 }
 
 // waitForRecords waits for the records of the next write, unless there are enough. Stop ends it.
 func (r *Recorder) waitForRecords() {
-	if len(r.queue) >= maxBatch {
+	if len(r.queue) >= fullBatch {
 		return
 	}
 	pause := time.NewTimer(appendPause)
@@ -206,14 +226,41 @@ func (r *Recorder) waitForRecords() {
 
 // appendRecords writes records, again and again for a while.
 func (r *Recorder) appendRecords(records []job.TrailRecord) {
-	ctx, cancel := context.WithTimeout(r.ctx, r.options.WriteTimeout)
+	r.appendFor(r.options.WriteTimeout, records)
+}
+
+// appendFor writes the record of what was lost before, if anything was, and records behind it.
+func (r *Recorder) appendFor(timeout time.Duration, records []job.TrailRecord) {
+	calls, lost := records, r.losses.current()
+	if lost.records > 0 {
+		records = append([]job.TrailRecord{lost.record(r.options.Node)}, records...)
+	}
+	if len(records) == 0 {
+		return
+	}
+	r.places.beginWrite()
+	if err := r.tryAppendFor(timeout, records); err != nil {
+		r.countLost(lossOf(calls), err)
+		if len(r.queue) == 0 {
+			r.places.endTrying()
+		}
+		return
+	}
+	r.places.endTrying()
+	r.writtenRecords.Add(float64(len(records)))
+	if lost.records > 0 {
+		r.settleLoss(lost)
+	}
+}
+
+func (r *Recorder) tryAppendFor(timeout time.Duration, records []job.TrailRecord) error {
+	ctx, cancel := context.WithTimeout(r.ctx, timeout)
 	defer cancel()
 	var tried appendAttempt
 	for {
 		done, err := r.tryAppend(ctx, records, &tried)
 		if done {
-			r.writtenRecords.Add(float64(len(records)))
-			return
+			return nil
 		}
 		if err == nil && ctx.Err() == nil {
 			continue // another node was first, so that there is progress
@@ -223,11 +270,7 @@ func (r *Recorder) appendRecords(records []job.TrailRecord) {
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			if err == nil {
-				err = ctx.Err()
-			}
-			r.countLost(len(records), err)
-			return
+			return cmp.Or(err, ctx.Err())
 		}
 	}
 }
@@ -304,7 +347,7 @@ func (r *Recorder) reportSetBack(stored, seen job.TrailHead) {
 }
 
 // checkChain checks the chain and the exports while nothing is written, and removes records that are too old.
-// The removal is itself recorded.
+// The removal is itself recorded, and so is what was lost.
 func (r *Recorder) checkChain() {
 	ctx, cancel := context.WithTimeout(r.ctx, checkTimeout)
 	defer cancel()
@@ -318,6 +361,7 @@ func (r *Recorder) checkChain() {
 		return
 	}
 	r.gauges.update(state, exports)
+	r.appendRecords(nil) // what was lost
 	late := r.retention
 	late.maxAgeMS += expirySlack.Milliseconds()
 	if late.expiredBefore(state) != "" {
@@ -331,8 +375,3 @@ const ExpireMethod = "fermata.audit/Expire"
 
 // expirySlack is how long an expired record may remain while nothing else is written.
 const expirySlack = time.Hour
-
-func (r *Recorder) countLost(n int, err error) {
-	r.lostRecords.Add(float64(n))
-	r.options.Logger.Error("audit records lost, only their log lines remain", "records", n, "error", err)
-}

@@ -96,7 +96,7 @@ var table = []row{
 	{path: "internal/engine/queuestats", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/engine/forecast", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/engine/quota", floor: parts, foreign: []string{prometheus}},
-	{path: "internal/engine/audittrail", floor: parts, foreign: []string{prometheus}, also: []string{"internal/lib/filewatch", "internal/lib/secretfile"}},
+	{path: "internal/engine/audittrail", floor: parts, foreign: []string{prometheus}, also: []string{"internal/lib/fairshare", "internal/lib/filewatch", "internal/lib/secretfile"}},
 	{path: "internal/engine/events", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/engine/webhook", floor: parts, foreign: []string{prometheus}, also: []string{"internal/lib/egress", "internal/lib/filewatch", "internal/lib/mask", "internal/lib/retryafter", "internal/lib/secretfile", "internal/lib/yamldoc"}},
 
