@@ -52,7 +52,7 @@ type TrailPlace struct {
 	Held   bool
 }
 
-// ErrAuditQueueFull: as many audit records wait to be stored as may, or as many of the caller as its share is.
+// ErrAuditQueueFull means that as many audit records wait to be stored as may, or as many of the caller as its share is.
 var ErrAuditQueueFull = errors.New("too many audit records wait to be stored")
 
 // Size is about how many bytes the record takes.
