@@ -55,6 +55,7 @@ type quota struct {
 	bucket      *rate.Limiter
 	limited     atomic.Bool // by the bucket
 	calls       atomic.Int64
+	reading     atomic.Int64 // calls whose request has not arrived
 	maxCalls    atomic.Int64
 	connections atomic.Int64
 	maxConns    atomic.Int64
@@ -82,6 +83,18 @@ func (q *quota) beginUnratedCall() bool {
 	}
 	return true
 }
+
+// beginReading counts a call whose request has not arrived; false if there are as many as calls may be at once. Each
+// counted one needs endReading.
+func (q *quota) beginReading() bool {
+	if n := q.reading.Add(1); q.maxCalls.Load() > 0 && n > q.maxCalls.Load() {
+		q.endReading()
+		return false
+	}
+	return true
+}
+
+func (q *quota) endReading() { q.reading.Add(-1) }
 
 // beginCall counts a call, or returns the limit that it exceeds and when to retry. Each counted call needs endCall.
 func (q *quota) beginCall() (limit string, retry time.Duration) {

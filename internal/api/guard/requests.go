@@ -46,11 +46,15 @@ const (
 	smallRequest = 16 << 10
 	// A request of up to tinyRequest bytes is no more than a small one once it is decoded.
 	tinyRequest = 128
+	// partBytes of a message are read at a time. gRPC keeps some fifty bytes for each frame of what is being read, and
+	// a frame may have one byte.
+	partBytes = 1 << 10
 	// StreamWindow is what a client may send of a stream ahead of being read. A waiting call keeps so much.
 	StreamWindow = 256 << 10
 	// requestPatience bounds the wait for memory that others have. Waiting calls share an eighth of the memory.
 	requestPatience = 20 * time.Second
-	// A large request has to arrive within requestTime, and a second more for each requestRate bytes.
+	// The request of a call has to arrive within requestTime, and a second more for each requestRate bytes of a large
+	// one. So has a message of a stream of more than partBytes, once it has begun.
 	requestTime = 10 * time.Second
 	requestRate = 256 << 10
 )
@@ -122,6 +126,9 @@ func (r *messageReader) boundMethod(next grpc.MethodHandler) grpc.MethodHandler 
 		}
 		q := incoming{messageReader: r, wire: wire, ctx: ctx}
 		defer q.end()
+		if err := q.beginReading(); err != nil {
+			return nil, err
+		}
 		return next(impl, ctx, q.readOnly, intercept)
 	}
 }
@@ -182,6 +189,7 @@ type incoming struct {
 	caller *Caller // nil: not known yet; of a stream, who began it
 	// ofStream: the messages are of a stream of the client, and not the request of a call.
 	ofStream bool
+	reading  *quota  // counts the call until its request has arrived
 	header   [5]byte // of a message: its form, and its length
 
 	late atomic.Bool // a message has arrived too slowly
@@ -209,6 +217,7 @@ func (q *incoming) release() {
 
 // end is for a stream whose handler has returned.
 func (q *incoming) end() {
+	q.endReading()
 	q.release()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -223,8 +232,36 @@ func (q *incoming) ended(err error) error {
 	return err
 }
 
+// beginReading counts a call whose request has not arrived, as one of the identity that called last on the connection.
+// It counts for its own identity only then.
+func (q *incoming) beginReading() error {
+	conn := connectionFrom(q.ctx)
+	if conn == nil {
+		return nil // the gate refuses it
+	}
+	quota := conn.lastQuota()
+	if quota == nil {
+		return nil
+	}
+	if !quota.beginReading() {
+		c := &Caller{gate: q.gate, method: q.wire.Method()}
+		return q.ended(c.refuseOverLimit(q.ctx, "calls", time.Second))
+	}
+	q.reading = quota
+	return nil
+}
+
+func (q *incoming) endReading() {
+	if q.reading != nil {
+		q.reading.endReading()
+		q.reading = nil
+	}
+}
+
 // readOnly reads the only message of a stream.
 func (q *incoming) readOnly(m any) error {
+	defer q.endReading()
+	q.startTimer(0)
 	err := q.read(m)
 	if err == io.EOF {
 		return q.ended(status.Error(codes.Internal, "the call has no request"))
@@ -233,6 +270,7 @@ func (q *incoming) readOnly(m any) error {
 		q.startTimer(0)
 		err = q.readEnd()
 	}
+	q.stopTimer()
 	return q.ended(err)
 }
 
@@ -240,7 +278,6 @@ func (q *incoming) readOnly(m any) error {
 func (q *incoming) readEnd() error {
 	switch err := q.wire.ReadMessageHeader(q.header[:]); {
 	case err == io.EOF:
-		q.stopTimer()
 		return nil
 	case err != nil:
 		return q.readError(err)
@@ -269,12 +306,15 @@ func (q *incoming) read(m any) error {
 	case int64(length) > int64(q.maxBytes):
 		return status.Errorf(codes.ResourceExhausted, "the request has %d bytes, at most %d are allowed", length, q.maxBytes)
 	case length > smallRequest:
+		q.stopTimer() // it may have to wait
 		if err := q.takeMemory(int(length)); err != nil {
 			return err
 		}
+	}
+	if length > partBytes {
 		q.startTimer(int(length))
 	}
-	data, err := q.wire.Read(int(length))
+	data, err := q.readBytes(int(length))
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
@@ -283,6 +323,23 @@ func (q *incoming) read(m any) error {
 	}
 	q.stopTimer()
 	return q.decode(data, m)
+}
+
+// readBytes reads the bytes of a message. What arrives in small frames takes many times its size until it is copied.
+func (q *incoming) readBytes(n int) (mem.BufferSlice, error) {
+	if n <= partBytes {
+		return q.wire.Read(n)
+	}
+	whole := make([]byte, n)
+	for filled := 0; filled < n; {
+		part, err := q.wire.Read(min(n-filled, partBytes))
+		if err != nil {
+			return nil, err
+		}
+		filled += part.CopyTo(whole[filled:])
+		part.Free()
+	}
+	return mem.BufferSlice{mem.SliceBuffer(whole)}, nil
 }
 
 // decode decodes a message that has arrived, once it has the memory that it takes then.
@@ -375,14 +432,19 @@ func (q *incoming) takeFor(take func(share string) bool, budget *memorybudget.Bu
 	return nil
 }
 
-// startTimer gives the client time to send a message of so many bytes, or its end, if the call has taken memory.
+// startTimer gives the client time to send a message of so many bytes, or its end.
 func (q *incoming) startTimer(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.over || q.bytes+q.decoded == 0 {
+	if q.over {
 		return
 	}
-	q.timer = time.AfterFunc(requestTime+time.Duration(n)*time.Second/requestRate, func() {
+	patience := requestTime + time.Duration(n)*time.Second/requestRate
+	if q.timer != nil {
+		q.timer.Reset(patience)
+		return
+	}
+	q.timer = time.AfterFunc(patience, func() {
 		q.late.Store(true)
 		_ = q.wire.WriteStatus(status.New(codes.DeadlineExceeded, "the request has arrived too slowly"))
 	})

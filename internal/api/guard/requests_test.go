@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/lib/grpccodec"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -33,7 +34,8 @@ type sentStream struct {
 	over  chan struct{}
 	given *status.Status
 
-	method string // "": one of a test
+	method  string // "": one of a test
+	largest int    // number of bytes that were read at once
 }
 
 func newSentStream(length uint32, ends bool, data ...byte) *sentStream {
@@ -61,6 +63,7 @@ func (s *sentStream) ReadMessageHeader(header []byte) error {
 }
 
 func (s *sentStream) Read(n int) (mem.BufferSlice, error) {
+	s.largest = max(s.largest, n)
 	if len(s.data) >= n {
 		var out []byte
 		out, s.data = s.data[:n], s.data[n:]
@@ -271,5 +274,75 @@ func TestRequestsThatAreNotDecoded(t *testing.T) {
 	}
 	if n := r.gate.requests.decoded.InUse() + r.gate.requests.taken.InUse(); n != 0 {
 		t.Errorf("%d bytes are left", n)
+	}
+}
+
+// TestMessagesAreReadInParts: gRPC keeps each frame of what is read at once, and a frame may have one byte.
+func TestMessagesAreReadInParts(t *testing.T) {
+	r, ctx := newReader(t)
+	for _, size := range []int{0, partBytes - 10, partBytes, partBytes + 1, 100 << 10} {
+		sent := bytes.Repeat([]byte("x"), size)
+		stream, got := sentMessage(t, wrapperspb.Bytes(sent)), &wrapperspb.BytesValue{}
+		q := &incoming{messageReader: r, wire: stream, ctx: ctx}
+		if err := q.readOnly(got); err != nil || !bytes.Equal(got.GetValue(), sent) || stream.largest > partBytes {
+			t.Errorf("%d bytes: got %d by %d at once, %v", size, len(got.GetValue()), stream.largest, err)
+		}
+		q.end()
+	}
+}
+
+// TestRequestsArriveInTime: also a small one, and one of which nothing arrives. Messages of a stream may come at any
+// time, but once a large one has begun it has to arrive.
+func TestRequestsArriveInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, ctx := newReader(t)
+		for name, stream := range map[string]*sentStream{
+			"nothing":         {over: make(chan struct{})},
+			"a header":        newSentStream(10, false),
+			"most of it":      newSentStream(10, false, 1, 2, 3),
+			"all but its end": newSentStream(2, false, 10, 0),
+		} {
+			began := time.Now()
+			q := &incoming{messageReader: r, wire: stream, ctx: ctx}
+			if err := q.readOnly(&wrapperspb.BytesValue{}); status.Code(err) != codes.DeadlineExceeded || time.Since(began) != requestTime {
+				t.Errorf("%s: %v after %v", name, err, time.Since(began))
+			}
+			q.end()
+		}
+		began := time.Now()
+		q := &incoming{messageReader: r, wire: newSentStream(4<<10, false, 1), ctx: ctx, ofStream: true}
+		if err := q.read(&wrapperspb.BytesValue{}); status.Code(err) != codes.DeadlineExceeded || time.Since(began) != requestTime+time.Second/64 {
+			t.Errorf("a message of a stream: %v after %v", err, time.Since(began))
+		}
+		q.end()
+	})
+}
+
+// TestBegunCallsAreBounded: calls whose request has not arrived are as many as the identity of the connection may have
+// calls.
+func TestBegunCallsAreBounded(t *testing.T) {
+	r, ctx := newReader(t)
+	quota := r.gate.quotas.quotaFor("a", authz.Limits{MaxOpenCalls: 2})
+	connectionFrom(ctx).quota = quota
+	var begun []*incoming
+	for i := range 3 {
+		q := &incoming{messageReader: r, wire: newSentStream(0, true), ctx: ctx}
+		if err := q.beginReading(); (err != nil) != (i == 2) {
+			t.Errorf("call %d: %v", i, err)
+		}
+		begun = append(begun, q)
+	}
+	if err := begun[0].readOnly(&wrapperspb.BytesValue{}); err != nil {
+		t.Error(err)
+	}
+	q := &incoming{messageReader: r, wire: newSentStream(0, true), ctx: ctx}
+	if err := q.beginReading(); err != nil {
+		t.Errorf("after a request has arrived: %v", err)
+	}
+	for _, q := range append(begun, q) {
+		q.end()
+	}
+	if n := quota.reading.Load(); n != 0 {
+		t.Errorf("%d calls are counted", n)
 	}
 }

@@ -199,8 +199,12 @@ func TestLargeRequestsAreReadAfterTheirCallerIsKnown(t *testing.T) {
 	// Who may is asked for the rest.
 	w := f.rude(t, window)
 	id, err := w.open("admin", fermatav1.JobService_CreateJob_FullMethodName)
-	w.must(t, err, w.framer.WriteData(id, false, append(prefix(15<<20), make([]byte, 1000)...)))
-	redistest.Eventually(t, patience, "the window of the stream has room for it", w.holds(func() bool { return w.windows[id] > 14<<20 }))
+	w.must(t, err)
+	var sending sync.WaitGroup
+	sending.Go(func() { w.sendLarge([]*largeCall{{id: id, body: append(prefix(15<<20), make([]byte, 15<<20)...)}}) })
+	redistest.Eventually(t, patience, "all of it is taken", w.holds(func() bool { return w.sent == 5+15<<20 }))
+	_ = w.conn.Close()
+	sending.Wait()
 }
 
 // countingWorker counts the messages of a stream of a worker.
