@@ -43,11 +43,15 @@ type unreadResponse struct {
 	bytes   int
 	conn    *connection
 	freed   sync.Once
+	closing *time.Timer // closes the connection of a client that does not read it; nil: the budget has room for it
 }
 
 // free gives the bytes back. It may be called twice.
 func (u *unreadResponse) free() {
 	u.freed.Do(func() {
+		if u.closing != nil {
+			u.closing.Stop()
+		}
 		u.budget.Give(u.share, u.bytes)
 		u.conn.removeUnread(u)
 	})
@@ -65,9 +69,13 @@ func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInf
 	if c == nil {
 		c = &Caller{gate: g, method: info.FullMethod}
 	}
-	changes := !changesNothing(info.FullMethod)
-	if changes && !g.unread.Allows(c.memoryShare(conn), smallResponse) {
-		return nil, c.refuseOverLimit(ctx, "unread_bytes", time.Second)
+	share, changes := c.memoryShare(conn), !changesNothing(info.FullMethod)
+	if changes {
+		giveBack, ok := g.reserveAnswer(share, q)
+		if !ok {
+			return nil, c.refuseOverLimit(ctx, "unread_bytes", time.Second)
+		}
+		defer giveBack()
 	}
 	answer, err := next(ctx, q)
 	m, ok := answer.(proto.Message)
@@ -78,10 +86,13 @@ func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInf
 	if n <= smallResponse {
 		return answer, nil
 	}
-	u := &unreadResponse{message: m, budget: g.unread, share: c.memoryShare(conn), bytes: n, conn: conn}
+	u := &unreadResponse{message: m, budget: g.unread, share: share, bytes: n, conn: conn}
 	switch {
-	case changes:
-		g.unread.TakeAnyway(u.share, n) // a refusal would say that nothing was changed
+	case changes: // a refusal would say that nothing was changed
+		if !g.unread.Allows(share, n) {
+			u.closing = time.AfterFunc(StuckTimeout, conn.closeUnread)
+		}
+		g.unread.TakeAnyway(share, n)
 	case !g.unread.TryTake(u.share, n):
 		return nil, c.refuseOverLimit(ctx, "unread_bytes", time.Second)
 	}
@@ -89,6 +100,23 @@ func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInf
 		u.free() // nobody reads it
 	}
 	return u, nil
+}
+
+// reserveAnswer takes memory for the answer of a call that changes something, before it does: about as much as the
+// request has, since such answers have what was sent. giveBack is for when the answer takes its own.
+func (g *Gate) reserveAnswer(share string, q any) (giveBack func(), ok bool) {
+	n := 0
+	if m, isMessage := q.(proto.Message); isMessage {
+		n = proto.Size(m)
+	}
+	if n <= smallResponse {
+		return func() {}, g.unread.Allows(share, smallResponse)
+	}
+	n = min(n, g.unread.Largest()/2) // the largest request is more than a small process has
+	if !g.unread.TryTake(share, n) {
+		return nil, false
+	}
+	return func() { g.unread.Give(share, n) }, true
 }
 
 // UnreadShare is what the caller of a stream may have of the memory for unread responses, together with its other
@@ -151,6 +179,14 @@ func (c *connection) removeUnread(u *unreadResponse) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.unread, u)
+}
+
+// closeUnread closes a connection whose client has not read an answer for too long, while its identity has more unread
+// answers than it may have.
+func (c *connection) closeUnread() {
+	if c.rawConn != nil {
+		_ = c.rawConn.Close()
+	}
 }
 
 // freeUnread frees all responses of a connection that is closed: gRPC does not free what waits in one.

@@ -2,7 +2,10 @@ package guard
 
 import (
 	"context"
+	"net"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -40,4 +43,39 @@ func TestChangesAreRefusedWhileAnswersAreUnread(t *testing.T) {
 	if err := call(fermatav1.JobService_CreateJob_FullMethodName); err != nil {
 		t.Errorf("after the answers were read: %v", err)
 	}
+}
+
+// TestClientsThatDoNotReadAnswersOfChanges lose their connection once their identity has more unread than it may have.
+func TestClientsThatDoNotReadAnswersOfChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, ctx := newReader(t)
+		g, conn := r.gate, connectionFrom(ctx)
+		g.unread = newUnreadBudget(0)
+		client, server := net.Pipe()
+		conn.rawConn = server
+		answer := func(bytes int) {
+			t.Helper()
+			_, err := g.BoundUnread(ctx, nil, &grpc.UnaryServerInfo{FullMethod: fermatav1.JobService_UpdateJob_FullMethodName},
+				func(context.Context, any) (any, error) { return wrapperspb.Bytes(make([]byte, bytes)), nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		closed := make(chan time.Duration, 1)
+		began := time.Now()
+		go func() {
+			_, _ = client.Read(make([]byte, 1))
+			closed <- time.Since(began)
+		}()
+		answer(g.unread.Largest() - 100)
+		time.Sleep(2 * StuckTimeout)
+		conn.freeUnread()
+		answer(g.unread.Largest() + 1)
+		conn.freeUnread() // read in time
+		time.Sleep(2 * StuckTimeout)
+		answer(g.unread.Largest() + 1)
+		if after := <-closed; after != 5*StuckTimeout {
+			t.Errorf("the connection was closed after %v, want %v", after, 5*StuckTimeout)
+		}
+	})
 }

@@ -348,10 +348,12 @@ func (q *incoming) decode(data mem.BufferSlice, into any) error {
 	if m, ok := into.(proto.Message); ok && data.Len() > tinyRequest {
 		whole := joinBuffers(data)
 		data = mem.BufferSlice{mem.SliceBuffer(whole)}
-		if err := q.checkLists(whole, m); err != nil {
+		budget := q.gate.requests.decoded
+		e := grpccodec.EstimateDecoded(whole, m, len(whole)+budget.Largest())
+		if err := q.checkForm(e); err != nil {
 			return err
 		}
-		if err := q.takeDecodedMemory(whole, m); err != nil {
+		if err := q.takeDecodedMemory(e.Size, len(whole)); err != nil {
 			return err
 		}
 	}
@@ -370,28 +372,26 @@ func joinBuffers(data mem.BufferSlice) []byte {
 	return data.Materialize()
 }
 
-// checkLists refuses the request of a call with too long a list.
-func (q *incoming) checkLists(data []byte, m proto.Message) error {
-	if q.ofStream || len(data) <= 2*maxListLength { // an element has two bytes at least
+// checkForm refuses a message with groups, and the request of a call with too long a list.
+func (q *incoming) checkForm(e grpccodec.Estimate) error {
+	if e.HasGroup {
+		return status.Error(codes.InvalidArgument, "the request has a group: no message of this API has any")
+	}
+	if q.ofStream || e.Length <= maxListLength {
 		return nil
 	}
-	name, n := grpccodec.LongestList(data, m)
-	if n <= maxListLength {
-		return nil
-	}
-	st, _ := apierror.ToStatus(job.Invalid(name, "has %d entries, at most %d are allowed", n, maxListLength))
+	st, _ := apierror.ToStatus(job.Invalid(e.List, "has %d entries or more, at most %d are allowed", e.Length, maxListLength))
 	return st.Err()
 }
 
-// takeDecodedMemory takes what a message will take more once it is decoded.
-func (q *incoming) takeDecodedMemory(data []byte, m proto.Message) error {
+// takeDecodedMemory takes what a message of so many bytes will take more once it is decoded.
+func (q *incoming) takeDecodedMemory(size, length int) error {
 	budget := q.gate.requests.decoded
-	size := grpccodec.DecodedSize(data, m, len(data)+budget.Largest())
-	more := size - len(data)
+	more := size - length
 	switch {
 	case more > budget.Largest():
 		return status.Errorf(codes.ResourceExhausted,
-			"the request of %d KiB takes more than %d MiB more once it is decoded", len(data)>>10, budget.Largest()>>20)
+			"the request of %d KiB takes more than %d MiB more once it is decoded", length>>10, budget.Largest()>>20)
 	case size <= smallRequest || more <= 0:
 		return nil
 	}

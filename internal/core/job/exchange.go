@@ -243,12 +243,17 @@ const (
 type CreateResult struct {
 	Code     CreateCode
 	Existing *Record
+	// NoPayload: Existing comes without its payload, see [CreateBatch.PayloadBytes].
+	NoPayload bool
 }
 
 // CreateBatch asks for new records in one shard.
 type CreateBatch struct {
 	Shard   int
 	Records []Record
+	// PayloadBytes bounds, for each record, the payload of one that exists in its answer; nil: any. A payload with more
+	// bytes is left out.
+	PayloadBytes []int
 }
 
 // CreateReply answers a batch of creations in one shard.

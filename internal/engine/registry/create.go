@@ -183,7 +183,7 @@ func (b *createCall) writePart(ctx context.Context, shards []int) {
 	owners := make([][]*createItem, 0, len(shards))
 	for _, shard := range shards {
 		if good, records := b.prepareShard(ctx, shard, b.shards[shard]); len(good) > 0 {
-			writes = append(writes, job.CreateBatch{Shard: shard, Records: records})
+			writes = append(writes, job.CreateBatch{Shard: shard, Records: records, PayloadBytes: b.payloadBounds(good)})
 			owners = append(owners, good)
 		}
 	}
@@ -194,6 +194,27 @@ func (b *createCall) writePart(ctx context.Context, shards []int) {
 	for i, reply := range b.r.o.Store.Create(ctx, writes) {
 		b.answerShard(ctx, writes[i].Shard, owners[i], &reply)
 	}
+}
+
+// sparePayload is how much larger than the payload that was asked for that of an existing job may be in the answer to a
+// batch: a sealed payload is a little larger, and a job may have been edited.
+const sparePayload = 4 << 10
+
+// payloadBounds bounds the payloads of existing jobs in the answer to a batch: otherwise a batch of small jobs would
+// read and return any number of large ones. A single job comes with any payload.
+func (b *createCall) payloadBounds(items []*createItem) []int {
+	if len(b.answers) == 1 {
+		return nil
+	}
+	bounds := make([]int, len(items))
+	for i, c := range items {
+		most := len(c.request.Definition.Payload)
+		for _, again := range c.repeats {
+			most = max(most, len(again.request.Definition.Payload))
+		}
+		bounds[i] = most + sparePayload
+	}
+	return bounds
 }
 
 // prepareShard completes the definitions of a shard's items and decides their first states. Items that cannot
@@ -277,7 +298,7 @@ func (b *createCall) answerItem(ctx context.Context, c *createItem, result job.C
 	switch result.Code {
 	case job.Created:
 		b.answers[c.index].Record = c.record
-		b.answerExisting(&c.record, c.repeats...)
+		b.answerExisting(&c.record, false, c.repeats...)
 	case job.Tombstone:
 		b.failItems([]*createItem{c}, b.r.describeBusyName(ctx, key))
 	case job.Exists:
@@ -285,16 +306,16 @@ func (b *createCall) answerItem(ctx context.Context, c *createItem, result job.C
 			b.failItems([]*createItem{c}, job.ErrConflict)
 			break
 		}
-		b.answerExisting(result.Existing, c)
-		b.answerExisting(result.Existing, c.repeats...)
+		b.answerExisting(result.Existing, result.NoPayload, c)
+		b.answerExisting(result.Existing, result.NoPayload, c.repeats...)
 	}
 	return result.Code == job.Created
 }
 
 // answerExisting answers requests for a job that exists.
-func (b *createCall) answerExisting(existing *job.Record, items ...*createItem) {
+func (b *createCall) answerExisting(existing *job.Record, noPayload bool, items ...*createItem) {
 	for _, c := range items {
-		b.answers[c.index] = b.r.answerForExisting(existing, c.request)
+		b.answers[c.index] = b.r.answerForExisting(existing, noPayload, c.request)
 	}
 }
 
@@ -330,7 +351,7 @@ func (c *createItem) buildRecord(r *Registry, now unixtime.Milli, limits job.Lim
 
 // answerForExisting answers a request for a job that exists: with the job, if it is the requested one, or with
 // an error.
-func (r *Registry) answerForExisting(existing *job.Record, request *job.CreateRequest) job.CreateAnswer {
+func (r *Registry) answerForExisting(existing *job.Record, noPayload bool, request *job.CreateRequest) job.CreateAnswer {
 	d, asked := existing.Definition, request.Definition
 	r.reuseStoredPayload(&asked, d)
 	asked.KeepFirstDay(d)
@@ -341,7 +362,7 @@ func (r *Registry) answerForExisting(existing *job.Record, request *job.CreateRe
 		return job.CreateAnswer{Err: &job.BusyError{Key: d.Key, Renaming: existing.State.Rename != nil}}
 	case !sameID:
 		return job.CreateAnswer{Err: &job.ExistsError{Key: d.Key, Reason: "it was created by another request"}}
-	case edited, d.SameRequest(&asked):
+	case edited, !noPayload && d.SameRequest(&asked):
 		return job.CreateAnswer{Record: *existing}
 	}
 	return job.CreateAnswer{Err: &job.ExistsError{Key: d.Key, Reason: "it has another definition"}}

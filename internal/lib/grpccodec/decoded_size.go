@@ -25,20 +25,40 @@ const (
 	maxDepth = 10_000
 )
 
-// DecodedSize estimates how many bytes an encoded message takes in memory, together with the stack of the decoder:
-// rather too many than too few. An empty message takes two bytes on the wire and hundreds in memory. Above most the
-// estimate ends, so that it takes no longer than decoding so much. Of data that is no message it is that of what
-// comes before the fault.
-func DecodedSize(data []byte, m proto.Message, most int) int {
+// Estimate is what a server learns about an encoded message before it decodes it.
+type Estimate struct {
+	// Size is about how many bytes the message takes in memory, together with the stack of the decoder: rather too many
+	// than too few. An empty message takes two bytes on the wire and hundreds in memory. Above the limit the estimate
+	// ends, so that it takes no longer than decoding so much.
+	Size int
+	// List is the longest list or map that the message has itself, not in messages that it holds, and Length is its
+	// length. Lists of numbers do not count.
+	List   string
+	Length int
+	// HasGroup: the message has a group, which no message of proto3 has. Nested ones take much stack.
+	HasGroup bool
+}
+
+// EstimateDecoded estimates what an encoded message takes once it is decoded. Of data that is no message the estimate
+// is that of what comes before the fault.
+func EstimateDecoded(data []byte, m proto.Message, limit int) Estimate {
 	d := m.ProtoReflect().Descriptor()
-	s := sizer{most: most}
-	s.bytes = messageCosts(d, m.ProtoReflect().Type()).size
-	s.addMessage(data, messageCosts(d, m.ProtoReflect().Type()), 0)
-	return s.bytes + s.depth*bytesPerLevel
+	cost := messageCosts(d, m.ProtoReflect().Type())
+	s := sizer{limit: limit, bytes: cost.size, lengths: make([]int, len(cost.fields))}
+	s.addMessage(data, cost, 0)
+	e := Estimate{Size: s.bytes + s.depth*bytesPerLevel, HasGroup: s.hasGroup}
+	for number, n := range s.lengths {
+		if n > e.Length {
+			e.List, e.Length = d.Fields().ByNumber(protowire.Number(number)).TextName(), n
+		}
+	}
+	return e
 }
 
 type sizer struct {
-	most, bytes, depth int
+	limit, bytes, depth int
+	lengths             []int // of the lists of the message itself, by number
+	hasGroup            bool
 }
 
 // addMessage adds the fields of a message; false: that is enough, or what follows is no message.
@@ -52,10 +72,17 @@ func (s *sizer) addMessage(data []byte, m *messageCost, depth int) bool {
 		if n < 0 {
 			return false
 		}
+		if kind == protowire.StartGroupType {
+			s.hasGroup = true
+			return false
+		}
 		data = data[n:]
 		n = protowire.ConsumeFieldValue(number, kind, data)
 		if n < 0 || !s.addField(m.field(number), kind, data[:n], depth) {
 			return false
+		}
+		if depth == 0 && int(number) < len(m.fields) && m.fields[number].isList {
+			s.lengths[number]++
 		}
 		data = data[n:]
 	}
@@ -75,7 +102,7 @@ func (s *sizer) addField(f fieldCost, kind protowire.Type, value []byte, depth i
 			return false
 		}
 	}
-	return s.bytes+s.depth*bytesPerLevel <= s.most
+	return s.bytes+s.depth*bytesPerLevel <= s.limit
 }
 
 // messageCost is what messages of a type take.
@@ -89,6 +116,7 @@ type fieldCost struct {
 	each     int          // each time that it occurs
 	eachByte int          // for each byte of its content
 	message  *messageCost // whose content it is
+	isList   bool         // or a map, but of numbers
 	unknown  bool         // the message has no such field: it is kept as it is
 }
 
@@ -154,11 +182,12 @@ func computeFieldCost(f protoreflect.FieldDescriptor, computed map[protoreflect.
 		t, _ := protoregistry.GlobalTypes.FindMessageByName(f.Message().FullName()) // entries of maps have none
 		c.message = computeCosts(f.Message(), t, computed)
 		c.each = c.message.size
+		c.isList = f.IsList() || f.IsMap()
 		if f.IsList() {
 			c.each += bytesPerPointer
 		}
 	case f.Kind() == protoreflect.StringKind || f.Kind() == protoreflect.BytesKind:
-		c.each, c.eachByte = bytesPerText, 1
+		c.each, c.eachByte, c.isList = bytesPerText, 1, f.IsList()
 		if f.IsList() {
 			c.each += bytesPerElement
 		}
@@ -171,27 +200,4 @@ func computeFieldCost(f protoreflect.FieldDescriptor, computed map[protoreflect.
 		c.each += bytesPerChoice
 	}
 	return c
-}
-
-// LongestList returns the name and the length of the longest list or map that an encoded message has itself, not in
-// messages that it holds, and 0 if it has none. Lists of numbers do not count.
-func LongestList(data []byte, m proto.Message) (name string, n int) {
-	fields := m.ProtoReflect().Descriptor().Fields()
-	lengths := map[protowire.Number]int{}
-	for len(data) > 0 {
-		number, kind, size := protowire.ConsumeField(data)
-		if size < 0 {
-			break
-		}
-		data = data[size:]
-		if kind == protowire.BytesType {
-			lengths[number]++
-		}
-	}
-	for number, length := range lengths {
-		if f := fields.ByNumber(number); length > n && f != nil && f.Cardinality() == protoreflect.Repeated && !f.IsPacked() {
-			name, n = f.TextName(), length
-		}
-	}
-	return name, n
 }

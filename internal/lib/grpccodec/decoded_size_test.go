@@ -76,7 +76,7 @@ func TestDecodedSizeOfManyParts(t *testing.T) {
 		"numbers":        {numbers, &fermatav1.CalendarSchedule{}},
 	} {
 		proto.Unmarshal(tt.data, proto.Clone(tt.into)) // what is made once for a type is not counted
-		size := DecodedSize(tt.data, tt.into, math.MaxInt)
+		size := EstimateDecoded(tt.data, tt.into, math.MaxInt).Size
 		if took := decodedBytes(t, tt.data, tt.into); size*3/2 < took {
 			t.Errorf("%s: %d bytes take %d, estimated as %d", name, len(tt.data), took, size)
 		}
@@ -89,7 +89,7 @@ func TestDecodedSizeOfDeepMessages(t *testing.T) {
 	for range 2000 {
 		deep = nested(deep, 1, fieldNumber(t, &structpb.Value{}, "list_value"))
 	}
-	if size := DecodedSize(deep, &structpb.Value{}, math.MaxInt); size < 4000*bytesPerLevel {
+	if size := EstimateDecoded(deep, &structpb.Value{}, math.MaxInt).Size; size < 4000*bytesPerLevel {
 		t.Errorf("%d levels are estimated as %d bytes", 4000, size)
 	}
 }
@@ -103,11 +103,11 @@ func TestDecodedSizeEnds(t *testing.T) {
 		"nested ones": nested(bytes.Repeat(nested(nil, job), 8<<20), desired),
 		"no message":  append(bytes.Repeat(nested(nil, desired), 1<<20), 0xff),
 	} {
-		if size := DecodedSize(data, &fermatav1.PlanJobsRequest{}, most); size <= most || size > most+most/10 {
+		if size := EstimateDecoded(data, &fermatav1.PlanJobsRequest{}, most).Size; size <= most || size > most+most/10 {
 			t.Errorf("%s: %d bytes, of %d", name, size, most)
 		}
 	}
-	if size := DecodedSize([]byte{10, 200}, &fermatav1.PlanJobsRequest{}, most); size > 1000 {
+	if size := EstimateDecoded([]byte{10, 200}, &fermatav1.PlanJobsRequest{}, most).Size; size > 1000 {
 		t.Errorf("a fault is %d bytes", size)
 	}
 }
@@ -140,7 +140,7 @@ func TestDecodedSizeOfUsualRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		into := m.ProtoReflect().New().Interface()
-		size, took := DecodedSize(data, into, math.MaxInt), decodedBytes(t, data, into)
+		size, took := EstimateDecoded(data, into, math.MaxInt).Size, decodedBytes(t, data, into)
 		t.Logf("%s: %d bytes take %d, estimated as %d", name, len(data), took, size)
 		if size > 3*took+8*bytesPerLevel || size*3/2 < took {
 			t.Errorf("%s: %d bytes take %d, estimated as %d", name, len(data), took, size)
@@ -148,7 +148,7 @@ func TestDecodedSizeOfUsualRequests(t *testing.T) {
 	}
 }
 
-func BenchmarkDecodedSize(b *testing.B) {
+func BenchmarkEstimate(b *testing.B) {
 	data, err := proto.Marshal(&fermatav1.CreateJobRequest{JobId: "job-1", Job: &fermatav1.Job{Queue: "mail", Handler: "send",
 		Labels: map[string]string{"team": "a"}, RetryPolicy: &fermatav1.RetryPolicy{MaxAttempts: 5, BaseDelay: durationpb.New(1e9)},
 		Payload: bytes.Repeat([]byte("p"), 200)}})
@@ -157,6 +157,33 @@ func BenchmarkDecodedSize(b *testing.B) {
 	}
 	m := &fermatav1.CreateJobRequest{}
 	for b.Loop() {
-		DecodedSize(data, m, math.MaxInt)
+		EstimateDecoded(data, m, math.MaxInt)
+	}
+}
+
+// TestEstimateOfLists: the lists of a message itself, however many numbers of unknown fields there are.
+func TestEstimateOfLists(t *testing.T) {
+	desired, parent := fieldNumber(t, &fermatav1.PlanJobsRequest{}, "desired_jobs"), fieldNumber(t, &fermatav1.PlanJobsRequest{}, "parent")
+	data := bytes.Repeat(nested(nil, desired), 700)
+	data = append(data, bytes.Repeat(nested(nil, parent), 900)...)
+	for number := range protowire.Number(5000) {
+		data = append(data, nested(nil, number+300_000)...)
+	}
+	if e := EstimateDecoded(data, &fermatav1.PlanJobsRequest{}, math.MaxInt); e.List != "desired_jobs" || e.Length != 700 || e.HasGroup {
+		t.Errorf("%+v", e)
+	}
+	if e := EstimateDecoded(nil, &fermatav1.PlanJobsRequest{}, math.MaxInt); e.Length != 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestEstimateOfGroups: the estimate does not follow them.
+func TestEstimateOfGroups(t *testing.T) {
+	groups := bytes.Repeat(protowire.AppendTag(nil, 900, protowire.StartGroupType), 100)
+	desired := fieldNumber(t, &fermatav1.PlanJobsRequest{}, "desired_jobs")
+	for _, data := range [][]byte{groups, nested(groups, desired)} {
+		if e := EstimateDecoded(data, &fermatav1.PlanJobsRequest{}, math.MaxInt); !e.HasGroup {
+			t.Errorf("%+v", e)
+		}
 	}
 }

@@ -3,5 +3,5 @@
 //
 // A message that implements [Writer] or [Reader] encodes or decodes itself, with package protofield; [Codec] uses
 // protobuf for all others. The wire format is the same, so that either end of a stream may use plain protobuf.
-// [DecodedSize] tells a server what memory a request takes before it decodes it.
+// [EstimateDecoded] tells a server what memory a request takes before it decodes it.
 package grpccodec

@@ -12,14 +12,16 @@ import (
 //
 // Of three quarters an identity may take more while it has less than what is left: one alone gets half of them, and the
 // next half of the rest. The last quarter is for identities that have little, a 128th of the budget at most. So a few
-// identities leave something for all others, and it takes some forty to leave nothing.
+// identities leave something for all others, and it takes some forty to leave nothing. What an identity takes beyond
+// its part (see TakeAnyway) is not taken from that quarter.
 type Budget struct {
 	most, little int
 
-	mu    sync.Mutex
-	used  int
-	by    map[string]int // by identity
-	freed chan struct{}  // closed when something is given back
+	mu         sync.Mutex
+	used       int
+	usedLittle int            // of used, by those that have little
+	by         map[string]int // by identity
+	freed      chan struct{}  // closed when something is given back
 }
 
 // New makes a budget of so many bytes.
@@ -73,8 +75,7 @@ func (b *Budget) tryTake(identity string, n int) (freed <-chan struct{}, ok bool
 	if !b.allows(identity, n) {
 		return b.freed, false
 	}
-	b.by[identity] += n
-	b.used += n
+	b.add(identity, n)
 	return nil, true
 }
 
@@ -87,15 +88,35 @@ func (b *Budget) Allows(identity string, n int) bool {
 
 func (b *Budget) allows(identity string, n int) bool {
 	own, used := b.by[identity]+n, b.used+n
-	return used <= b.most && (own <= b.little || own <= b.most/4*3-used)
+	if own > b.little {
+		return own <= b.most/4*3-used
+	}
+	return used <= b.most || b.usedLittle+n <= b.most/4
+}
+
+// add changes what an identity has.
+func (b *Budget) add(identity string, n int) {
+	own := b.by[identity]
+	if own <= b.little {
+		b.usedLittle -= own
+	}
+	own += n
+	if own <= b.little {
+		b.usedLittle += own
+	}
+	b.used += n
+	if own <= 0 {
+		delete(b.by, identity)
+		return
+	}
+	b.by[identity] = own
 }
 
 // TakeAnyway takes memory that is in use already, also where the identity may not have it.
 func (b *Budget) TakeAnyway(identity string, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.by[identity] += n
-	b.used += n
+	b.add(identity, n)
 }
 
 // Give gives back memory that the identity has.
@@ -105,11 +126,7 @@ func (b *Budget) Give(identity string, n int) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.used -= n
-	b.by[identity] -= n
-	if b.by[identity] <= 0 {
-		delete(b.by, identity)
-	}
+	b.add(identity, -n)
 	close(b.freed)
 	b.freed = make(chan struct{})
 }

@@ -63,3 +63,27 @@ func TestTakeWaits(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatIsTakenAnywayLeavesTheLastQuarter: an identity that has taken more than all there is keeps nobody else from
+// having little.
+func TestWhatIsTakenAnywayLeavesTheLastQuarter(t *testing.T) {
+	b := New(1 << 20)
+	b.TakeAnyway("greedy", 2<<20)
+	if b.TryTake("greedy", 1) || b.TryTake("other", b.little+1) {
+		t.Error("there is more than the last quarter")
+	}
+	n := 0
+	for b.TryTake(fmt.Sprint("modest ", n), 1000) {
+		n++
+	}
+	if want := 1 << 18 / 1000; n != want {
+		t.Errorf("%d modest identities get something, want %d", n, want)
+	}
+	b.Give("greedy", 2<<20)
+	for i := range n {
+		b.Give(fmt.Sprint("modest ", i), 1000)
+	}
+	if b.used != 0 || b.usedLittle != 0 || len(b.by) != 0 {
+		t.Errorf("%d and %d bytes of %d identities are left", b.used, b.usedLittle, len(b.by))
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
@@ -122,7 +123,10 @@ func (s *Store) newCreateCall(b job.CreateBatch) *createCall {
 		if err := c.all[i].encodeRecord(&b.Records[i], i, s.form()); err != nil {
 			c.failed = err
 		}
-		c.all[i].call = c
+		c.all[i].call, c.all[i].maxPayload = c, math.MaxInt
+		if b.PayloadBytes != nil {
+			c.all[i].maxPayload = b.PayloadBytes[i]
+		}
 		c.bytes += c.all[i].size()
 	}
 	return c
@@ -260,6 +264,7 @@ type newRecord struct {
 	def        []byte
 	replaces   string // unreadable state text that may be overwritten
 	watchMS    int64  // when to check the objective of its run; 0: none
+	maxPayload int    // of an existing record in the answer
 	record     *job.Record
 }
 
@@ -373,7 +378,8 @@ func (s *Store) readExisting(ctx context.Context, shard int, taken []*newRecord)
 	for i, r := range taken {
 		switch record, err := stored[i].record(ids[i]); {
 		case err == nil && record != nil:
-			r.call.out.Results[r.index].Existing = record
+			out := &r.call.out.Results[r.index]
+			out.Existing, out.NoPayload = r.withinAnswer(record)
 			continue
 		case err != nil:
 			s.runner.ReportCorrupt(shard, "create", err, string(r.id))
@@ -382,6 +388,17 @@ func (s *Store) readExisting(ctx context.Context, shard int, taken []*newRecord)
 		r.call.todo = append(r.call.todo, r)
 	}
 	return nil
+}
+
+// withinAnswer leaves out the payload of an existing record that is too large for the answer.
+func (n *newRecord) withinAnswer(existing *job.Record) (record *job.Record, noPayload bool) {
+	d := existing.Definition
+	if len(d.Payload) <= n.maxPayload {
+		return existing, false
+	}
+	small := *d
+	small.Payload, small.PayloadKey = nil, ""
+	return &job.Record{Definition: &small, State: existing.State, IndexMS: existing.IndexMS}, true
 }
 
 // DefinitionBytes is how many bytes of Redis' memory the id and the definition of a job are,
