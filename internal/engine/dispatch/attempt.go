@@ -23,9 +23,9 @@ type attempt struct {
 	// known is the record as this node last saw it stored; nil until read. The value pointed to never changes.
 	known     *job.Record
 	takesSlot bool // takes a slot of the session
-	// payloadBytes is what is counted of its payload for the identity of the session.
-	payloadBytes int
-	foreignOf    *identityMemory // the result of a lease that this node did not know counts there
+	// memoryBytes is what is counted for it, for the identity of the session.
+	memoryBytes int
+	foreignOf   *identityMemory // the result of a lease that this node did not know counts there
 
 	started   bool
 	startedMS unixtime.Milli // shard clock; 0 unknown

@@ -28,7 +28,7 @@ type Dispatcher struct {
 		queues        map[queueKey]*queueSessions // of the queues that workers serve
 		sessionShares *fairshare.Table            // of the memory that sessions take
 		returns       map[string]*identityReturns // by identity: leases that were returned unstarted
-		payloads      payloadMemory               // of attempts
+		memory        attemptMemory               // of attempts
 		sortedQueues  []*queueSessions            // the same; nil after a queue was added or removed
 		workerGroups  map[string]*WorkerGroup     // by their queues
 		grants        uint64                      // grants of slots so far
@@ -78,7 +78,7 @@ func New(o Options) (*Dispatcher, error) {
 	}
 	d.mu.workers = make(map[workerKey]*Session)
 	d.mu.sessionShares, d.mu.returns = newSessionShares(memoryLimit()), make(map[string]*identityReturns)
-	d.mu.payloads = newPayloadMemory(memoryLimit())
+	d.mu.memory = newAttemptMemory(memoryLimit())
 	d.mu.queues = make(map[queueKey]*queueSessions)
 	d.mu.workerGroups = make(map[string]*WorkerGroup)
 	d.mu.attempts, d.mu.spread = make(map[string]*attempt), make(map[workerKey]time.Time)

@@ -553,7 +553,7 @@ func (d *Dispatcher) audit(t testing.TB) {
 	defer d.mu.Unlock()
 	pending, payloads := 0, 0
 	for id, a := range d.mu.attempts {
-		payloads += a.payloadBytes
+		payloads += a.memoryBytes
 		if a.forgotten || a.id != id {
 			t.Errorf("attempt %s: gone %v, id %s", id, a.forgotten, a.id)
 		}
@@ -570,11 +570,11 @@ func (d *Dispatcher) audit(t testing.TB) {
 		}
 	}
 	ofIdentities := 0
-	for _, i := range d.mu.payloads.identities {
+	for _, i := range d.mu.memory.identities {
 		ofIdentities += i.bytes
 	}
-	if payloads != ofIdentities || payloads != d.mu.payloads.used {
-		t.Errorf("payloads of attempts: %d bytes, of identities %d, in all %d", payloads, ofIdentities, d.mu.payloads.used)
+	if payloads != ofIdentities || payloads != d.mu.memory.used {
+		t.Errorf("payloads of attempts: %d bytes, of identities %d, in all %d", payloads, ofIdentities, d.mu.memory.used)
 	}
 	if pending != d.mu.pendingEvents {
 		t.Errorf("pending: %d, counted %d", d.mu.pendingEvents, pending)

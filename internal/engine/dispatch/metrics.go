@@ -20,7 +20,7 @@ type metrics struct {
 	storeFailures prometheus.Counter
 	settle        prometheus.Histogram
 
-	refusedSessions, rests, fullPayloads prometheus.Counter
+	refusedSessions, rests, fullMemory prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
@@ -53,8 +53,8 @@ func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 				"or of their identity, take too much memory."),
 		rests: counter("session_rests_total",
 			"Times that a session got no leases for up to 5 s because it had returned too many without starting them."),
-		fullPayloads: counter("payload_memory_full_total",
-			"Times that the workers of an identity got no leases for a while because the payloads of their attempts "+
+		fullMemory: counter("attempt_memory_full_total",
+			"Times that the workers of an identity got no leases for a while because their attempts "+
 				"take as much memory of the node as they may."),
 		settle: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "fermata_dispatch_result_commit_seconds", Help: "Time from the arrival of a result until it is stored.",
@@ -75,7 +75,7 @@ func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 	}
 	for _, c := range []prometheus.Collector{
 		m.delivered, acks, m.lost, m.returned, m.timeouts, m.adopted, m.resubmitted, m.storeFailures, m.settle,
-		m.refusedSessions, m.rests, m.fullPayloads,
+		m.refusedSessions, m.rests, m.fullMemory,
 		slotCollector{d},
 	} {
 		if err := r.Register(c); err != nil {

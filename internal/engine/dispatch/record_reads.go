@@ -81,7 +81,7 @@ func (d *Dispatcher) applyRecord(a *attempt, rec *job.Record, fx *pendingEffects
 	}
 	a.known = rec
 	if a.session != nil {
-		a.session.countPayload(a, false)
+		a.session.countMemory(a, false)
 	}
 	if a.adopting {
 		a.boundAdopted(d.o.LeaseTTL, d.o.margin())

@@ -221,7 +221,7 @@ func (s *Session) MarkDrained() {
 func (s *Session) addAttempt(a *attempt) {
 	a.sessionIndex = len(s.attempts)
 	s.attempts = append(s.attempts, a)
-	s.countPayload(a, false)
+	s.countMemory(a, false)
 }
 
 // removeAttempt removes an attempt. The last attempt takes its place.
@@ -231,5 +231,5 @@ func (s *Session) removeAttempt(a *attempt) {
 	s.attempts[a.sessionIndex].sessionIndex = a.sessionIndex
 	s.attempts[last] = nil
 	s.attempts = s.attempts[:last]
-	s.countPayload(a, true)
+	s.countMemory(a, true)
 }

@@ -6,31 +6,32 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// A node keeps the payload of an attempt until the attempt has ended, and until then twice where the worker does not
-// read it. So the payloads of all attempts of an identity have a bound: sessions of an identity that is over it get no
-// leases until some of its attempts have ended.
+// A node keeps the record of an attempt, with its payload, until the attempt has ended, and until then twice where the
+// worker does not read it. So the attempts of an identity have a bound of memory: sessions of an identity that is over
+// it get no leases until some of its attempts have ended.
 const (
-	// smallPayload is the size up to which a payload is not counted: the number of slots bounds those.
-	smallPayload = 4 << 10
-	// The payloads of a node take a third of the memory that the process is to keep to.
-	maxPayloadMemory = 1 << 30
-	minPayloadMemory = 64 << 20
-	// littlePayloadShare is the part of the memory that an identity may have in any case.
-	littlePayloadShare = 128
-	// payloadCheckInterval is how often the sessions of an identity that is over its bound ask again.
-	payloadCheckInterval = 100 * time.Millisecond
+	// The attempts of a node take a third of the memory that the process is to keep to.
+	maxAttemptMemory = 1 << 30
+	minAttemptMemory = 64 << 20
+	// littleAttemptShare is the part of the memory that an identity may have in any case.
+	littleAttemptShare = 128
+	// attemptBaseBytes is what an attempt takes beside texts of its job, and bytesPerLabel a label beside its text.
+	attemptBaseBytes = 1 << 10
+	bytesPerLabel    = 64
+	// attemptCheckInterval is how often the sessions of an identity that is over its bound ask again.
+	attemptCheckInterval = 100 * time.Millisecond
 )
 
-// payloadMemory is the memory that payloads of attempts take. Of three quarters an identity may take more while it has
+// attemptMemory is the memory that attempts take. Of three quarters an identity may take more while it has
 // less than what is left; the last quarter is for those that have little. It is guarded by the dispatcher's mutex.
-type payloadMemory struct {
+type attemptMemory struct {
 	most, used int
 	identities map[string]*identityMemory
 }
 
 // identityMemory is what the attempts of one identity take.
 type identityMemory struct {
-	bytes          int  // of payloads
+	bytes          int
 	full           bool // its sessions get no leases
 	foreignResults int  // results of leases that this node did not know, which the ledger has not answered
 	sessions       map[*Session]struct{}
@@ -62,38 +63,39 @@ func (a *attempt) forgetForeignResult() {
 	}
 }
 
-func newPayloadMemory(memory int64) payloadMemory {
-	return payloadMemory{
-		most: int(min(maxPayloadMemory, max(minPayloadMemory, memory/3))), identities: map[string]*identityMemory{},
+func newAttemptMemory(memory int64) attemptMemory {
+	return attemptMemory{
+		most: int(min(maxAttemptMemory, max(minAttemptMemory, memory/3))), identities: map[string]*identityMemory{},
 	}
 }
 
 // exceeds reports whether an identity has more than it may have.
-func (m *payloadMemory) exceeds(i *identityMemory) bool {
-	return i.bytes > m.most/littlePayloadShare && i.bytes > m.most/4*3-m.used
+func (m *attemptMemory) exceeds(i *identityMemory) bool {
+	return i.bytes > m.most/littleAttemptShare && i.bytes > m.most/4*3-m.used
 }
 
-// payloadBytes is what is counted for a record.
-func payloadBytes(r *job.Record) int {
+// memoryOf is about what an attempt with a record takes.
+func memoryOf(r *job.Record) int {
+	n := attemptBaseBytes
 	if r == nil || r.Definition == nil {
-		return 0
+		return n
 	}
-	n := len(r.Definition.Payload)
+	n += len(r.Definition.Payload)
 	if own := r.State.OwnPayload; own != nil {
 		n += own.Size // until the worker has read it
 	}
-	if n <= smallPayload {
-		return 0
+	for k, v := range r.Definition.Labels {
+		n += len(k) + len(v) + bytesPerLabel
 	}
 	return n
 }
 
 // joinIdentity adds a session to its identity.
 func (d *Dispatcher) joinIdentity(s *Session) {
-	i := d.mu.payloads.identities[s.key.identity]
+	i := d.mu.memory.identities[s.key.identity]
 	if i == nil {
 		i = &identityMemory{sessions: map[*Session]struct{}{}}
-		d.mu.payloads.identities[s.key.identity] = i
+		d.mu.memory.identities[s.key.identity] = i
 	}
 	i.sessions[s], s.memory = struct{}{}, i
 }
@@ -105,32 +107,32 @@ func (d *Dispatcher) leaveIdentity(s *Session) {
 }
 
 func (d *Dispatcher) forgetIdentity(s *Session) {
-	if i := s.memory; i.bytes == 0 && len(i.sessions) == 0 && d.mu.payloads.identities[s.key.identity] == i {
-		delete(d.mu.payloads.identities, s.key.identity)
+	if i := s.memory; i.bytes == 0 && len(i.sessions) == 0 && d.mu.memory.identities[s.key.identity] == i {
+		delete(d.mu.memory.identities, s.key.identity)
 	}
 }
 
-// countPayload counts the payload of an attempt of the session, as it is known now; over: the attempt leaves.
-func (s *Session) countPayload(a *attempt, over bool) {
+// countMemory counts the memory of an attempt of the session, as it is known now; over: the attempt leaves.
+func (s *Session) countMemory(a *attempt, over bool) {
 	n := 0
 	if !over {
-		n = payloadBytes(a.known)
+		n = memoryOf(a.known)
 	}
-	if n == a.payloadBytes {
+	if n == a.memoryBytes {
 		return
 	}
 	d, i := s.d, s.memory
-	i.bytes += n - a.payloadBytes
-	d.mu.payloads.used += n - a.payloadBytes
-	a.payloadBytes = n
+	i.bytes += n - a.memoryBytes
+	d.mu.memory.used += n - a.memoryBytes
+	a.memoryBytes = n
 	switch {
 	case i.bytes == 0:
 		d.forgetIdentity(s)
-	case !i.full && d.mu.payloads.exceeds(i):
+	case !i.full && d.mu.memory.exceeds(i):
 		i.full = true
 		i.markOutdated()
-		d.metrics.fullPayloads.Inc()
-		time.AfterFunc(payloadCheckInterval, func() { d.endFull(i) })
+		d.metrics.fullMemory.Inc()
+		time.AfterFunc(attemptCheckInterval, func() { d.endFull(i) })
 	}
 }
 
@@ -144,9 +146,9 @@ func (i *identityMemory) markOutdated() {
 func (d *Dispatcher) endFull(i *identityMemory) {
 	var fx pendingEffects
 	d.mu.Lock()
-	if d.mu.payloads.exceeds(i) {
+	if d.mu.memory.exceeds(i) {
 		d.mu.Unlock()
-		time.AfterFunc(payloadCheckInterval, func() { d.endFull(i) })
+		time.AfterFunc(attemptCheckInterval, func() { d.endFull(i) })
 		return
 	}
 	i.full = false

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,14 +10,14 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// TestPayloadsOfAnIdentityTakeMemory: workers that do not end their attempts, or do not read their leases, get no more
+// TestAttemptsOfAnIdentityTakeMemory: workers that do not end their attempts, or do not read their leases, get no more
 // of them than a part of the memory of the node holds, over all sessions of their identity, and others get theirs.
-func TestPayloadsOfAnIdentityTakeMemory(t *testing.T) {
+func TestAttemptsOfAnIdentityTakeMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.d.mu.payloads = newPayloadMemory(0)
+		b.d.mu.memory = newAttemptMemory(0)
 		b.payload = 1 << 20
-		const most = minPayloadMemory / 8 * 3 >> 20
+		const most = minAttemptMemory / 8 * 3 >> 20
 		sessions := map[string]*Session{}
 		for _, worker := range []string{"w1", "w2"} {
 			sessions[worker], _ = b.connect(worker, 100, 1)
@@ -26,8 +27,8 @@ func TestPayloadsOfAnIdentityTakeMemory(t *testing.T) {
 			ids = append(ids, b.deliver(fmt.Sprint("j", len(ids)))...)
 			synctest.Wait()
 		}
-		if len(ids) != most+1 {
-			t.Errorf("%d leases with payloads of a MiB, want %d", len(ids), most+1)
+		if len(ids) != most {
+			t.Errorf("%d leases with payloads of a MiB, want %d", len(ids), most)
 		}
 		other, _ := b.greet(job.Hello{Slots: 2, WorkerID: "w", Epoch: 1, Identity: "other"})
 		b.wantFree(2)
@@ -41,7 +42,7 @@ func TestPayloadsOfAnIdentityTakeMemory(t *testing.T) {
 			ended++
 		}
 		other.HandleResults(okAll(of))
-		time.Sleep(2 * payloadCheckInterval)
+		time.Sleep(2 * attemptCheckInterval)
 		b.wantFree(2 + 2*100 - len(ids) + ended)
 		for _, s := range sessions {
 			s.HandleResults(okAll(ids))
@@ -53,31 +54,32 @@ func TestPayloadsOfAnIdentityTakeMemory(t *testing.T) {
 		synctest.Wait()
 		b.d.mu.Lock()
 		defer b.d.mu.Unlock()
-		if m := &b.d.mu.payloads; m.used != 0 || len(m.identities) != 0 {
+		if m := &b.d.mu.memory; m.used != 0 || len(m.identities) != 0 {
 			t.Errorf("%d bytes of %d identities are left", m.used, len(m.identities))
 		}
 	})
 }
 
-// TestSmallPayloadsTakeNoMemory: usual payloads are bounded by slots alone.
-func TestSmallPayloadsTakeNoMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.d.mu.payloads = newPayloadMemory(0)
-		b.payload = smallPayload
-		const slots = 20_000
-		b.connect("w", slots, 1)
-		for i := range 100 {
-			ids := make([]string, slots/100)
-			for j := range ids {
-				ids[j] = fmt.Sprint(i, "-", j)
-			}
-			b.deliver(ids...)
+// TestMemoryOfAnAttempt: everything counts that a caller may make large.
+func TestMemoryOfAnAttempt(t *testing.T) {
+	labels := map[string]string{}
+	for i := range 32 {
+		labels[fmt.Sprintf("%0125d", i)] = strings.Repeat("v", 125)
+	}
+	for name, c := range map[string]struct {
+		record *job.Record
+		want   int
+	}{
+		"nothing known": {nil, attemptBaseBytes},
+		"a payload":     {&job.Record{Definition: &job.Definition{Payload: make([]byte, 1000)}}, attemptBaseBytes + 1000},
+		"labels":        {&job.Record{Definition: &job.Definition{Labels: labels}}, attemptBaseBytes + 32*(250+bytesPerLabel)},
+		"a payload of the run": {&job.Record{Definition: &job.Definition{},
+			State: job.State{OwnPayload: &job.PayloadInfo{Size: 1000}}}, attemptBaseBytes + 1000},
+	} {
+		if got := memoryOf(c.record); got != c.want {
+			t.Errorf("%s: %d bytes, want %d", name, got, c.want)
 		}
-		if n := b.d.mu.payloads.used; n != 0 {
-			t.Errorf("%d bytes are counted", n)
-		}
-	})
+	}
 }
 
 // TestForeignResultsAreBounded: while the ledger is slow, results of leases that the node does not know pile up to a
