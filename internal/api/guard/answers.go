@@ -25,8 +25,13 @@ const (
 	// the process is to keep to.
 	maxUnreadBytes = 256 << 20
 	minUnreadBytes = 16 << 20
-	// smallResponse is the size up to which a response is not counted: the number of calls bounds those.
-	smallResponse = 16 << 10
+	// smallResponse is the size up to which a response takes nothing of the budget while the identity has at most
+	// maxSmallUnread of such, with what gRPC keeps for each.
+	smallResponse  = 16 << 10
+	maxSmallUnread = 4 << 20
+	unreadOverhead = 1 << 10
+	// minCountedBuffer is the capacity of a buffer that tells when it is freed.
+	minCountedBuffer = 1<<10 + 1
 )
 
 func newUnreadBudget(memory int64) *memorybudget.Budget {
@@ -35,10 +40,12 @@ func newUnreadBudget(memory int64) *memorybudget.Budget {
 
 func processMemory() int64 { return debug.SetMemoryLimit(-1) }
 
-// unreadResponse is a response that takes its bytes from the budget until it is freed.
+// unreadResponse is a response that takes its bytes from the budget, or counts as a small one of its identity, until it
+// is freed.
 type unreadResponse struct {
 	message proto.Message
 	budget  *memorybudget.Budget
+	quota   *quota // of a small one; nil: it is of the budget
 	share   string
 	bytes   int
 	conn    *connection
@@ -52,7 +59,11 @@ func (u *unreadResponse) free() {
 		if u.closing != nil {
 			u.closing.Stop()
 		}
-		u.budget.Give(u.share, u.bytes)
+		if u.quota != nil {
+			u.quota.smallUnread.Add(-int64(u.bytes))
+		} else {
+			u.budget.Give(u.share, u.bytes)
+		}
 		u.conn.removeUnread(u)
 	})
 }
@@ -83,17 +94,18 @@ func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInf
 		return answer, err
 	}
 	n := proto.Size(m)
-	if n <= smallResponse {
+	u := &unreadResponse{message: m, budget: g.unread, share: share, bytes: n + unreadOverhead, conn: conn}
+	switch quota := conn.lastQuota(); {
+	case n <= smallResponse && quota == nil: // nothing bounds the calls either
 		return answer, nil
-	}
-	u := &unreadResponse{message: m, budget: g.unread, share: share, bytes: n, conn: conn}
-	switch {
+	case n <= smallResponse && quota.addSmallUnread(u.bytes):
+		u.quota = quota
 	case changes: // a refusal would say that nothing was changed
-		if !g.unread.Allows(share, n) {
+		if !g.unread.Allows(share, u.bytes) {
 			u.closing = time.AfterFunc(StuckTimeout, conn.closeUnread)
 		}
-		g.unread.TakeAnyway(share, n)
-	case !g.unread.TryTake(u.share, n):
+		g.unread.TakeAnyway(share, u.bytes)
+	case !g.unread.TryTake(share, u.bytes):
 		return nil, c.refuseOverLimit(ctx, "unread_bytes", time.Second)
 	}
 	if !conn.addUnread(u) {
@@ -216,23 +228,18 @@ func (c unreadCodec) Marshal(v any) (mem.BufferSlice, error) {
 		u.free()
 		return nil, err
 	}
-	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	// A copy: a buffer of gRPC's pool may be many times as large.
+	content := make([]byte, data.Len(), max(data.Len(), minCountedBuffer))
+	data.CopyTo(content)
 	data.Free()
-	content := whole.ReadOnlyData()
-	return mem.BufferSlice{mem.NewBuffer(&content, freeingPool{whole, u})}, nil
+	return mem.BufferSlice{mem.NewBuffer(&content, freeingPool{u})}, nil
 }
 
 // freeingPool is the pool of one buffer, which is not used again.
-type freeingPool struct {
-	content  mem.Buffer
-	response *unreadResponse
-}
+type freeingPool struct{ response *unreadResponse }
 
 // Get is not called: buffers are only returned to the pool.
 func (freeingPool) Get(length int) *[]byte { b := make([]byte, length); return &b }
 
 // Put is called when gRPC has no more use for the buffer.
-func (p freeingPool) Put(*[]byte) {
-	p.content.Free()
-	p.response.free()
-}
+func (p freeingPool) Put(*[]byte) { p.response.free() }

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/lib/grpccodec"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -67,7 +69,7 @@ func TestClientsThatDoNotReadAnswersOfChanges(t *testing.T) {
 			_, _ = client.Read(make([]byte, 1))
 			closed <- time.Since(began)
 		}()
-		answer(g.unread.Largest() - 100)
+		answer(g.unread.Largest() - 2*unreadOverhead)
 		time.Sleep(2 * StuckTimeout)
 		conn.freeUnread()
 		answer(g.unread.Largest() + 1)
@@ -78,4 +80,41 @@ func TestClientsThatDoNotReadAnswersOfChanges(t *testing.T) {
 			t.Errorf("the connection was closed after %v, want %v", after, 5*StuckTimeout)
 		}
 	})
+}
+
+// TestSmallAnswersAreCounted: those of an identity that were not read, until they are, or their connection is closed.
+func TestSmallAnswersAreCounted(t *testing.T) {
+	r, ctx := newReader(t)
+	g, conn := r.gate, connectionFrom(ctx)
+	g.unread = newUnreadBudget(0)
+	conn.quota = g.quotas.quotaFor("a", authz.Limits{})
+	var answers []any
+	call := func() error {
+		answer, err := g.BoundUnread(ctx, nil, &grpc.UnaryServerInfo{FullMethod: fermatav1.JobService_GetJob_FullMethodName},
+			func(context.Context, any) (any, error) { return wrapperspb.Bytes(make([]byte, 100)), nil })
+		answers = append(answers, answer)
+		return err
+	}
+	for err := error(nil); err == nil; {
+		err = call()
+	}
+	most := (maxSmallUnread + g.unread.Largest()) / (100 + unreadOverhead)
+	if n := len(answers) - 1; n < most*99/100 || n > most {
+		t.Errorf("%d answers are unread, want %d at most", n, most)
+	}
+	codec := UnreadCodec(grpccodec.Codec())
+	for _, answer := range answers[:100] {
+		data, err := codec.Marshal(answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data.Free() // it was read
+	}
+	if err := call(); err != nil {
+		t.Errorf("after some answers were read: %v", err)
+	}
+	conn.freeUnread()
+	if n := conn.quota.smallUnread.Load(); n != 0 || g.unread.InUse() != 0 {
+		t.Errorf("%d and %d bytes are left", n, g.unread.InUse())
+	}
 }

@@ -56,6 +56,7 @@ type quota struct {
 	limited     atomic.Bool // by the bucket
 	calls       atomic.Int64
 	reading     atomic.Int64 // calls whose request has not arrived
+	smallUnread atomic.Int64 // bytes of small responses that were not read
 	maxCalls    atomic.Int64
 	connections atomic.Int64
 	maxConns    atomic.Int64
@@ -95,6 +96,15 @@ func (q *quota) beginReading() bool {
 }
 
 func (q *quota) endReading() { q.reading.Add(-1) }
+
+// addSmallUnread counts a small response that is to be read; false if there are too many.
+func (q *quota) addSmallUnread(bytes int) bool {
+	if q.smallUnread.Add(int64(bytes)) > maxSmallUnread {
+		q.smallUnread.Add(-int64(bytes))
+		return false
+	}
+	return true
+}
 
 // beginCall counts a call, or returns the limit that it exceeds and when to retry. Each counted call needs endCall.
 func (q *quota) beginCall() (limit string, retry time.Duration) {
