@@ -85,7 +85,8 @@ type JobServiceClient interface {
 	// Registers a job. Repeating the call with the same id, request id and definition returns the
 	// same job; a different definition returns ALREADY_EXISTS.
 	CreateJob(ctx context.Context, in *CreateJobRequest, opts ...grpc.CallOption) (*Job, error)
-	// Registers up to 1,000 jobs. Each has its own status.
+	// Registers up to 1,000 jobs. Each has its own status. A job that exists and was edited since is
+	// returned without its payload if that has 4 KiB more than the payload in the request.
 	BatchCreateJobs(ctx context.Context, in *BatchCreateJobsRequest, opts ...grpc.CallOption) (*BatchCreateJobsResponse, error)
 	// Returns a job with its definition and state.
 	GetJob(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*Job, error)
@@ -734,7 +735,8 @@ type JobServiceServer interface {
 	// Registers a job. Repeating the call with the same id, request id and definition returns the
 	// same job; a different definition returns ALREADY_EXISTS.
 	CreateJob(context.Context, *CreateJobRequest) (*Job, error)
-	// Registers up to 1,000 jobs. Each has its own status.
+	// Registers up to 1,000 jobs. Each has its own status. A job that exists and was edited since is
+	// returned without its payload if that has 4 KiB more than the payload in the request.
 	BatchCreateJobs(context.Context, *BatchCreateJobsRequest) (*BatchCreateJobsResponse, error)
 	// Returns a job with its definition and state.
 	GetJob(context.Context, *GetJobRequest) (*Job, error)

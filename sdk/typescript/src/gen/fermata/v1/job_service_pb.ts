@@ -2680,7 +2680,8 @@ export const JobService: GenService<{
     output: typeof JobSchema;
   },
   /**
-   * Registers up to 1,000 jobs. Each has its own status.
+   * Registers up to 1,000 jobs. Each has its own status. A job that exists and was edited since is
+   * returned without its payload if that has 4 KiB more than the payload in the request.
    *
    * @generated from rpc fermata.v1.JobService.BatchCreateJobs
    */
