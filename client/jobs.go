@@ -19,7 +19,8 @@ import (
 //
 // Concurrent calls may share a call to the cluster, if they have the same token. Each still has its own result,
 // and its own context: a caller that gives up leaves the others alone. A call with metadata or a sampled span in ctx
-// is always sent alone, and so are all with [Options].SeparateCreates.
+// is always sent alone, and so are all with [Options].SeparateCreates. A job that exists and was edited since may come
+// without its payload, if that has 4 KiB more than the one in the call.
 func (c *Client) CreateJob(ctx context.Context, id string, j *Job) (*Job, error) {
 	q := &fermatav1.CreateJobRequest{Parent: c.namespaceName(), JobId: id, Job: j, RequestId: requestIDOf(ctx)}
 	// The cluster derives the id of a job without one from the request id, so that a retry finds the job. The id that
