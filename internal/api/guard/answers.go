@@ -25,12 +25,12 @@ const (
 	// the process is to keep to.
 	maxUnreadBytes = 256 << 20
 	minUnreadBytes = 16 << 20
-	// smallResponse is the size up to which a response takes nothing of the budget while the identity has at most
-	// maxSmallUnread of such, with what gRPC keeps for each.
+	// Responses up to smallResponse bytes take no memory of the budget as long as the small unread responses of the
+	// identity take at most maxSmallUnread bytes. Each counts with unreadOverhead, for what gRPC keeps of its stream.
 	smallResponse  = 16 << 10
 	maxSmallUnread = 4 << 20
 	unreadOverhead = 1 << 10
-	// minCountedBuffer is the capacity of a buffer that tells when it is freed.
+	// minCountedBuffer is the least capacity of a buffer that gRPC reports as freed.
 	minCountedBuffer = 1<<10 + 1
 )
 
@@ -45,12 +45,12 @@ func processMemory() int64 { return debug.SetMemoryLimit(-1) }
 type unreadResponse struct {
 	message proto.Message
 	budget  *memorybudget.Budget
-	quota   *quota // of a small one; nil: it is of the budget
+	quota   *quota // counts a small response; nil if the response takes memory of the budget
 	share   string
 	bytes   int
 	conn    *connection
 	freed   sync.Once
-	closing *time.Timer // closes the connection of a client that does not read it; nil: the budget has room for it
+	closing *time.Timer // closes the connection if the response stays unread; nil if the identity is within its share
 }
 
 // free gives the bytes back. It may be called twice.
@@ -68,8 +68,8 @@ func (u *unreadResponse) free() {
 	})
 }
 
-// BoundUnread refuses responses to who leaves too many unread: those of a call that changes something before it does.
-// It comes after the interceptor of the gate.
+// BoundUnread refuses calls of identities that leave too many responses unread. A call that changes something is
+// refused before it does. It comes after the interceptor of the gate.
 func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInfo,
 	next grpc.UnaryHandler) (any, error) {
 	conn := connectionFrom(ctx)
@@ -114,8 +114,8 @@ func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInf
 	return u, nil
 }
 
-// reserveAnswer takes memory for the answer of a call that changes something, before it does: about as much as the
-// request has, since such answers have what was sent. giveBack is for when the answer takes its own.
+// reserveAnswer takes memory for the response of a call before the call changes anything: the size of the request,
+// because such responses repeat what was sent. Call giveBack when the response has taken its own memory.
 func (g *Gate) reserveAnswer(share string, q any) (giveBack func(), ok bool) {
 	n := 0
 	if m, isMessage := q.(proto.Message); isMessage {
@@ -131,8 +131,8 @@ func (g *Gate) reserveAnswer(share string, q any) (giveBack func(), ok bool) {
 	return func() { g.unread.Give(share, n) }, true
 }
 
-// UnreadShare is what the caller of a stream may have of the memory for unread responses, together with its other
-// streams and calls.
+// UnreadShare is a stream's access to the memory for unread responses. All streams and calls of the caller's identity
+// use the same share.
 type UnreadShare struct {
 	budget *memorybudget.Budget
 	share  string
@@ -146,7 +146,7 @@ func UnreadShareFrom(ctx context.Context) *UnreadShare {
 	return u
 }
 
-// TryTake takes memory; false: the caller may not have so much now.
+// TryTake takes memory. It returns false if that would exceed the share.
 func (u *UnreadShare) TryTake(bytes int) bool { return u.budget.TryTake(u.share, bytes) }
 
 // Give gives back memory that the caller has.

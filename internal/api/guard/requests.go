@@ -34,20 +34,20 @@ const (
 	// the process is to keep to. In the smallest process one identity leaves room for a largest request of another.
 	maxRequestMemory = 256 << 20
 	minRequestMemory = 88 << 20
-	// maxDecodedMemory bounds what those requests take more once they are decoded, or an eighth of the memory of the
-	// process. It is another budget, so that requests that have arrived never wait for one that is to arrive.
+	// maxDecodedMemory bounds the additional memory of decoded requests, or an eighth of the memory of the process if
+	// that is less. It is a budget of its own, so that requests that have arrived never wait for one that has not.
 	maxDecodedMemory = 128 << 20
 	minDecodedMemory = 48 << 20
-	// maxListLength bounds the lists of the request of a call. Handlers refuse longer ones, too, but a call may have to
-	// wait for its turn before.
+	// maxListLength bounds the lists in the request of a call. Handlers refuse longer lists, too, but only after the
+	// call has waited for its turn.
 	maxListLength = 1000
-	// smallRequest is the size, as it arrives and decoded, up to which a request is not counted: the number of calls
-	// bounds those.
+	// Requests up to smallRequest bytes, encoded and decoded, take no memory of the budgets. The number of calls bounds
+	// them.
 	smallRequest = 16 << 10
-	// A request of up to tinyRequest bytes is no more than a small one once it is decoded.
+	// A request of up to tinyRequest bytes takes at most smallRequest bytes once it is decoded.
 	tinyRequest = 128
-	// partBytes of a message are read at a time. gRPC keeps some fifty bytes for each frame of what is being read, and
-	// a frame may have one byte.
+	// partBytes is how much of a message is read at a time. While gRPC reads, it keeps some fifty bytes for each frame,
+	// and a frame may contain a single byte.
 	partBytes = 1 << 10
 	// StreamWindow is what a client may send of a stream ahead of being read. A waiting call keeps so much.
 	StreamWindow = 256 << 10
@@ -69,7 +69,9 @@ type requestMemory struct {
 func newRequestMemory(memory int64) requestMemory {
 	most := int(min(maxRequestMemory, max(minRequestMemory, memory/4)))
 	decoded := int(min(maxDecodedMemory, max(minDecodedMemory, memory/8)))
-	return requestMemory{taken: memorybudget.New(most), decoded: memorybudget.New(decoded), waiting: memorybudget.New(most / 8)}
+	return requestMemory{
+		taken: memorybudget.New(most), decoded: memorybudget.New(decoded), waiting: memorybudget.New(most / 8),
+	}
 }
 
 // take takes the memory of a request for an identity, or waits for it; false: there is none.
@@ -150,8 +152,8 @@ func (r *messageReader) boundStream(next grpc.StreamHandler, clientStreams bool)
 	}
 }
 
-// errOtherTransport is for a server whose requests nothing would bound.
-var errOtherTransport = status.Error(codes.Internal, "rpc: the messages of the stream cannot be read before they are decoded")
+// errOtherTransport refuses calls of a transport whose requests cannot be bounded.
+var errOtherTransport = status.Error(codes.Internal, "rpc: the transport does not let the server bound its requests")
 
 // readingStream is a stream whose messages take memory from when they arrive until the next one is read.
 type readingStream struct {
@@ -196,9 +198,9 @@ type incoming struct {
 
 	// A stream may end while another goroutine reads it.
 	mu      sync.Mutex
-	share   string // whose memory it is
-	bytes   int    // of it, as the message arrives
-	decoded int    // of it, more than that
+	share   string // identity or host whose share of the budgets is used
+	bytes   int    // taken for the encoded message
+	decoded int    // taken for the decoded message, in addition
 	timer   *time.Timer
 	over    bool
 }
@@ -232,8 +234,8 @@ func (q *incoming) ended(err error) error {
 	return err
 }
 
-// beginReading counts a call whose request has not arrived, as one of the identity that called last on the connection.
-// It counts for its own identity only then.
+// beginReading counts a call whose request has not arrived. The call counts for the identity that called last on the
+// connection, because its own identity is not known yet.
 func (q *incoming) beginReading() error {
 	conn := connectionFrom(q.ctx)
 	if conn == nil {
@@ -325,7 +327,8 @@ func (q *incoming) read(m any) error {
 	return q.decode(data, m)
 }
 
-// readBytes reads the bytes of a message. What arrives in small frames takes many times its size until it is copied.
+// readBytes reads the bytes of a message. It copies them in parts, because bytes that arrive in small frames take many
+// times their size until they are copied.
 func (q *incoming) readBytes(n int) (mem.BufferSlice, error) {
 	if n <= partBytes {
 		return q.wire.Read(n)
@@ -363,8 +366,7 @@ func (q *incoming) decode(data mem.BufferSlice, into any) error {
 	return nil
 }
 
-// joinBuffers returns the bytes of a message in one piece. gRPC's pool would give a MiB for more than 32 KiB, which a
-// call that waits for memory would keep.
+// joinBuffers returns the bytes of a message in one piece, without a copy if they are in one piece already.
 func joinBuffers(data mem.BufferSlice) []byte {
 	if len(data) == 1 {
 		return data[0].ReadOnlyData()
@@ -380,11 +382,12 @@ func (q *incoming) checkForm(e grpccodec.Estimate) error {
 	if q.ofStream || e.Length <= maxListLength {
 		return nil
 	}
-	st, _ := apierror.ToStatus(job.Invalid(e.List, "has %d entries or more, at most %d are allowed", e.Length, maxListLength))
+	invalid := job.Invalid(e.List, "has %d entries or more, at most %d are allowed", e.Length, maxListLength)
+	st, _ := apierror.ToStatus(invalid)
 	return st.Err()
 }
 
-// takeDecodedMemory takes what a message of so many bytes will take more once it is decoded.
+// takeDecodedMemory takes the additional memory of a message of length bytes that takes size bytes once it is decoded.
 func (q *incoming) takeDecodedMemory(size, length int) error {
 	budget := q.gate.requests.decoded
 	more := size - length
@@ -405,7 +408,7 @@ func (q *incoming) takeMemory(n int) error {
 	return q.takeFor(func(share string) bool { return m.take(q.ctx, share, n) }, m.taken, n, &q.bytes)
 }
 
-// takeFor takes n bytes of a budget for the caller, once it is known who that is.
+// takeFor authenticates the caller, if that has not happened, and takes n bytes of a budget for it.
 func (q *incoming) takeFor(take func(share string) bool, budget *memorybudget.Budget, n int, taken *int) error {
 	conn := connectionFrom(q.ctx)
 	if conn == nil {

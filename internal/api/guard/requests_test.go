@@ -291,8 +291,8 @@ func TestMessagesAreReadInParts(t *testing.T) {
 	}
 }
 
-// TestRequestsArriveInTime: also a small one, and one of which nothing arrives. Messages of a stream may come at any
-// time, but once a large one has begun it has to arrive.
+// TestRequestsArriveInTime checks that a call ends when its request does not arrive within requestTime: when nothing
+// arrives, or only a part. A message of a stream may begin at any time, but a large one has to arrive once it has begun.
 func TestRequestsArriveInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, ctx := newReader(t)

@@ -15,7 +15,8 @@ const (
 	minAttemptMemory = 64 << 20
 	// littleAttemptShare is the part of the memory that an identity may have in any case.
 	littleAttemptShare = 128
-	// attemptBaseBytes is what an attempt takes beside texts of its job, and bytesPerLabel a label beside its text.
+	// An attempt takes attemptBaseBytes in addition to its payload and labels, a label bytesPerLabel in addition to its
+	// text.
 	attemptBaseBytes = 1 << 10
 	bytesPerLabel    = 64
 	// attemptCheckInterval is how often the sessions of an identity that is over its bound ask again.
@@ -23,7 +24,8 @@ const (
 )
 
 // attemptMemory is the memory that attempts take. Of three quarters an identity may take more while it has
-// less than what is left; the last quarter is for those that have little. It is guarded by the dispatcher's mutex.
+// less than what is left; the last quarter is for those that have little. That is the rule of package memorybudget, without
+// its lock and its wakeups for each attempt: it is guarded by the dispatcher's mutex.
 type attemptMemory struct {
 	most, used int
 	identities map[string]*identityMemory
@@ -33,12 +35,12 @@ type attemptMemory struct {
 type identityMemory struct {
 	bytes          int
 	full           bool // its sessions get no leases
-	foreignResults int  // results of leases that this node did not know, which the ledger has not answered
+	foreignResults int  // pending results of leases that this node does not know
 	sessions       map[*Session]struct{}
 }
 
-// maxForeignResults bounds those of an identity. They take some KiB each, and any number of them may come while the
-// ledger is slow; the worker repeats what is beyond.
+// maxForeignResults bounds the foreign results of an identity. Each takes some KiB, and any number of them may arrive
+// while the ledger is slow. Further results are ignored; their workers repeat them.
 const maxForeignResults = 1 << 14
 
 // addForeignResult makes an attempt for a result of a lease that this node does not know; nil if the lease cannot be
@@ -74,7 +76,7 @@ func (m *attemptMemory) exceeds(i *identityMemory) bool {
 	return i.bytes > m.most/littleAttemptShare && i.bytes > m.most/4*3-m.used
 }
 
-// memoryOf is about what an attempt with a record takes.
+// memoryOf estimates the memory of an attempt with this record, in bytes.
 func memoryOf(r *job.Record) int {
 	n := attemptBaseBytes
 	if r == nil || r.Definition == nil {
@@ -112,7 +114,7 @@ func (d *Dispatcher) forgetIdentity(s *Session) {
 	}
 }
 
-// countMemory counts the memory of an attempt of the session, as it is known now; over: the attempt leaves.
+// countMemory updates the counted memory of an attempt of the session; over means that the attempt leaves the session.
 func (s *Session) countMemory(a *attempt, over bool) {
 	n := 0
 	if !over {
@@ -142,7 +144,7 @@ func (i *identityMemory) markOutdated() {
 	}
 }
 
-// endFull gives the sessions of an identity their slots back once it has no more than it may have.
+// endFull gives the sessions of an identity their slots back once the identity is within its bound.
 func (d *Dispatcher) endFull(i *identityMemory) {
 	var fx pendingEffects
 	d.mu.Lock()

@@ -10,12 +10,13 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// What parts of a message take in memory beside their own bytes, with what is lost when a slice or a map grows.
+// Memory that the parts of a decoded message take in addition to their content. It includes what slices and maps waste
+// when they grow.
 const (
 	bytesPerPointer = 24  // of a list of messages
 	bytesPerText    = 16  // rounded up by the allocator
 	bytesPerElement = 48  // of a list of strings or bytes
-	bytesPerNumber  = 20  // of a list of numbers, of which a packed one has a number in each byte
+	bytesPerNumber  = 20  // of a list of numbers; a packed list may have one number per byte
 	bytesPerEntry   = 160 // of a map
 	bytesPerChoice  = 24  // the wrapper of a oneof, or the target of an optional number
 	bytesPerLevel   = 1 << 10
@@ -27,20 +28,19 @@ const (
 
 // Estimate is what a server learns about an encoded message before it decodes it.
 type Estimate struct {
-	// Size is about how many bytes the message takes in memory, together with the stack of the decoder: rather too many
-	// than too few. An empty message takes two bytes on the wire and hundreds in memory. Above the limit the estimate
-	// ends, so that it takes no longer than decoding so much.
+	// Size estimates the bytes of the decoded message and of the decoder's stack. It is rather too large than too small.
+	// An empty message takes two bytes on the wire and hundreds in memory. The estimate stops once it exceeds the limit.
 	Size int
-	// List is the longest list or map that the message has itself, not in messages that it holds, and Length is its
-	// length. Lists of numbers do not count.
+	// List is the name of the message's longest list or map, and Length its length. Lists in nested messages and lists
+	// of numbers do not count.
 	List   string
 	Length int
-	// HasGroup: the message has a group, which no message of proto3 has. Nested ones take much stack.
+	// HasGroup reports whether the message has a group. No message of proto3 has one, and nested groups take much stack.
 	HasGroup bool
 }
 
-// EstimateDecoded estimates what an encoded message takes once it is decoded. Of data that is no message the estimate
-// is that of what comes before the fault.
+// EstimateDecoded estimates what an encoded message takes once it is decoded. If the data is invalid, the estimate
+// covers what comes before the invalid part.
 func EstimateDecoded(data []byte, m proto.Message, limit int) Estimate {
 	d := m.ProtoReflect().Descriptor()
 	cost := messageCosts(d, m.ProtoReflect().Type())
@@ -61,7 +61,7 @@ type sizer struct {
 	hasGroup            bool
 }
 
-// addMessage adds the fields of a message; false: that is enough, or what follows is no message.
+// addMessage adds the fields of a message. It returns false if the limit is exceeded or the data is invalid.
 func (s *sizer) addMessage(data []byte, m *messageCost, depth int) bool {
 	if depth > maxDepth {
 		return false
@@ -116,8 +116,8 @@ type fieldCost struct {
 	each     int          // each time that it occurs
 	eachByte int          // for each byte of its content
 	message  *messageCost // whose content it is
-	isList   bool         // or a map, but of numbers
-	unknown  bool         // the message has no such field: it is kept as it is
+	isList   bool         // a list or a map, but no list of numbers
+	unknown  bool         // the message has no such field; the decoder keeps its bytes
 }
 
 var unknownField = fieldCost{each: bytesPerText, eachByte: 3, unknown: true}
@@ -129,10 +129,10 @@ func (m *messageCost) field(number protowire.Number) fieldCost {
 	return m.fields[number]
 }
 
-// costs are those of the types that were asked for, by their full name.
+// costs caches the costs of message types by full name.
 var costs sync.Map
 
-// costsMutex is for those who compute costs: of a type that holds itself only they see what is not complete.
+// costsMutex serializes the computation of costs, so that nobody else sees the incomplete costs of a recursive type.
 var costsMutex sync.Mutex
 
 func messageCosts(d protoreflect.MessageDescriptor, t protoreflect.MessageType) *messageCost {
@@ -149,11 +149,12 @@ func messageCosts(d protoreflect.MessageDescriptor, t protoreflect.MessageType) 
 	return m
 }
 
-// maxFieldNumber bounds the table of a message. The costs of a field with a larger number are those of an unknown one.
+// maxFieldNumber bounds the table of a message. Fields with larger numbers cost as much as unknown ones.
 const maxFieldNumber = 1000
 
 // computeCosts computes the costs of a type, and of those that it holds.
-func computeCosts(d protoreflect.MessageDescriptor, t protoreflect.MessageType, computed map[protoreflect.FullName]*messageCost) *messageCost {
+func computeCosts(d protoreflect.MessageDescriptor, t protoreflect.MessageType,
+	computed map[protoreflect.FullName]*messageCost) *messageCost {
 	if m := computed[d.FullName()]; m != nil {
 		return m
 	}
