@@ -49,7 +49,7 @@ func (l *committer) beginRound(number int, batch shardBatch, now time.Time) *sha
 	l.metrics.batch.Observe(float64(len(batch.entries)))
 	r := l.rounds[number]
 	r.shard, r.again = batch.shard, nil
-	r.round, r.rest = l.firstOfEachJob(batch.entries)
+	r.round, r.rest = l.firstOfEachJob(batch.entries, l.sizes.mostUnknown())
 	return r
 }
 
@@ -132,8 +132,9 @@ func answerExpired(left []*changeEntry) []*changeEntry {
 
 // firstOfEachJob splits off the changes that have to wait for an earlier change of the same job: of its record,
 // or of its runs, which may change the record too. A change that keeps conflicting gets a round of its own,
-// before others: otherwise new ones would keep it waiting.
-func (l *committer) firstOfEachJob(batch []*changeEntry) (round, rest []*changeEntry) {
+// before others: otherwise new ones would keep it waiting. Of the changes whose record is not known, a round has only
+// so many, because their definitions are read.
+func (l *committer) firstOfEachJob(batch []*changeEntry, unknown int) (round, rest []*changeEntry) {
 	for i, e := range batch {
 		if e.tries >= triesInBatch {
 			return []*changeEntry{e}, slices.Concat(batch[:i], batch[i+1:])
@@ -144,9 +145,13 @@ func (l *committer) firstOfEachJob(batch []*changeEntry) (round, rest []*changeE
 	for _, e := range batch {
 		known := len(l.seen)
 		l.seen[e.jobRecord] = struct{}{}
-		if len(l.seen) == known {
+		reads := e.Known == nil || e.needsParent && e.parent == nil
+		if len(l.seen) == known || reads && unknown == 0 {
 			rest = append(rest, e)
 			continue
+		}
+		if reads {
+			unknown--
 		}
 		round = append(round, e)
 	}
@@ -301,6 +306,7 @@ func (l *Ledger) readRecords(ctx context.Context, shard int, round []*changeEntr
 		failAll(round, err)
 		return nil
 	}
+	l.sizes.note(records)
 	kept := round[:0:0]
 	for _, e := range round {
 		if e.Known == nil {

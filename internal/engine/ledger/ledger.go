@@ -82,6 +82,7 @@ type Ledger struct {
 	o       Options
 	metrics *metrics
 	cache   *compiledCache
+	sizes   definitionSizes
 
 	mu struct {
 		sync.Mutex

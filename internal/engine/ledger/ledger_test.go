@@ -307,7 +307,7 @@ func TestChangesOfARecordKeepTheirOrder(t *testing.T) {
 
 func TestChangesDuringABatchFormTheNextBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ids := make([]string, 100)
+		ids := make([]string, 60)
 		for i := range ids {
 			ids[i] = fmt.Sprint("j", i)
 		}
@@ -324,7 +324,7 @@ func TestChangesDuringABatchFormTheNextBatch(t *testing.T) {
 			submit(id)
 		}
 		wg.Wait()
-		if len(store.batches) != 2 || len(store.batches[1]) != 99 {
+		if len(store.batches) != 2 || len(store.batches[1]) != 59 {
 			t.Errorf("%d batches", len(store.batches))
 		}
 		l.Stop()
@@ -411,4 +411,47 @@ func TestDoEndsWithItsContext(t *testing.T) {
 		}
 		l.Stop()
 	})
+}
+
+// TestRoundsReadFewLargeRecords: what a round reads is bounded by the sizes of records, whatever its changes name.
+func TestRoundsReadFewLargeRecords(t *testing.T) {
+	const jobs, payload = 300, 250_000
+	ids := make([]string, jobs)
+	for i := range ids {
+		ids[i] = fmt.Sprint("j", i)
+	}
+	l, store, _ := setup(t, Options{}, ids...)
+	for _, r := range store.records {
+		d := *r.Definition
+		d.Payload = make([]byte, payload)
+		r.Definition = &d
+	}
+	pauseAll := func(note string) {
+		store.mu.Lock()
+		store.batches = nil
+		store.mu.Unlock()
+		changes := make([]job.Change, jobs)
+		for i, id := range ids {
+			changes[i] = job.Change{Record: job.RecordID("ns/" + id), Input: job.Pause{Note: note}}
+		}
+		for _, r := range l.SubmitAndWait(t.Context(), changes...) {
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+	}
+	most := func() (n int) {
+		for _, batch := range store.batches {
+			n = max(n, len(batch))
+		}
+		return n
+	}
+	pauseAll("sizes are unknown")
+	if n := most(); n > maxUnknown {
+		t.Errorf("a round reads %d records of unknown size", n)
+	}
+	pauseAll("sizes are known")
+	if n := most(); n != readBytes/payload {
+		t.Errorf("a round reads %d large records", n)
+	}
 }

@@ -125,31 +125,50 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 			continue
 		}
 		shard := r.o.Store.ShardOf(b.Definition.Key)
-		items[i] = &restoreItem{backup: b, answer: &answers[i], limits: limits, by: r.callerEdit(ctx)}
+		items[i] = &restoreItem{backup: b, answer: &answers[i], limits: limits, by: r.callerEdit(ctx),
+			demanded: claim.demands[i].quotaAmount}
 		byShard[shard] = append(byShard[shard], items[i])
 	}
+	size := newPartSize() // of all shards
 	for shard, items := range byShard {
-		for range restoreTries {
-			items = r.restoreShard(ctx, shard, items, existing)
-			if len(items) == 0 {
-				break
-			}
-		}
-		for _, item := range items {
-			item.answer.Err = job.ErrConflict
-			if item.present == nil {
-				item.answer.Err = job.ErrCorrupt // or others keep creating and deleting it
-			}
+		for len(items) > 0 {
+			n := min(size.next, len(items))
+			r.restorePart(ctx, shard, items[:n], existing, size)
+			items = items[n:]
 		}
 	}
 	stored := make([]quotaAmount, len(backups))
 	for i, item := range items {
 		if item != nil {
-			stored[i] = item.storedAmount(r, claim.demands[i].quotaAmount)
+			stored[i] = item.stored
 		}
 	}
 	claim.returnUnused(ctx, stored)
 	return answers
+}
+
+// restorePart restores jobs of one shard, and then releases the stored jobs that it has read.
+func (r *Registry) restorePart(ctx context.Context, shard int, items []*restoreItem, existing job.Existing,
+	size *partSize) {
+	left := items
+	for range restoreTries {
+		left = r.restoreShard(ctx, shard, left, existing)
+		if len(left) == 0 {
+			break
+		}
+	}
+	for _, item := range left {
+		item.answer.Err = job.ErrConflict
+		if item.present == nil {
+			item.answer.Err = job.ErrCorrupt // or others keep creating and deleting it
+		}
+	}
+	for _, item := range items {
+		size.note(item.found)
+		item.stored = item.storedAmount(r)
+		item.present, item.found, item.plan = nil, nil, job.Restoration{}
+	}
+	size.grow()
 }
 
 // restoreDemands returns what backups take of the quotas at most.
@@ -172,13 +191,13 @@ func (r *Registry) restoreDemands(backups []job.Backup, existing job.Existing) [
 
 // storedAmount returns what the restored job takes of the quotas, or all that was demanded for it if that is
 // unknown.
-func (i *restoreItem) storedAmount(r *Registry, demanded quotaAmount) quotaAmount {
+func (i *restoreItem) storedAmount(r *Registry) quotaAmount {
 	switch a := i.answer; {
 	case a.Err != nil && !provesNothingStored(a.Err):
-		return demanded
+		return i.demanded
 	case a.Err != nil:
 	case a.Outcome == job.RestoreCreated:
-		return quotaAmount{1, demanded.bytes}
+		return quotaAmount{1, i.demanded.bytes}
 	case a.Outcome == job.RestoreReplaced:
 		return quotaAmount{0, r.countedBytes(i.plan.Record.Definition) - r.countedBytes(i.present.Definition)}
 	}
@@ -196,11 +215,14 @@ func provesNothingStored(err error) bool {
 // restoreItem is the state of one backup of a Restore call.
 type restoreItem struct {
 	backup  job.Backup
-	present *job.Record // the stored job, which is to be replaced
+	present *job.Record     // the stored job, which is to be replaced
+	found   *job.Definition // of the stored job that the last write found, nil if it found none
 	plan    job.Restoration
 	answer  *job.RestoreAnswer
 	limits  job.Limits // with the work of the call
 	by      job.Edit
+	// demanded is what was taken of the quotas for the job, and stored is what it needs of that.
+	demanded, stored quotaAmount
 }
 
 // restoreShard tries to restore jobs of one shard once, and returns those to be tried again.
@@ -309,6 +331,9 @@ func (i *restoreItem) sealBackup(r *Registry, payload []byte) {
 // applyResult sets the answer of the job, and reports whether it is to be tried again.
 func (i *restoreItem) applyResult(r *Registry, result job.CreateResult, existing job.Existing) (again bool) {
 	key, there := i.backup.Definition.Key, result.Existing
+	if there != nil {
+		i.found = there.Definition
+	}
 	switch {
 	case result.Code == job.Created:
 		i.answer.Outcome = job.RestoreCreated

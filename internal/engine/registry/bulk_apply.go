@@ -15,10 +15,10 @@ import (
 func (c *bulkChange) changeTargets(ctx context.Context, targets []job.BulkTarget, repeat bool) (*bulkResult, error) {
 	result := &bulkResult{}
 	began := time.Now()
-	for size := firstPartSize; int(result.Matched) < len(targets); size *= 2 {
+	for size := newPartSize(); int(result.Matched) < len(targets); size.grow() {
 		part := targets[result.Matched:]
-		part = part[:min(size, len(part))]
-		if err := c.changePart(ctx, part, repeat, result); err != nil {
+		part = part[:min(size.next, len(part))]
+		if err := c.changePart(ctx, part, repeat, result, size); err != nil {
 			return nil, err
 		}
 		if time.Since(began) >= c.o.BulkTime {
@@ -29,8 +29,9 @@ func (c *bulkChange) changeTargets(ctx context.Context, targets []job.BulkTarget
 	return result, nil
 }
 
-// changePart submits the changes of some matches and adds their results.
-func (c *bulkChange) changePart(ctx context.Context, targets []job.BulkTarget, repeat bool, result *bulkResult) error {
+// changePart submits the changes of some matches, adds their results, and notes their sizes.
+func (c *bulkChange) changePart(ctx context.Context, targets []job.BulkTarget, repeat bool, result *bulkResult,
+	size *partSize) error {
 	same, err := c.findUnreplaced(ctx, targets, repeat)
 	if err != nil {
 		return err
@@ -47,7 +48,9 @@ func (c *bulkChange) changePart(ctx context.Context, targets []job.BulkTarget, r
 		changed = append(changed, target)
 	}
 	var deleted []*job.Definition
-	for i, answer := range c.commitChanges(ctx, changes...) {
+	answers := c.commitChanges(ctx, changes...)
+	size.noteResults(answers)
+	for i, answer := range answers {
 		target := changed[i]
 		reason, err := c.judgeResult(&answer, repeat)
 		if err == nil && reason == "" {
@@ -90,10 +93,9 @@ func (c *bulkChange) findUnreplaced(ctx context.Context, targets []job.BulkTarge
 	for i, target := range targets {
 		keys[i] = target.Record.Key()
 	}
-	records, err := c.o.Store.Get(ctx, keys)
-	for i, record := range records {
+	err := c.readJobs(ctx, keys, func(i int, record *job.Record) {
 		same[i] = record != nil && creationOf(record.Definition.Etag()) == creationOf(targets[i].Etag)
-	}
+	})
 	return same, err
 }
 

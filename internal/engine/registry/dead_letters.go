@@ -12,9 +12,6 @@ import (
 // Bounds of one call that changes many jobs.
 const (
 	bulkPage = 500
-	// firstPartSize is how many changes are submitted before the elapsed time is checked; each part is twice as
-	// large as the one before it.
-	firstPartSize = 16
 	// defaultBulkTime is the default of Options.BulkTime.
 	defaultBulkTime = 500 * time.Millisecond
 )
@@ -131,15 +128,16 @@ func (r *Registry) findDead(ctx context.Context, q job.RedriveRequest) (dead []j
 		byShard[shard] = append(byShard[shard], record)
 	}
 	for shard, ids := range byShard {
-		found, err := r.o.Store.GetRecords(ctx, shard, ids)
-		if err != nil {
-			return nil, err
-		}
-		for i, record := range found {
+		err := readInParts(ids, func(part []job.RecordID) ([]*job.Record, error) {
+			return r.o.Store.GetRecords(ctx, shard, part)
+		}, func(i int, record *job.Record) {
 			if record != nil && record.State.Region == job.RegionDead &&
 				q.Filter.CoversAll(record.State.Lane.Queue, record.Definition.Queue) {
 				dead = append(dead, ids[i])
 			}
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return dead, nil
@@ -156,9 +154,11 @@ func (r *Registry) commitInParts(ctx context.Context, changes []job.Change,
 		changes[i].Covers = scope
 	}
 	began, done := time.Now(), 0
-	for size := firstPartSize; done < len(changes); size *= 2 {
-		part := changes[done:min(done+size, len(changes))]
-		if err := addResults(&answer, r.commitChanges(ctx, part...)); err != nil {
+	for size := newPartSize(); done < len(changes); size.grow() {
+		part := changes[done:min(done+size.next, len(changes))]
+		results := r.commitChanges(ctx, part...)
+		size.noteResults(results)
+		if err := addResults(&answer, results); err != nil {
 			return job.Bulk{}, err
 		}
 		done += len(part)

@@ -180,20 +180,23 @@ func (r *Registry) subtractExisting(ctx context.Context, m quotaMeasure, demands
 	if len(asked) == 0 {
 		return nil
 	}
-	there, err := r.o.Store.Get(ctx, asked)
-	if err != nil {
-		return err
+	if len(asked) > 1 {
+		select {
+		case r.existingReads <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		defer func() { <-r.existingReads }()
 	}
-	for n, k := range at {
-		switch record := there[n]; {
+	return r.readJobs(ctx, asked, func(n int, record *job.Record) {
+		switch k := at[n]; {
 		case record == nil:
 		case m.bytes && demands[places[k]].replaces:
 			needs[k] = max(0, needs[k]-r.countedBytes(record.Definition))
 		default:
 			needs[k] = 0
 		}
-	}
-	return nil
+	})
 }
 
 // returnUnused returns what was taken beyond what was stored, or may have been. stored is by demand.

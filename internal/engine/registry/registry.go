@@ -165,7 +165,13 @@ type Options struct {
 type Registry struct {
 	o     Options
 	turns *scheduleTurns
+	// existingReads has an element for each call that reads several existing jobs to subtract them from its demand of a
+	// quota. Such a call names up to MaxBatch jobs in a small request.
+	existingReads chan struct{}
 }
+
+// maxExistingReads bounds the calls that read existing jobs for a quota at a time.
+const maxExistingReads = 4
 
 // New makes a registry.
 func New(o Options) (*Registry, error) {
@@ -180,7 +186,7 @@ func New(o Options) (*Registry, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Registry{o: o, turns: newScheduleTurns()}, nil
+	return &Registry{o: o, turns: newScheduleTurns(), existingReads: make(chan struct{}, maxExistingReads)}, nil
 }
 
 // observeNotices passes notices to the observer.
