@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"crypto/ed25519"
+	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -100,13 +101,35 @@ func (n *Node) addAuthentication(ctx context.Context, o rpc.Options) (rpc.Option
 	return o, err
 }
 
-// peerServerOptions let only nodes link to this one, if the access file lists the nodes and certificates
-// authenticate them.
-func (n *Node) peerServerOptions() ([]grpc.ServerOption, error) {
-	if n.access == nil || n.security.peers == nil {
+// peerServerOptions let only nodes link to this one if there is an access file. Nodes are authenticated by their
+// certificates, or without TLS by a key of the keyspace.
+func (n *Node) peerServerOptions(ctx context.Context) ([]grpc.ServerOption, error) {
+	o := guard.Options{Logger: n.cfg.Logger, Registerer: n.cfg.Registerer}
+	switch {
+	case n.access == nil:
+		return nil, nil
+	case n.security.peers != nil:
+		return guard.PeerInterceptors(n.access, o)
+	}
+	key, err := n.peerKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return guard.PeerKeyInterceptors(key, o)
+}
+
+// peerHeaders are the headers of this node's calls to others.
+func (n *Node) peerHeaders(ctx context.Context) (map[string]string, error) {
+	if n.access == nil || n.security.peers != nil {
 		return nil, nil
 	}
-	return guard.PeerInterceptors(n.access, guard.Options{Logger: n.cfg.Logger, Registerer: n.cfg.Registerer})
+	key, err := n.peerKey(ctx)
+	return map[string]string{guard.PeerKeyHeader: key}, err
+}
+
+func (n *Node) peerKey(ctx context.Context) (string, error) {
+	secret, err := n.store.Secret(ctx, "peers")
+	return hex.EncodeToString(secret), err
 }
 
 // NewAuditKey makes a key that signs the chain of audit records. It returns the line for --audit-key-file, and

@@ -38,11 +38,15 @@ func (n *Node) buildEngines(ctx context.Context) error {
 	return nil
 }
 
-func (n *Node) buildPeers(context.Context) (err error) {
+func (n *Node) buildPeers(ctx context.Context) error {
 	c := n.cfg
+	headers, err := n.peerHeaders(ctx)
+	if err != nil {
+		return err
+	}
 	n.peers, err = peer.New(peer.Options{
 		Self: c.Name, Version: c.Version, Keyspace: n.store.Identity, ClientAddr: n.grpcAddr, Handler: n,
-		Forecast: n.forecastShards, Dial: c.Network.Dial, Credentials: n.security.peers,
+		Forecast: n.forecastShards, Dial: c.Network.Dial, Credentials: n.security.peers, CallHeaders: headers,
 		Logger: c.Logger, Registerer: c.Registerer,
 	})
 	return err

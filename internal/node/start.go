@@ -215,7 +215,7 @@ func (n *Node) startServers(ctx context.Context) error {
 		return err
 	}
 	n.health = checks
-	peerOptions, err := n.peerServerOptions()
+	peerOptions, err := n.peerServerOptions(ctx)
 	if err != nil {
 		return err
 	}

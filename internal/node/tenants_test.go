@@ -30,6 +30,8 @@ type tenants struct {
 	node   *node.Node
 	conn   *grpc.ClientConn
 	tokens map[string]string
+	// accessFile is the path of the node's access file.
+	accessFile string
 }
 
 func newTenants(t *testing.T, more string) *tenants {
@@ -55,6 +57,7 @@ func newTenants(t *testing.T, more string) *tenants {
 	if err := os.WriteFile(path, []byte(entries+rules+more), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	x.accessFile = path
 	x.node = startWith(t, x.redis.URL(), "n", func(c *node.Config) { c.AccessFile, c.EventsKeep, c.JobRevisions = path, 10_000, 10 })
 	x.conn = x.connect()
 	return x

@@ -20,6 +20,7 @@ import (
 // when the headers of a call have come and before it costs any memory. It must not wait:
 // gRPC holds a lock of the connection meanwhile.
 func (g *Gate) tapHandle(ctx context.Context, info *tap.Info) (context.Context, error) {
+	defer dropUnusedHeaders(info.Header)
 	conn := connectionFrom(ctx)
 	if conn == nil {
 		return ctx, nil // admitCall refuses it

@@ -26,7 +26,8 @@ const (
 	maxUnreadBytes = 256 << 20
 	minUnreadBytes = 16 << 20
 	// Responses up to smallResponse bytes take no memory of the budget as long as the small unread responses of the
-	// identity take at most maxSmallUnread bytes. Each counts with unreadOverhead, for what gRPC keeps of its stream.
+	// identity take at most maxSmallUnread bytes. Each counts with unreadOverhead, for what gRPC keeps of its stream, and
+	// with the headers of its call.
 	smallResponse  = 16 << 10
 	maxSmallUnread = 4 << 20
 	unreadOverhead = 1 << 10
@@ -94,7 +95,7 @@ func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInf
 		return answer, err
 	}
 	n := proto.Size(m)
-	u := &unreadResponse{message: m, budget: g.unread, share: share, bytes: n + unreadOverhead, conn: conn}
+	u := &unreadResponse{message: m, budget: g.unread, share: share, bytes: n + unreadOverhead + keptHeaderBytes(ctx), conn: conn}
 	switch quota := conn.lastQuota(); {
 	case n <= smallResponse && quota == nil: // nothing bounds the calls either
 		return answer, nil

@@ -41,7 +41,8 @@ type link struct {
 
 func (p *Peer) newLink(m sharding.Member) (*link, error) {
 	l := &link{p: p, member: m, queue: newSendQueue(p.latestOffer)}
-	options := append(connectionOptions(p.o.Credentials), grpc.WithContextDialer(l.openConnection))
+	options := append(connectionOptions(p.o.Credentials), grpc.WithContextDialer(l.openConnection),
+		grpc.WithPerRPCCredentials(callHeaders(p.o.CallHeaders)))
 	conn, err := grpc.NewClient("passthrough:///"+m.PeerAddr, options...)
 	if err != nil {
 		return nil, err

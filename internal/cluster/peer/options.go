@@ -63,6 +63,8 @@ type Options struct {
 	ClientAddr string
 	// Credentials are for the connections to other nodes. Default: plain text.
 	Credentials credentials.TransportCredentials
+	// CallHeaders are sent with each call to another node: header names and values. Default: none.
+	CallHeaders map[string]string
 	// Dial opens connections to other nodes. Default: TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Forecast returns the forecast of the shards that this node holds. Default: peers get none.
@@ -119,6 +121,15 @@ func connectionOptions(c credentials.TransportCredentials) []grpc.DialOption {
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 	}
 }
+
+// callHeaders are headers of each call, also on connections without TLS.
+type callHeaders map[string]string
+
+func (h callHeaders) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return h, nil
+}
+
+func (callHeaders) RequireTransportSecurity() bool { return false }
 
 // rawCredentials make connections of package rawio. The dialer does not: gRPC sets the timeout of unacknowledged
 // data on connections of package net only, between dialling and the handshake.
