@@ -165,7 +165,7 @@ func (v *chainVerification) printSummary() error {
 			c.Last.Seq,
 			timeText(int64(c.First.AtMS)), timeText(int64(c.Last.AtMS)), c.Last.Hash)
 		if c.Unchained > 0 {
-			text += fmt.Sprintf("; %d records are not part of the chain", c.Unchained)
+			text += fmt.Sprintf("; %d records are not part of the chain: nothing shows who wrote them", c.Unchained)
 		}
 		if err := v.app.println(text); err != nil {
 			return err
@@ -185,10 +185,14 @@ func (v *chainVerification) printSummary() error {
 
 func timeText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 
-// auditRecordOf returns a record in its hashed form. Its time is that of its id.
+// auditRecordOf returns a record in its hashed form. A time with fractions of a millisecond, which no node writes, is 0.
 func auditRecordOf(r *client.AuditRecord) job.TrailRecord {
+	at := unixtime.MilliOf(r.GetTime().AsTime())
+	if !at.Time().Equal(r.GetTime().AsTime()) {
+		at = 0
+	}
 	return job.TrailRecord{
-		ID: r.GetId(), AtMS: unixtime.MilliOf(r.GetTime().AsTime()), Identity: r.GetIdentity(), Peer: r.GetPeer(),
+		ID: r.GetId(), AtMS: at, Identity: r.GetIdentity(), Peer: r.GetPeer(),
 		Node:   r.GetNode(),
 		Method: r.GetMethod(), Resource: r.GetResource(), Names: r.GetNames(), Fields: r.GetChangedFields(),
 		RequestID: r.GetRequestId(),

@@ -5,6 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // ChainVersion is how the hash of a TrailRecord is made today. Another list of fields, or
@@ -56,7 +60,7 @@ type ChainFault uint8
 
 // Faults of a chain.
 const (
-	// ChainUnchained: a record that is not part of the chain, after one that is.
+	// ChainUnchained: a record that is not part of the chain, after one that is, or anywhere if there are keys.
 	ChainUnchained ChainFault = iota + 1
 	// ChainChanged: a record does not match its hash.
 	ChainChanged
@@ -83,7 +87,7 @@ type ChainBreak struct {
 }
 
 // ChainCheck reads a chain in order. With Keys, Ed25519 public keys by id, every record has to be
-// covered by a signature. The zero value is ready.
+// covered by a signature, and so has to be part of the chain. The zero value is ready.
 type ChainCheck struct {
 	Keys map[string]ed25519.PublicKey
 
@@ -101,8 +105,8 @@ func (c *ChainCheck) Next(r TrailRecord) *ChainBreak {
 	}
 	if r.Seq == 0 {
 		c.Unchained++
-		if c.Last.Seq == 0 {
-			return nil // from before there was a chain
+		if c.Last.Seq == 0 && c.Keys == nil {
+			return nil // perhaps from before there was a chain
 		}
 		return at(ChainUnchained, "is not part of the chain: a node of an earlier version wrote it, or somebody else")
 	}
@@ -114,6 +118,8 @@ func (c *ChainCheck) Next(r TrailRecord) *ChainBreak {
 	switch {
 	case r.Version != ChainVersion:
 		return at(ChainUnknown, "has a hash of version %d, which is not known here", r.Version)
+	case r.AtMS != timeOfTrailID(r.ID):
+		return at(ChainChanged, "was changed: its time is not that of its id")
 	case string(r.ChainHash()) != string(r.Hash):
 		return at(ChainChanged, "was changed: it does not have the hash that it carries")
 	case last.Seq != 0 && r.Seq <= last.Seq:
@@ -126,6 +132,17 @@ func (c *ChainCheck) Next(r TrailRecord) *ChainBreak {
 		return at(ChainUnlinked, "does not carry the hash of the record before it")
 	}
 	return c.checkSignature(r, at)
+}
+
+// timeOfTrailID returns the time of a record by its id, "milliseconds-sequence" of a stream; 0 if it has none. The hash
+// covers the id, and by that the time.
+func timeOfTrailID(id string) unixtime.Milli {
+	text, _, _ := strings.Cut(id, "-")
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return unixtime.Milli(ms)
 }
 
 func (c *ChainCheck) checkSignature(r TrailRecord, at func(ChainFault, string, ...any) *ChainBreak) *ChainBreak {

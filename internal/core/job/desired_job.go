@@ -48,7 +48,12 @@ type DesiredJob struct {
 
 // HidesPayload reports whether the payload is not to be compared with that of a job.
 func (w *DesiredJob) HidesPayload(present *Definition) bool {
-	return present.PayloadKey != "" && !w.AsRead && w.MayCompare != nil && !w.MayCompare(present)
+	return !w.AsRead && w.HidesStored(present)
+}
+
+// HidesStored reports whether the answer must not depend on the payload of a job.
+func (w *DesiredJob) HidesStored(present *Definition) bool {
+	return present.PayloadKey != "" && w.MayCompare != nil && !w.MayCompare(present)
 }
 
 // Allowed returns the error of Check.

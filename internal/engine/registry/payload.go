@@ -6,6 +6,9 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
+// unfitSealedPayload is all that an answer says about a sealed payload: what the check finds quotes it.
+const unfitSealedPayload = "does not take the payload of the job, which is sealed: set the payload too"
+
 // payloadFaults lists what is wrong with the payload of a definition that is to replace another one, or none
 // (nil). A payload that stays what it was, for the same handler, is not checked: a job from before the
 // check can be edited.
@@ -24,9 +27,10 @@ func (r *Registry) payloadFaults(d, stored *job.Definition, limits job.Limits) [
 	default:
 		var err error
 		payload, err = r.openPayload(stored)
-		if err != nil {
+		if err != nil || len(r.o.CheckPayload(d.Handler, payload)) == 0 {
 			return nil
 		}
+		return []job.Violation{{Field: "job.handler", Description: unfitSealedPayload}}
 	}
 	return payloadFieldFaults("job.payload", r.o.CheckPayload(d.Handler, payload))
 }

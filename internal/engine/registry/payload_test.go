@@ -71,7 +71,13 @@ func TestPayloadsAreChecked(t *testing.T) {
 			handle := func(by string) func(*job.Definition) { return func(d *job.Definition) { d.Handler = by } }
 			wantBad(t, "update", update("good", false, give("bad")), true)
 			wantBad(t, "update, good", update("good", false, give("good 2")), false)
-			wantBad(t, "update of the handler", update("other", true, handle("h")), true)
+			err := update("other", true, handle("h"))
+			var unfit *job.InvalidError
+			if name == "sealing" && (!errors.As(err, &unfit) || unfit.Violations[0].Field != "job.handler") {
+				t.Errorf("update of the handler of a sealed payload: %v", err)
+			} else if name == "plain" {
+				wantBad(t, "update of the handler", err, true)
+			}
 			wantBad(t, "update of both", update("other", false, func(d *job.Definition) { handle("h")(d); give("good")(d) }), false)
 
 			// As an earlier version stored it, by a node without the check.
@@ -105,5 +111,44 @@ func TestBackupsKeepTheirPayloads(t *testing.T) {
 	d.Handler, d.Payload = "h", []byte("bad")
 	if a := r.Restore(t.Context(), []job.Backup{{Definition: d}}, job.ExistingFail); a[0].Err != nil {
 		t.Error(a[0].Err)
+	}
+}
+
+// TestSealedPayloadsAreInNoError: what the check of a payload finds quotes it. Of a sealed one, an error says only that
+// it does not fit, and says so only to callers who may edit the job.
+func TestSealedPayloadsAreInNoError(t *testing.T) {
+	const canary = "canary-4711"
+	s := newSealing(t)
+	r, err := registry.NewUnhurried(registry.Options{Store: s.plain.store, SharedLimits: s.plain.store.Limits(),
+		Ledger: s.plain.book, Sealer: s.ring,
+		CheckPayload: func(handler string, payload []byte) []job.Violation {
+			if handler == "other" {
+				return []job.Violation{{Field: canary, Description: "is " + string(payload)}}
+			}
+			return nil
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := put(t, s.bound, "pin", canary)
+	plan := func(handler string, mayCompare bool) job.ApplyResult {
+		d := *s.stored(t, key)
+		d.Payload, d.PayloadKey, d.Handler = nil, "", handler
+		desired := job.DesiredJob{Definition: d, AsRead: true, MayCompare: func(*job.Definition) bool { return mayCompare }}
+		return r.PlanJobs(t.Context(), []job.DesiredJob{desired}, false)[0]
+	}
+	if got := plan("other", false); got.Err != nil || got.Action != job.ApplyUpdate {
+		t.Errorf("a plan of a caller who may not edit: %+v", got)
+	}
+	_, updateErr := r.Update(t.Context(), definitionEdit(key, true, func(d *job.Definition) { d.Handler = "other" }))
+	for name, err := range map[string]error{"plan": plan("other", true).Err, "update": updateErr} {
+		var invalid *job.InvalidError
+		if !errors.As(err, &invalid) || len(invalid.Violations) != 1 || invalid.Violations[0].Field != "job.handler" ||
+			strings.Contains(err.Error(), canary) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := plan("third", true); got.Err != nil || got.Action != job.ApplyUpdate {
+		t.Errorf("a plan with a handler that takes the payload: %+v", got)
 	}
 }

@@ -186,7 +186,7 @@ func (w *applyCall) compareDefinition(i int, force bool) error {
 		stored = a.Before.Definition
 	}
 	replaced := stored
-	if a.PayloadHidden {
+	if stored != nil && desiredJob.HidesStored(stored) {
 		replaced = nil // a payload that is kept is not checked, by which it could be guessed
 	}
 	if v := append(job.Validate(&d, w.limits), w.r.payloadFaults(&d, replaced, w.limits)...); len(v) > 0 ||
