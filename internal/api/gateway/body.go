@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -27,6 +28,9 @@ const (
 	// maxBodyValues and maxBatchBodyValues bound the JSON values of a body.
 	maxBodyValues      = 20_000
 	maxBatchBodyValues = 200_000
+
+	// maxBodyDepth bounds lists and objects within each other. Each level takes stack of the translation, and of the node.
+	maxBodyDepth = 100
 
 	// memoryPerByte and memoryPerValue are what the bytes and the JSON values of a body take while it is translated.
 	memoryPerByte  = 3
@@ -90,6 +94,9 @@ func (g *Gateway) explainBody(err error) error {
 	switch {
 	case errors.Is(err, errBodyTooLarge):
 		return refuseBody()
+	case errors.Is(err, errBodyTooDeep):
+		return withReason(codes.InvalidArgument, "BODY_TOO_DEEP",
+			fmt.Sprintf("the body has more than %d levels of lists and objects", maxBodyDepth))
 	case errors.Is(err, errNoMemory):
 		g.metrics.refuse("memory")
 		return errMemoryTaken
@@ -102,6 +109,7 @@ func (g *Gateway) explainBody(err error) error {
 
 var (
 	errBodyTooLarge = errors.New("too many bytes or values")
+	errBodyTooDeep  = errors.New("too many levels")
 	errNoMemory     = errors.New("no memory for the body")
 )
 
@@ -130,6 +138,9 @@ func (b *bodyReader) read(ctx context.Context, from io.Reader) ([]byte, error) {
 		if int64(content.Len()+n) > b.maxBytes || b.values.values > b.maxValues {
 			return nil, errBodyTooLarge
 		}
+		if b.values.deepest > maxBodyDepth {
+			return nil, errBodyTooDeep
+		}
 		need := n*memoryPerByte + (b.values.values-before)*memoryPerValue
 		if b.taken+need > b.memory.Largest() {
 			return nil, errBodyTooLarge
@@ -155,9 +166,10 @@ func (b *bodyReader) release() {
 }
 
 // valueCounter counts the JSON values of a text that comes in parts, by the characters outside of texts that begin
-// another value.
+// another value, and the levels of lists and objects.
 type valueCounter struct {
 	values           int
+	depth, deepest   int
 	inText, escaping bool // where the part that was read ends
 }
 
@@ -170,8 +182,14 @@ func (v *valueCounter) count(part []byte) {
 			v.escaping, v.inText = c == '\\', c != '"'
 		case c == '"':
 			v.inText = true
-		case c == ',' || c == '[' || c == '{':
+		case c == ',':
 			v.values++
+		case c == '[' || c == '{':
+			v.values++
+			v.depth++
+			v.deepest = max(v.deepest, v.depth)
+		case c == ']' || c == '}':
+			v.depth--
 		}
 	}
 }

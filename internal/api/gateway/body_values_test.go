@@ -41,3 +41,26 @@ func TestValuesOfABodyAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestLevelsOfABodyAreBounded checks that a body with too many lists and objects within each other is refused, however
+// it is read.
+func TestLevelsOfABodyAreBounded(t *testing.T) {
+	nested := func(n int) string { return strings.Repeat(`{"a":[`, n/2) + strings.Repeat("]}", n/2) }
+	for body, want := range map[string]error{
+		nested(maxBodyDepth):                      nil,
+		nested(maxBodyDepth + 2):                  errBodyTooDeep,
+		strings.Repeat("[],", 2*maxBodyDepth):     nil,
+		`{"a":"` + strings.Repeat("[", 200) + `"`: nil,
+	} {
+		for how, reader := range map[string]func(io.Reader) io.Reader{
+			"whole": func(r io.Reader) io.Reader { return r }, "by bytes": iotest.OneByteReader,
+		} {
+			r := &bodyReader{memory: memorybudget.New(maxMemory), share: "anna", maxBytes: maxBodyBytes, maxValues: maxBodyValues,
+				extend: func(int) {}}
+			if _, err := r.read(t.Context(), reader(strings.NewReader(body))); !errors.Is(err, want) {
+				t.Errorf("%.20s, %s: %v, want %v", body, how, err, want)
+			}
+			r.release()
+		}
+	}
+}

@@ -25,6 +25,9 @@ func (g *Gate) tapHandle(ctx context.Context, info *tap.Info) (context.Context, 
 	if conn == nil {
 		return ctx, nil // admitCall refuses it
 	}
+	if exceedsHeaders(info.Header) {
+		return g.refuseHeaders(ctx, conn, info.FullMethodName)
+	}
 	if g.authority == nil && conn.proof.Load() == nil {
 		// Without an authority every caller counts as authenticated.
 		conn.markAuthenticated(anonymousProof)
@@ -42,7 +45,7 @@ func (g *Gate) tapHandle(ctx context.Context, info *tap.Info) (context.Context, 
 	proved := conn.isAuthenticated() || c.authenticateWithoutWaiting(ctx, conn)
 	switch {
 	case d.open:
-		return c.admitOpenCall(ctx, conn, info)
+		return c.admitOpenCall(ctx, conn)
 	case missing && proved:
 		if hasDeadline(ctx) {
 			return withRefusalTimeout(ctx), nil // admitCall returns the error
@@ -54,7 +57,7 @@ func (g *Gate) tapHandle(ctx context.Context, info *tap.Info) (context.Context, 
 	case proved:
 		return ctx, nil
 	}
-	return c.admitUnauthenticated(ctx, conn, info)
+	return c.admitUnauthenticated(ctx, conn)
 }
 
 // hasDistantDeadline calls have a deadline that is far. gRPC keeps the deadline of a call that is
@@ -80,16 +83,13 @@ func withRefusalTimeout(ctx context.Context) context.Context {
 }
 
 // admitUnauthenticated finds a place for a call of a connection that is not proved yet, or refuses it.
-func (c *Caller) admitUnauthenticated(ctx context.Context, conn *connection, info *tap.Info) (context.Context, error) {
-	limit := "headers"
-	if headerSize(info.Header) <= maxUnauthenticatedHeaderBytes {
-		limit = "streams"
-		life := min(firstMessageTimeout, conn.unauthenticated.maxAge)
-		if bounded, ok := conn.unauthenticated.admitStream(ctx, conn, life); ok {
-			return bounded, nil
-		}
+func (c *Caller) admitUnauthenticated(ctx context.Context, conn *connection) (context.Context, error) {
+	life := min(firstMessageTimeout, conn.unauthenticated.maxAge)
+	bounded, ok := conn.unauthenticated.admitStream(ctx, conn, life)
+	if !ok {
+		return c.refuseUnauthenticated(ctx, conn, "streams")
 	}
-	return c.refuseUnauthenticated(ctx, conn, limit)
+	return bounded, nil
 }
 
 func (c *Caller) refuseUnauthenticated(ctx context.Context, conn *connection, limit string) (context.Context, error) {
@@ -105,20 +105,17 @@ func (c *Caller) refuseUnauthenticated(ctx context.Context, conn *connection, li
 // admitOpenCall finds a place for a call of a method that is open to everybody, or refuses it.
 // Such calls need no credential, so that neither a credential nor its end bounds them: each
 // connection has a few, whoever it is of, and they count as calls of its identity.
-func (c *Caller) admitOpenCall(ctx context.Context, conn *connection, info *tap.Info) (context.Context, error) {
-	limit := "headers"
-	if headerSize(info.Header) <= maxUnauthenticatedHeaderBytes {
-		var end func()
-		end, limit = conn.beginOpenCall()
-		if limit == "" {
-			// A watch of health of an unauthenticated connection has no other end than its time.
-			if bounded, ok := conn.unauthenticated.admitStream(ctx, conn, conn.unauthenticated.maxAge); ok {
-				context.AfterFunc(ctx, end)
-				return bounded, nil
-			}
-			end()
-			limit = "streams"
+func (c *Caller) admitOpenCall(ctx context.Context, conn *connection) (context.Context, error) {
+	end, limit := conn.beginOpenCall()
+	if limit == "" {
+		// A watch of health of an unauthenticated connection has no other end than its time.
+		bounded, ok := conn.unauthenticated.admitStream(ctx, conn, conn.unauthenticated.maxAge)
+		if ok {
+			context.AfterFunc(ctx, end)
+			return bounded, nil
 		}
+		end()
+		limit = "streams"
 	}
 	switch {
 	case !conn.isAuthenticated():

@@ -26,11 +26,11 @@ const (
 	maxUnreadBytes = 256 << 20
 	minUnreadBytes = 16 << 20
 	// Responses up to smallResponse bytes take no memory of the budget as long as the small unread responses of the
-	// identity take at most maxSmallUnread bytes. Each counts with unreadOverhead, for what gRPC keeps of its stream, and
-	// with the headers of its call.
+	// identity take at most maxSmallUnread bytes. Each counts with unreadOverhead, for what gRPC keeps of its stream: 4 KiB,
+	// and a table of headers, whose size a client chooses within MaxHeaderBytes; and with the headers that are read.
 	smallResponse  = 16 << 10
 	maxSmallUnread = 4 << 20
-	unreadOverhead = 1 << 10
+	unreadOverhead = 8 << 10
 	// minCountedBuffer is the least capacity of a buffer that gRPC reports as freed.
 	minCountedBuffer = 1<<10 + 1
 )
@@ -103,7 +103,7 @@ func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInf
 		u.quota = quota
 	case changes: // a refusal would say that nothing was changed
 		if !g.unread.Allows(share, u.bytes) {
-			u.closing = time.AfterFunc(StuckTimeout, conn.closeUnread)
+			u.closing = time.AfterFunc(StuckTimeout, conn.closeNow)
 		}
 		g.unread.TakeAnyway(share, u.bytes)
 	case !g.unread.TryTake(share, u.bytes):
@@ -194,9 +194,8 @@ func (c *connection) removeUnread(u *unreadResponse) {
 	delete(c.unread, u)
 }
 
-// closeUnread closes a connection whose client has not read an answer for too long, while its identity has more unread
-// answers than it may have.
-func (c *connection) closeUnread() {
+// closeNow closes a connection without waiting for its calls.
+func (c *connection) closeNow() {
 	if c.rawConn != nil {
 		_ = c.rawConn.Close()
 	}

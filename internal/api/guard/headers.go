@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc/metadata"
 )
@@ -14,8 +15,45 @@ var usedHeaders = map[string]int{
 	PeerKeyHeader:   256,
 }
 
-// dropUnusedHeaders removes the headers of a call that nothing reads. gRPC keeps the headers of a call until its client
-// has read the response, and they may be much larger in memory than on the wire: HPACK sends a repeated one as a byte.
+// Bounds of the headers of a call, beside its credential. gRPC keeps headers until the client has read the response, and
+// they may be much larger in memory than on the wire: HPACK sends a repeated one as a byte.
+const (
+	maxHeaderFields      = 64
+	maxOtherHeaderBytes  = 4 << 10
+	maxAcceptedEncodings = 256 // bytes; gRPC keeps a copy for each call
+)
+
+// exceedsHeaders reports whether a call has more headers than any client needs.
+func exceedsHeaders(headers metadata.MD) bool {
+	fields, encodings := 0, 0
+	for name, values := range headers {
+		fields += len(values)
+		for _, v := range values {
+			if name == "grpc-accept-encoding" {
+				encodings += len(v)
+			}
+		}
+	}
+	return fields > maxHeaderFields || encodings > maxAcceptedEncodings || headerSize(headers) > maxOtherHeaderBytes
+}
+
+// refuseHeaders refuses a call with too many headers. gRPC keeps a call that has a deadline until that has passed, even
+// if it is refused: so such a call of an authenticated connection ends the connection.
+func (g *Gate) refuseHeaders(ctx context.Context, conn *connection, method string) (context.Context, error) {
+	c := &Caller{gate: g, method: method}
+	if _, known := methodPermissions[method]; !known {
+		c.method = "unknown"
+	}
+	if !conn.isAuthenticated() {
+		return c.refuseUnauthenticated(ctx, conn, "headers")
+	}
+	if hasDeadline(ctx) {
+		conn.closeNow()
+	}
+	return ctx, c.refuseOverLimit(ctx, "headers", time.Second)
+}
+
+// dropUnusedHeaders removes the headers of a call that nothing reads.
 func dropUnusedHeaders(headers metadata.MD) {
 	for name, values := range headers {
 		most, n := usedHeaders[name], 0

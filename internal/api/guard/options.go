@@ -16,7 +16,7 @@ const (
 	// MaxRequestBytes bounds one request in bytes.
 	MaxRequestBytes = 16 << 20
 	// MaxHeaderBytes bounds the headers of a call.
-	MaxHeaderBytes = 16 << 10
+	MaxHeaderBytes = 8 << 10
 	// MaxStreamsPerConnection bounds the concurrent calls of one connection.
 	MaxStreamsPerConnection = 250
 )

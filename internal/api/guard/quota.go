@@ -85,10 +85,15 @@ func (q *quota) beginUnratedCall() bool {
 	return true
 }
 
-// beginReading counts a call whose request has not arrived; false if there are as many as calls may be at once. Each
-// counted one needs endReading.
+// maxReading bounds the calls of an identity whose requests have not arrived: a client sends a request together with
+// its headers, so that few such calls wait.
+const maxReading = 1024
+
+// beginReading counts a call whose request has not arrived; false if there are too many. Each counted one needs
+// endReading.
 func (q *quota) beginReading() bool {
-	if n := q.reading.Add(1); q.maxCalls.Load() > 0 && n > q.maxCalls.Load() {
+	n, limit := q.reading.Add(1), q.maxCalls.Load()
+	if limit > 0 && n > min(limit, maxReading) {
 		q.endReading()
 		return false
 	}

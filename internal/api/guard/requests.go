@@ -374,10 +374,13 @@ func joinBuffers(data mem.BufferSlice) []byte {
 	return data.Materialize()
 }
 
-// checkForm refuses a message with groups, and the request of a call with too long a list.
+// checkForm refuses a message with groups or too many levels, and the request of a call with too long a list.
 func (q *incoming) checkForm(e grpccodec.Estimate) error {
 	if e.HasGroup {
 		return status.Error(codes.InvalidArgument, "the request has a group: no message of this API has any")
+	}
+	if e.TooDeep {
+		return status.Error(codes.InvalidArgument, "the request is nested too deeply: use at most 100 levels in payload_json")
 	}
 	if q.ofStream || e.Length <= maxListLength {
 		return nil

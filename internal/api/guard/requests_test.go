@@ -251,6 +251,13 @@ func TestRequestsThatAreNotDecoded(t *testing.T) {
 	}
 	const parts = 1 << 20
 	many := append(binary.AppendUvarint([]byte{5<<3 | 2}, 2*parts), bytes.Repeat([]byte{1<<3 | 2, 0}, parts)...)
+	nested := func(levels int) proto.Message {
+		v := structpb.NewBoolValue(true)
+		for range levels {
+			v = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"": v}})
+		}
+		return &fermatav1.PlanJobsRequest{DesiredJobs: []*fermatav1.DesiredJob{{Job: &fermatav1.Job{PayloadJson: v}}}}
+	}
 	health := newSentStream(smallRequest+1, true, make([]byte, smallRequest+1)...)
 	health.method = "/grpc.health.v1.Health/Check"
 	for name, c := range map[string]struct {
@@ -260,6 +267,8 @@ func TestRequestsThatAreNotDecoded(t *testing.T) {
 	}{
 		"a list":                     {sentMessage(t, plan(maxListLength)), &fermatav1.PlanJobsRequest{}, codes.OK},
 		"a long list":                {sentMessage(t, plan(maxListLength+1)), &fermatav1.PlanJobsRequest{}, codes.InvalidArgument},
+		"a hundred levels":           {sentMessage(t, nested(100)), &fermatav1.PlanJobsRequest{}, codes.OK},
+		"very many levels":           {sentMessage(t, nested(110)), &fermatav1.PlanJobsRequest{}, codes.InvalidArgument},
 		"very many parts":            {newSentStream(uint32(len(many)), true, many...), &structpb.Value{}, codes.ResourceExhausted},
 		"a large one of open method": {health, &wrapperspb.BytesValue{}, codes.ResourceExhausted},
 	} {

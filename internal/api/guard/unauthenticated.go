@@ -44,9 +44,6 @@ const (
 	// firstMessageTimeout is how long a call may take to send its request, and to have its
 	// credential accepted.
 	firstMessageTimeout = 10 * time.Second
-	// maxUnauthenticatedHeaderBytes bound the headers of a call beside its credential, and always those
-	// of a method that is open to everybody.
-	maxUnauthenticatedHeaderBytes = 4 << 10
 	// MaxRefusedCalls is how many calls of a connection are refused by their headers before
 	// it is closed. gRPC keeps the deadline of such a call until it has passed, so that
 	// calls with a deadline after maxRefusedDeadline are not refused that way.

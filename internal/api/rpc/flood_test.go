@@ -544,6 +544,19 @@ func TestFloodOfHeaders(t *testing.T) {
 	if code := w.call(t, "flood", fermatav1.JobService_CreateJob_FullMethodName, body); code != codes.OK {
 		t.Errorf("a call with headers as they should be, after that: %s", code)
 	}
+	many := slices.Repeat([]hpack.HeaderField{{Name: "x", Value: ""}}, 100) // of which HPACK makes a byte each
+	id, err = w.open("flood", fermatav1.JobService_CreateJob_FullMethodName, many...)
+	w.must(t, err)
+	if code := w.answer(t, id); code != codes.ResourceExhausted {
+		t.Errorf("a call with many headers: %s", code)
+	}
+	if code := w.call(t, "flood", fermatav1.JobService_CreateJob_FullMethodName, body); code != codes.OK {
+		t.Errorf("a call after one with many headers: %s", code)
+	}
+	// gRPC would keep the deadline of a refused call until it has passed.
+	_, err = w.open("flood", fermatav1.JobService_CreateJob_FullMethodName, append(many, hpack.HeaderField{Name: "grpc-timeout", Value: "9H"})...)
+	w.must(t, err)
+	redistest.Eventually(t, patience, "many headers and a deadline close the connection", w.holds(func() bool { return w.closed }))
 
 	w = f.rude(t, window)
 	block := slices.Clone(w.headers("flood", fermatav1.JobService_CreateJob_FullMethodName))
@@ -556,8 +569,8 @@ func TestFloodOfHeaders(t *testing.T) {
 		}
 	}
 	redistest.Eventually(t, patience, "headers without an end close the connection", w.holds(func() bool { return w.closed }))
-	if n := jobs.calls.Load(); n != 1 {
-		t.Errorf("%d calls reached the handler, want 1", n)
+	if n := jobs.calls.Load(); n != 2 {
+		t.Errorf("%d calls reached the handler, want 2", n)
 	}
 }
 

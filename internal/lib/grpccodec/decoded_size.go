@@ -22,8 +22,9 @@ const (
 	bytesPerLevel   = 1 << 10
 	// allocatorShare is the part by which the allocator rounds structs up.
 	allocatorShare = 8
-	// maxDepth bounds nested messages, as the decoder does.
-	maxDepth = 10_000
+	// maxDepth bounds nested messages, because each level takes stack and the time to grow it. The decoder takes 10,000.
+	// Only google.protobuf.Value nests deeply: two levels for each list, and three for each object.
+	maxDepth = 320
 )
 
 // Estimate is what a server learns about an encoded message before it decodes it.
@@ -35,6 +36,8 @@ type Estimate struct {
 	// of numbers do not count.
 	List   string
 	Length int
+	// TooDeep reports whether messages are nested in more than 320 levels. Size does not count what is below.
+	TooDeep bool
 	// HasGroup reports whether the message has a group. No message of proto3 has one, and nested groups take much stack.
 	HasGroup bool
 }
@@ -46,7 +49,7 @@ func EstimateDecoded(data []byte, m proto.Message, limit int) Estimate {
 	cost := messageCosts(d, m.ProtoReflect().Type())
 	s := sizer{limit: limit, bytes: cost.size, lengths: make([]int, len(cost.fields))}
 	s.addMessage(data, cost, 0)
-	e := Estimate{Size: s.bytes + s.depth*bytesPerLevel, HasGroup: s.hasGroup}
+	e := Estimate{Size: s.bytes + s.depth*bytesPerLevel, HasGroup: s.hasGroup, TooDeep: s.tooDeep}
 	for number, n := range s.lengths {
 		if n > e.Length {
 			e.List, e.Length = d.Fields().ByNumber(protowire.Number(number)).TextName(), n
@@ -58,12 +61,13 @@ func EstimateDecoded(data []byte, m proto.Message, limit int) Estimate {
 type sizer struct {
 	limit, bytes, depth int
 	lengths             []int // of the lists of the message itself, by number
-	hasGroup            bool
+	hasGroup, tooDeep   bool
 }
 
 // addMessage adds the fields of a message. It returns false if the limit is exceeded or the data is invalid.
 func (s *sizer) addMessage(data []byte, m *messageCost, depth int) bool {
 	if depth > maxDepth {
+		s.tooDeep = true
 		return false
 	}
 	s.depth = max(s.depth, depth)

@@ -83,14 +83,18 @@ func TestDecodedSizeOfManyParts(t *testing.T) {
 	}
 }
 
-// TestDecodedSizeOfDeepMessages: the stack of the decoder counts.
+// TestDecodedSizeOfDeepMessages: the stack of the decoder counts, and more than maxDepth levels are reported.
 func TestDecodedSizeOfDeepMessages(t *testing.T) {
 	deep := []byte{}
-	for range 2000 {
+	for range maxDepth / 2 {
 		deep = nested(deep, 1, fieldNumber(t, &structpb.Value{}, "list_value"))
 	}
-	if size := EstimateDecoded(deep, &structpb.Value{}, math.MaxInt).Size; size < 4000*bytesPerLevel {
-		t.Errorf("%d levels are estimated as %d bytes", 4000, size)
+	e := EstimateDecoded(deep, &structpb.Value{}, math.MaxInt)
+	if e.Size < maxDepth*bytesPerLevel || e.TooDeep {
+		t.Errorf("%d levels: %+v", maxDepth, e)
+	}
+	if e = EstimateDecoded(nested(deep, 1), &structpb.ListValue{}, math.MaxInt); !e.TooDeep {
+		t.Errorf("%d levels: %+v", maxDepth+1, e)
 	}
 }
 
