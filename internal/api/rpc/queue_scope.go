@@ -254,7 +254,8 @@ func (j queueScopedJobs) ListRuns(ctx context.Context, key job.Key) ([]job.RunVi
 	return runs, err
 }
 
-// RecentRuns is for jobs of a list, which has those of the caller only.
+// RecentRuns is for jobs of a list, which has those of the caller only. The registry leaves out their dead runs of
+// other queues, as it does for ListRuns and GetRun.
 func (j queueScopedJobs) RecentRuns(ctx context.Context, records []job.Record, most int) ([][]job.Run, error) {
 	return j.inner.RecentRuns(ctx, records, most)
 }

@@ -22,7 +22,7 @@ func (r *Registry) DiscardDeadLetter(ctx context.Context, record job.RecordID, r
 	missing := &job.MissingPartError{Key: key, Collection: "deadLetters", ID: letterID(record)}
 	if record.IsJob() {
 		// The history may keep no runs: then the job is the only evidence.
-		runs, err := r.o.Store.Runs(ctx, key, parent.Definition.HistoryLimit)
+		runs, err := r.readHistory(ctx, parent)
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -114,10 +113,7 @@ func (r *Registry) readRuns(ctx context.Context, record job.Record) ([]job.RunVi
 	if err != nil {
 		return nil, err
 	}
-	finished, err := r.o.Store.Runs(ctx, record.Definition.Key, record.Definition.HistoryLimit)
-	if err == nil {
-		finished, err = r.dropHiddenLetters(ctx, &record, finished)
-	}
+	finished, err := r.readHistory(ctx, record)
 	if err != nil {
 		return nil, err
 	}
@@ -126,30 +122,6 @@ func (r *Registry) readRuns(ctx context.Context, record job.Record) ([]job.RunVi
 		views = append(views, job.RunView{Run: run, Phase: job.RunFinished})
 	}
 	return r.addTraceIDs(record.Definition, views...), nil
-}
-
-// dropHiddenLetters leaves out dead letters of queues that the caller may not reach: a dead letter stays in the queue of
-// its run when the job moves to another one.
-func (r *Registry) dropHiddenLetters(ctx context.Context, record *job.Record, runs []job.Run) ([]job.Run, error) {
-	scope, d := r.reachableQueues(ctx), record.Definition
-	if scope == nil || !slices.ContainsFunc(runs, func(r job.Run) bool { return r.DeadLetter }) {
-		return runs, nil
-	}
-	shard := r.o.Store.ShardOf(d.Key)
-	var entries []job.IndexEntry // that of a one-time job is the job, which has moved itself
-	for slot := range job.DeadLettersPerJob {
-		entries = append(entries, job.IndexEntry{Shard: shard, Record: d.Record().Letter(slot)})
-	}
-	letters, _, err := r.o.Store.ReadDeadLetters(ctx, entries)
-	if err != nil {
-		return nil, err
-	}
-	isHidden := func(run job.Run) bool {
-		return slices.ContainsFunc(letters, func(l job.DeadLetter) bool {
-			return l.Run.ID == run.ID && !scope(job.QueueKey{Namespace: d.Namespace, Queue: l.Queue})
-		})
-	}
-	return slices.DeleteFunc(runs, isHidden), nil
 }
 
 // unfinishedRuns returns the runs that are planned, waiting or live.
@@ -229,10 +201,4 @@ func (r *Registry) CancelRun(ctx context.Context, key job.Key, runID string) (jo
 	}
 	before.Phase, before.Outcome, before.FinishedMS = job.RunFinished, job.OutcomeCancelled, state.LastFinished
 	return before, nil
-}
-
-// RecentRuns returns the latest runs of each of these jobs that its history keeps, at most so many of each, the last
-// end first.
-func (r *Registry) RecentRuns(ctx context.Context, records []job.Record, most int) ([][]job.Run, error) {
-	return r.o.Store.RecentRuns(ctx, records, most)
 }

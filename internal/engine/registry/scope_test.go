@@ -3,8 +3,12 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -185,7 +189,7 @@ func TestAJobThatMovesIsOutOfReach(t *testing.T) {
 // TestRunsLeaveOutDeadLettersOfOtherQueues: a dead letter stays in the queue of its run. Who may see the queue alone to
 // which the job was moved since then gets neither it nor its output.
 func TestRunsLeaveOutDeadLettersOfOtherQueues(t *testing.T) {
-	r := newRig(t)
+	r := newRenameRig(t)
 	limited, err := registry.NewUnhurried(registry.Options{
 		Store: r.store, SharedLimits: r.store.Limits(), Ledger: r.book,
 		Queues: func(context.Context) job.QueueScope {
@@ -206,11 +210,16 @@ func TestRunsLeaveOutDeadLettersOfOtherQueues(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	die := func(requestID string) {
+	run := func(requestID string) {
 		t.Helper()
+		r.advance(time.Hour)
 		if _, _, err := r.RunJob(t.Context(), key, job.RequestManualRun{RequestID: requestID}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	die := func(requestID string) {
+		t.Helper()
+		run(requestID)
 		r.die(t, key)
 	}
 	dead := func(r *registry.Registry) (ids []string) {
@@ -232,6 +241,8 @@ func TestRunsLeaveOutDeadLettersOfOtherQueues(t *testing.T) {
 	if _, err := r.Create(t.Context(), d, ""); err != nil {
 		t.Fatal(err)
 	}
+	run("good")
+	r.finish(key, job.OutcomeSucceeded)
 	die("in-web")
 	move("mail")
 	die("in-mail")
@@ -243,5 +254,58 @@ func TestRunsLeaveOutDeadLettersOfOtherQueues(t *testing.T) {
 		if v, err := call(t.Context(), key, "m-in-web"); !errors.Is(err, job.ErrNotFound) {
 			t.Errorf("the run in queue web: %+v, %v", v, err)
 		}
+	}
+	err = limited.DiscardDeadLetter(t.Context(), key.Record().Letter(0), "m-in-web")
+	if !errors.Is(err, job.ErrNotFound) {
+		t.Errorf("the dead letter in queue web: %v", err)
+	}
+	wantRecentRuns(t, limited, key, 1, []string{"m-in-mail"})
+	wantRecentRuns(t, limited, key, 2, []string{"m-in-mail", "m-good"}) // the hidden run takes no place
+	wantRecentRuns(t, r.Registry, key, 3, []string{"m-in-mail", "m-in-web", "m-good"})
+}
+
+// wantRecentRuns fails the test if a list of jobs shows other runs, also where it has jobs without dead runs.
+func wantRecentRuns(t *testing.T, r *registry.Registry, key job.Key, most int, want []string) {
+	t.Helper()
+	record, err := r.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	never := jobOf("never")
+	runs, err := r.RecentRuns(t.Context(), []job.Record{{Definition: &never}, record}, most)
+	if err != nil || len(runs) != 2 || len(runs[0]) != 0 {
+		t.Fatalf("%v, %v", runs, err)
+	}
+	var ids []string
+	for _, run := range runs[1] {
+		ids = append(ids, run.ID)
+	}
+	if !slices.Equal(ids, want) {
+		t.Errorf("the latest %d runs of %s are %v, want %v", most, key.ID, ids, want)
+	}
+}
+
+// TestHistoriesAreReadInOnePlace: whoever reads a history goes through history.go, which leaves out what the caller
+// may not see.
+func TestHistoriesAreReadInOnePlace(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads, calls := regexp.MustCompile(`Store\.(Recent)?Runs\(`), 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		switch n := len(reads.FindAll(text, -1)); {
+		case err != nil:
+			t.Fatal(err)
+		case strings.HasSuffix(file, "_test.go") || n == 0:
+		case file != "history.go":
+			t.Errorf("%s reads histories from the store", file)
+		default:
+			calls = n
+		}
+	}
+	if calls != 2 {
+		t.Errorf("history.go has %d calls of the store: this proves nothing", calls)
 	}
 }
