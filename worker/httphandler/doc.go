@@ -40,8 +40,9 @@
 //     loses the payload's headers and the fencing token, and so do all that follow it.
 //  3. At most 1 MiB of a response body is read, decompressed, and it may not pause for longer
 //     than Options.IdleTimeout.
-//  4. Errors contain host and path of a URL, never its user or query. They contain neither the
-//     addresses of names nor those of the worker and its resolver, and they do not reveal
-//     whether a name exists that leads to a forbidden address.
+//  4. Errors contain scheme, host and path of a URL, never its user, query or fragment. Segments of
+//     16 bytes or more, which may be credentials, are shown as [..]. So it is in spans. Errors
+//     contain neither the addresses of names nor those of the worker and its resolver, and they do
+//     not reveal whether a name exists that leads to a forbidden address.
 //  5. No error and no output contains a secret, even if the receiver sends it back.
 package httphandler

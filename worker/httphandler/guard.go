@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fermata-io/fermata/internal/lib/urlmask"
 	"github.com/fermata-io/fermata/worker"
 )
 
@@ -14,7 +15,11 @@ var (
 	errRedirects = fmt.Errorf("more than %d redirects", maxRedirects)
 	errDowngrade = errors.New("redirect from https to http")
 	errScheme    = errors.New("redirect to another scheme than http and https")
+	errLocation  = errors.New("redirect to a malformed URL")
 )
+
+// malformedLocation begins the error of net/http that quotes a malformed URL to redirect to.
+const malformedLocation = "failed to parse Location header"
 
 // checkRedirect decides whether to follow a redirect.
 func (h *handler) checkRedirect(request *http.Request, via []*http.Request) error {
@@ -67,6 +72,6 @@ func redirectError(answer *http.Response) error {
 	return worker.Permanent(fmt.Errorf("%s %s: status %d %s leads to %s, where the request would be a GET without "+
 		"its body; "+
 		`name the address that it leads to in url, or the status in expected_status, or set follow_redirects to "as_get"`,
-		sent.Method, urlWithoutSecrets(sent.URL), answer.StatusCode, http.StatusText(answer.StatusCode),
-		urlWithoutSecrets(to)))
+		sent.Method, urlmask.Describe(sent.URL), answer.StatusCode, http.StatusText(answer.StatusCode),
+		urlmask.Describe(to)))
 }

@@ -15,11 +15,13 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/payload"
 	"github.com/fermata-io/fermata/internal/lib/egress"
 	"github.com/fermata-io/fermata/internal/lib/retryafter"
+	"github.com/fermata-io/fermata/internal/lib/urlmask"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/secrets"
 )
@@ -154,13 +156,13 @@ func (h *handler) sendRequest(ctx context.Context, t *worker.Task, p *payload.HT
 				return err
 			}
 		}
-		failure := fmt.Errorf("%s %s: unexpected status %d %s", request.Method, urlWithoutSecrets(request.URL),
+		failure := fmt.Errorf("%s %s: unexpected status %d %s", request.Method, urlmask.Describe(request.URL),
 			response.StatusCode, http.StatusText(response.StatusCode))
 		return worker.RetryAfter(failure, retryafter.Read(response.Header, time.Now()))
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: read the answer: %w", request.Method, urlWithoutSecrets(request.URL),
-			contextError(ctx, err))
+		return fmt.Errorf("%s %s: read the answer: %w", request.Method, urlmask.Describe(request.URL),
+			hideCredentials(contextError(ctx, err), request.URL, response.Request.URL))
 	}
 	return nil
 }
@@ -258,7 +260,7 @@ func encodeReport(r report) []byte {
 	return b
 }
 
-// sendError describes a failed request without query and user of the URL.
+// sendError describes a failed request without what may be a credential in URLs.
 func sendError(ctx context.Context, request *http.Request, err error) error {
 	target := request.URL
 	var wrapped *url.Error
@@ -268,7 +270,11 @@ func sendError(ctx context.Context, request *http.Request, err error) error {
 		}
 		err = wrapped.Err
 	}
-	return fmt.Errorf("%s %s: %w", request.Method, urlWithoutSecrets(target), contextError(ctx, err))
+	if strings.HasPrefix(err.Error(), malformedLocation) {
+		err = errLocation
+	}
+	err = hideCredentials(contextError(ctx, err), request.URL, target)
+	return fmt.Errorf("%s %s: %w", request.Method, urlmask.Describe(target), err)
 }
 
 // contextError returns the cause of the context's end if there is one, and removes addresses from the error.
@@ -281,9 +287,4 @@ func contextError(ctx context.Context, err error) error {
 		told.Text += " (--http-allow and --http-ports of the worker)"
 	}
 	return err
-}
-
-// urlWithoutSecrets returns a URL without user, query and fragment.
-func urlWithoutSecrets(u *url.URL) string {
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }

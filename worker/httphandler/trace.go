@@ -7,6 +7,8 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fermata-io/fermata/internal/lib/urlmask"
 )
 
 // tracerScope is the instrumentation scope of requests.
@@ -23,7 +25,7 @@ func traceRequest(q *http.Request) (_ *http.Request, answered func(*http.Respons
 	ctx, span := parent.TracerProvider().Tracer(tracerScope).Start(q.Context(), q.Method,
 		trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(
-			attribute.String("http.request.method", q.Method), attribute.String("url.full", urlWithoutSecrets(q.URL)),
+			attribute.String("http.request.method", q.Method), attribute.String("url.full", urlmask.Describe(q.URL)),
 			attribute.String("server.address", q.URL.Hostname())))
 	q = q.WithContext(ctx)
 	if q.Header.Get("Traceparent") == "" {

@@ -18,6 +18,7 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/egress"
 	"github.com/fermata-io/fermata/internal/lib/mask"
 	"github.com/fermata-io/fermata/internal/lib/retryafter"
+	"github.com/fermata-io/fermata/internal/lib/urlmask"
 )
 
 const (
@@ -57,35 +58,10 @@ func newSender(h *hookConfig, source, version string, logger *slog.Logger) *send
 			},
 		},
 	}
-	for _, secret := range secretsOf(h.url) {
+	for _, secret := range urlmask.Secrets(h.url) {
 		s.mask.Add(secret)
 	}
 	return s
-}
-
-// How long parts of a URL are, at least, that may be credentials.
-const (
-	shortestSegment = 16
-	shortestValue   = 8
-)
-
-// secretsOf returns the parts of a URL that a response may repeat and that must not be shown.
-func secretsOf(u *url.URL) (list []string) {
-	add := func(text string, shortest int) {
-		if len(text) >= shortest {
-			list = append(list, text)
-		}
-	}
-	for segment := range strings.SplitSeq(u.Path, "/") {
-		add(segment, shortestSegment)
-	}
-	add(u.RawQuery, shortestValue)
-	for _, values := range u.Query() {
-		for _, value := range values {
-			add(value, shortestValue)
-		}
-	}
-	return list
 }
 
 func (s *sender) hide(text string) string { return string(s.mask.MaskText([]byte(text))) }

@@ -98,7 +98,7 @@ var table = []row{
 	{path: "internal/engine/quota", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/engine/audittrail", floor: parts, foreign: []string{prometheus}, also: []string{"internal/lib/fairshare", "internal/lib/filewatch", "internal/lib/secretfile"}},
 	{path: "internal/engine/events", floor: parts, foreign: []string{prometheus}},
-	{path: "internal/engine/webhook", floor: parts, foreign: []string{prometheus}, also: []string{"internal/lib/egress", "internal/lib/filewatch", "internal/lib/mask", "internal/lib/retryafter", "internal/lib/secretfile", "internal/lib/yamldoc"}},
+	{path: "internal/engine/webhook", floor: parts, foreign: []string{prometheus}, also: []string{"internal/lib/egress", "internal/lib/filewatch", "internal/lib/mask", "internal/lib/retryafter", "internal/lib/secretfile", "internal/lib/urlmask", "internal/lib/yamldoc"}},
 
 	// Adapters: one foreign library each, beside the metrics that all have.
 	{path: "internal/redis/rediserr", floor: parts, foreign: []string{goredis}},
@@ -141,6 +141,7 @@ var table = []row{
 	{path: "internal/cli/tui", floor: parts, foreign: []string{"golang.org/x/term"}},
 	{path: "internal/lib/egress", floor: parts, foreign: []string{"code.dny.dev/ssrf"}, why: "the list of networks is generated from IANA's registries"},
 	{path: "internal/lib/mask", floor: parts},
+	{path: "internal/lib/urlmask", floor: parts},
 	{path: "internal/engine/defaults", floor: parts, foreign: []string{"go.yaml.in/yaml/v3"}, also: []string{"internal/lib/secretfile", "internal/lib/yamldoc"}},
 	{path: "internal/core/payload", floor: parts},
 	{path: "internal/lib/retryafter", floor: parts},
