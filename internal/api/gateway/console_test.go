@@ -101,6 +101,9 @@ func TestReadOnlyConsoleRefusesPages(t *testing.T) {
 		readOnly bool
 		refused  bool
 	}{
+		{"/v1/namespaces/default/jobs/jobs:plan", []string{"Sec-Fetch-Site", "same-origin"}, true, true},
+		{"/v1/namespaces/default/jobs/jobs:plan:run", []string{"Sec-Fetch-Site", "same-origin"}, true, true},
+		{"/v1/namespaces/default%2Fjobs:plan", []string{"Sec-Fetch-Site", "same-origin"}, true, true},
 		{run, []string{"Sec-Fetch-Site", "same-origin"}, true, true},
 		{run, []string{"Sec-Fetch-Site", "none"}, true, true},
 		{run, []string{"Origin", "http://localhost"}, true, true},
@@ -117,6 +120,15 @@ func TestReadOnlyConsoleRefusesPages(t *testing.T) {
 		resp := serveRequest(t, o, "POST", tt.path, append(tt.headers, "Authorization", "Bearer anna")...)
 		if text := bodyOf(t, resp); strings.Contains(text, "READ_ONLY_CONSOLE") != tt.refused {
 			t.Errorf("%s with %v, read-only %v: status %d: %s", tt.path, tt.headers, tt.readOnly, resp.StatusCode, text)
+		}
+	}
+	for _, method := range []string{"PATCH", "DELETE"} { // of a job, or of what has the path of a plan
+		for _, path := range []string{"/v1/namespaces/default/jobs/jobs:plan", plan} {
+			resp := serveRequest(t, Options{Console: testConsole(true)}, method, path, "Sec-Fetch-Site", "same-origin",
+				"Authorization", "Bearer anna")
+			if text := bodyOf(t, resp); !strings.Contains(text, "READ_ONLY_CONSOLE") {
+				t.Errorf("%s %s: status %d: %s", method, path, resp.StatusCode, text)
+			}
 		}
 	}
 }

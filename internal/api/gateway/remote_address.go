@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"github.com/fermata-io/fermata/internal/lib/httpbound"
 )
 
 // trustedProxies are the networks of proxies that report whom they forward for.
@@ -39,7 +41,7 @@ func parseAddress(hostport string) (netip.Addr, error) {
 func (t trustedProxies) remoteHost(r *http.Request) string {
 	address := r.RemoteAddr
 	if !t.trusts(address) {
-		return addressGroup(address)
+		return httpbound.Host(address)
 	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for i := len(hops) - 1; i >= 0; i-- {
@@ -52,5 +54,5 @@ func (t trustedProxies) remoteHost(r *http.Request) string {
 			break
 		}
 	}
-	return addressGroup(address)
+	return httpbound.Host(address)
 }

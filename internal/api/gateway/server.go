@@ -6,16 +6,24 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"sync"
+	"runtime/debug"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/lib/httpbound"
 )
 
 // Bounds of the HTTP server.
 const (
 	// MaxHeaderBytes bounds the headers of a request.
 	MaxHeaderBytes = 16 << 10
-	// maxServerConnections bounds the open connections; a quarter may be of one remote address.
+	// maxServerConnections bounds the open connections, or one for each memoryPerConnection of the memory that the process
+	// is to keep to. A quarter may be of one remote address.
 	maxServerConnections = 4096
+	minServerConnections = 512
+	memoryPerConnection  = 256 << 10
+	// maxHeaderMemory bounds the memory of long headers that arrive, or an eighth of the memory of the process.
+	maxHeaderMemory = 64 << 20
+	minHeaderMemory = 4 << 20
 
 	readHeaderTimeout = 10 * time.Second
 	readTimeout       = 60 * time.Second
@@ -38,63 +46,13 @@ func NewServer(handler http.Handler, secure *tls.Config, logger *slog.Logger) *h
 	}
 }
 
-// Listener closes new connections while too many are open, in total or of one remote address that is no trusted proxy.
-func Listener(l net.Listener, trusted []netip.Prefix) net.Listener {
-	return &boundedListener{Listener: l, open: map[string]int{}, most: maxServerConnections, trusted: trusted}
-}
-
-type boundedListener struct {
-	net.Listener
-	most    int
-	trusted trustedProxies
-
-	mu    sync.Mutex
-	total int
-	open  map[string]int // by remote address
-}
-
-func (l *boundedListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		address := addressGroup(conn.RemoteAddr().String())
-		if l.add(address) {
-			return &boundedConn{Conn: conn, release: sync.OnceFunc(func() { l.remove(address) })}, nil
-		}
-		_ = conn.Close()
-	}
-}
-
-func (l *boundedListener) add(address string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.total >= l.most || l.open[address] >= max(1, l.most/4) && !l.trusted.trusts(address) {
-		return false
-	}
-	l.total++
-	l.open[address]++
-	return true
-}
-
-func (l *boundedListener) remove(address string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.total--
-	l.open[address]--
-	if l.open[address] == 0 {
-		delete(l.open, address)
-	}
-}
-
-// boundedConn gives back its place when it is closed.
-type boundedConn struct {
-	net.Conn
-	release func()
-}
-
-func (c *boundedConn) Close() error {
-	c.release()
-	return c.Conn.Close()
+// Listener bounds the connections of a server, in total and of one remote address that is no trusted proxy, and what
+// their headers take. The server is to be served on the listener that it returns.
+func Listener(s *http.Server, l net.Listener, trusted []netip.Prefix) net.Listener {
+	memory := debug.SetMemoryLimit(-1)
+	connections := int(min(maxServerConnections, max(minServerConnections, memory/memoryPerConnection)))
+	return httpbound.Bound(s, l, httpbound.Options{
+		Connections: connections, ConnectionsOfHost: connections / 4, Trusted: trustedProxies(trusted).trusts,
+		HeaderMemory: int(min(maxHeaderMemory, max(minHeaderMemory, memory/8))),
+	})
 }

@@ -173,7 +173,7 @@ func serveTLS(t *testing.T, handler http.Handler) (address string) {
 	}
 	s := NewServer(handler, &tls.Config{Certificates: certificates, NextProtos: []string{"h2", "http/1.1"}},
 		slog.New(slog.DiscardHandler))
-	go func() { _ = s.ServeTLS(Listener(l, nil), "", "") }()
+	go func() { _ = s.ServeTLS(Listener(s, l, nil), "", "") }()
 	t.Cleanup(func() { _ = s.Close() })
 	return l.Addr().String()
 }

@@ -59,7 +59,7 @@ func Start(o Options) (*Server, error) {
 		gateway: g, server: gateway.NewServer(handler, o.TLS, o.Logger), listener: listener, scheme: "http",
 		done: make(chan error, 1),
 	}
-	bounded := gateway.Listener(listener, o.Gateway.TrustedProxies)
+	bounded := gateway.Listener(s.server, listener, o.Gateway.TrustedProxies)
 	if o.TLS != nil {
 		s.scheme = "https"
 		go func() { s.done <- s.server.ServeTLS(bounded, "", "") }()

@@ -42,8 +42,8 @@ func TestOddRequests(t *testing.T) {
 		{request{"GET", jobs + "?pageSize=99999999999", "", 400}, ""},
 		{request{"GET", jobs + "?pageSize=1e1", "", 400}, ""},
 		{request{"GET", jobs + "?page_size=1&pageSize=2", "", 400}, ""},
-		{request{"POST", jobs + "?jobId=deep", nested(3000), 0}, "namespaces/rest/jobs/deep"},
-		{request{"POST", jobs + "?jobId=deeper", nested(10_100), 400}, ""},
+		{request{"POST", jobs + "?jobId=deep", nested(90), 0}, "namespaces/rest/jobs/deep"},
+		{request{"POST", jobs + "?jobId=deeper", nested(101), 400}, "BODY_TOO_DEEP"},
 		{request{"POST", jobs + "?jobId=twice", `{"handler":"h","handler":"g"}`, 400}, ""},
 		{request{"POST", jobs + "?jobId=twice", `{"handler":"h"}{"handler":"g"}`, 400}, ""},
 		{request{"DELETE", jobs + "/odd%3Arun", "", 0}, ""},
@@ -56,7 +56,7 @@ func TestOddRequests(t *testing.T) {
 	// What was stored is what was sent.
 	var deep struct{ Payload []byte }
 	err := json.Unmarshal(sendRequest(t, s, "GetJob", request{"GET", jobs + "/deep", "", 0}, nil), &deep)
-	want := strings.Repeat("[", 3000) + strings.Repeat("]", 3000)
+	want := strings.Repeat("[", 90) + strings.Repeat("]", 90)
 	if err != nil || string(deep.Payload) != want {
 		t.Errorf("the payload has %d bytes, want %d: %v", len(deep.Payload), len(want), err)
 	}

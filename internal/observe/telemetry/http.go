@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/fermata-io/fermata/internal/lib/httpbound"
 )
 
 // Server answers /metrics, /healthz, /readyz and /loglevel.
@@ -49,13 +51,25 @@ func Serve(l net.Listener, g prometheus.Gatherer, up func() bool, ready func() [
 	})
 	s := &Server{
 		listener: l,
-		server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute,
-			IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10},
+		server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: time.Minute,
+			WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: maxHeaderBytes},
 		done: make(chan error, 1),
 	}
-	go func() { s.done <- s.server.Serve(l) }()
+	bounded := httpbound.Bound(s.server, l, httpbound.Options{
+		Connections: maxConnections, ConnectionsOfHost: maxConnectionsOfHost, HeaderMemory: maxHeaderMemory,
+	})
+	go func() { s.done <- s.server.Serve(bounded) }()
 	return s
 }
+
+// Bounds of the server. There are many connections, so that idle ones of some hosts do not keep the probes of a kubelet
+// out.
+const (
+	maxConnections       = 1024
+	maxConnectionsOfHost = 64
+	maxHeaderBytes       = 4 << 10
+	maxHeaderMemory      = 8 << 20
+)
 
 // Addr is where the server listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }

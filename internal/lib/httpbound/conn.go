@@ -1,0 +1,102 @@
+package httpbound
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
+)
+
+const (
+	// freeHeaderBytes of the headers of a request take no memory of the budget: the connections bound them. A TLS
+	// handshake counts among them.
+	freeHeaderBytes = 4 << 10
+	// memoryPerByte is what a byte of headers takes: a line of five bytes takes an entry of a table, a list and two texts.
+	memoryPerByte = 16
+)
+
+var errNoHeaderMemory = errors.New("other requests of this host, or of others, take the memory for these headers")
+
+// conn counts the bytes that arrive until a handler is called, and gives back its place when it is closed.
+type conn struct {
+	net.Conn
+	budget  *memorybudget.Budget
+	host    string
+	longest int // of headers, in bytes; the rest of what arrives with them is body
+	release func()
+
+	mu       sync.Mutex
+	received int  // bytes since the last request has ended
+	taken    int  // of the budget
+	handling bool // a handler has been called: what arrives is the body
+	closed   bool
+}
+
+// Read reads, and fails if there is no memory for the headers. The server then closes the connection.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && !c.takeMemory(n) {
+		return 0, errNoHeaderMemory
+	}
+	return n, err
+}
+
+// takeMemory takes the memory for n more bytes, if they are of headers.
+func (c *conn) takeMemory(n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.handling {
+		return true
+	}
+	c.received += n
+	need := max(0, min(c.received, c.longest)-freeHeaderBytes)*memoryPerByte - c.taken
+	if need <= 0 {
+		return true
+	}
+	if c.closed || !c.budget.TryTake(c.host, need) {
+		return false
+	}
+	c.taken += need
+	return true
+}
+
+// endHeaders gives back the memory of the headers, which a handler has freed.
+func (c *conn) endHeaders() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.handling = true
+	c.giveBack()
+}
+
+// awaitHeaders is for a connection whose last request has ended.
+func (c *conn) awaitHeaders() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.handling, c.received = false, 0
+	c.giveBack()
+}
+
+func (c *conn) giveBack() {
+	c.budget.Give(c.host, c.taken)
+	c.taken = 0
+}
+
+func (c *conn) Close() error {
+	c.release()
+	c.mu.Lock()
+	c.closed = true
+	c.giveBack()
+	c.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// boundConn returns the connection of a listener of this package, also below TLS; nil if it is none.
+func boundConn(outer net.Conn) *conn {
+	if secure, ok := outer.(*tls.Conn); ok {
+		outer = secure.NetConn()
+	}
+	c, _ := outer.(*conn)
+	return c
+}

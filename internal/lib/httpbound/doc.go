@@ -1,0 +1,13 @@
+// Package httpbound bounds what the clients of an HTTP server take of a process before and while a handler answers:
+// connections, and the memory of headers.
+//
+// net/http reads all headers of a request before it calls a handler, and keeps them until the handler has returned. It
+// makes some 250 KiB of 20 KiB of short header lines. So
+//   - a connection that is refused a place is closed at once;
+//   - headers of more than freeHeaderBytes take memory of a budget while they arrive, in equal parts for the hosts that
+//     send such ones, and a connection that gets none is closed;
+//   - a request with more than maxHeaderLines is refused with 431, and its headers are freed before that.
+//
+// Invariant: whatever is sent, the headers of one connection take at most the free part and what the budget has granted,
+// each byte counted with memoryPerByte.
+package httpbound
