@@ -30,4 +30,9 @@
 //     a link, never the one that gossip reports. With credentials for both directions only
 //     a node can send it. A node whose name differs from that of the dialled member gets
 //     no link under that name.
+//  9. A node has one served link. A later one of its name ends the earlier one with an error,
+//     so that its dialer opens it again. Two processes that use one name replace each other's
+//     links ever more slowly. What an earlier link passes on comes before all that a later one does.
+//  10. Permits are sent only to nodes that the view has had since they dialled. The demand of
+//     others is held until the view has them: a link may be opened before gossip has its node.
 package peer

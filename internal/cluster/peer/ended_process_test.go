@@ -27,6 +27,7 @@ func TestEndedProcessIsNoticed(t *testing.T) {
 		t.Error("b is gone, c is not")
 	}
 	again := start(t, "b", b.addr, nil)
+	again.hasMembers("a", "c")
 	a.waitFor("back b")
 	again.waitFor(fmt.Sprintf("demand a %v", demandOf(0)))
 	if a.peer.HasEnded("b") {

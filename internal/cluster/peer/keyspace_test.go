@@ -30,6 +30,12 @@ func (x *syncLog) Write(p []byte) (int, error) {
 	return x.b.Write(p)
 }
 
+func (x *syncLog) String() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.b.String()
+}
+
 func (x *syncLog) count(s string) int {
 	x.mu.Lock()
 	defer x.mu.Unlock()

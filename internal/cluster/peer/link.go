@@ -71,29 +71,41 @@ func (l *link) isUp() bool { return l.streamOpen.Load() }
 func (l *link) run() {
 	defer l.conn.Close()
 	defer l.cancel()
-	logger := l.p.o.Logger.With("node", l.member.Name, "address", l.member.PeerAddr)
-	for pause := retryMin; l.ctx.Err() == nil; {
+	for pause := retryMin; l.ctx.Err() == nil; pause = min(2*pause, retryMax) {
+		begun := time.Now()
 		opened, err := l.serveStream()
 		if l.ctx.Err() != nil || l.p.removeIfDeparted(l) {
 			return
 		}
-		if opened {
+		if opened && !wasReplacedEarly(err, time.Since(begun)) {
 			pause = retryMin
 		}
-		if l.p.isForeign(l.member.Name) {
-			pause = retryMax // which is logged once
-		} else if code := status.Code(err); code == codes.PermissionDenied || code == codes.Unauthenticated {
-			pause = retryMax // until the access file or the certificate is changed
-			logger.Warn("peer refused this node", "error", err)
-		} else {
-			logger.Info("peer link down", "error", err)
-		}
+		pause = l.logEnd(err, pause)
 		select {
 		case <-l.ctx.Done():
 		case <-time.After(pause/2 + rand.N(pause/2)):
 		}
-		pause = min(2*pause, retryMax)
 	}
+}
+
+// wasReplacedEarly reports whether a stream ended because another link of this node's name replaced it, soon after it
+// was opened. Two processes that use one name replace each other's links: each must wait longer every time.
+func wasReplacedEarly(err error, open time.Duration) bool {
+	return status.Code(err) == codes.Aborted && open < 10*retryMax
+}
+
+// logEnd logs why there is no stream, and returns the pause before the next one: at least this one.
+func (l *link) logEnd(err error, pause time.Duration) time.Duration {
+	logger, code := l.p.o.Logger.With("node", l.member.Name, "address", l.member.PeerAddr), status.Code(err)
+	switch {
+	case l.p.isForeign(l.member.Name):
+		return retryMax // which is logged once
+	case code == codes.PermissionDenied || code == codes.Unauthenticated:
+		logger.Warn("peer refused this node", "error", err)
+		return retryMax // until the access file or the certificate is changed
+	}
+	logger.Info("peer link down", "error", err)
+	return pause
 }
 
 // serveStream opens one stream and serves it until it ends. opened reports whether the peer answered.

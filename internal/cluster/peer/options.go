@@ -107,6 +107,8 @@ const (
 	// retryMin and retryMax bound the pause before a link is opened again.
 	retryMin = 100 * time.Millisecond
 	retryMax = 3 * time.Second
+	// replacementLogPause is the minimum time between two log lines about replaced links of one node.
+	replacementLogPause = time.Minute
 )
 
 // connectionOptions keep dialling a node that is away, reconnect soon after it is back, and detect dead

@@ -3,6 +3,7 @@ package peer
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -23,6 +24,7 @@ type Peer struct {
 
 	mu             sync.Mutex
 	stopped        bool
+	view           sharding.View          // the latest
 	latestOffer    offer                  // the latest
 	starvedPeers   []int                  // for each queue of the offer, see PeersWithoutSlots
 	notifiedAtOnce int                    // peers that are notified at once in the current round of offers
@@ -57,25 +59,49 @@ func (p *Peer) Register(r grpc.ServiceRegistrar) {
 // released. A node that only gossip has lost keeps its shards and still permits other nodes to lease from them.
 // SetView does not block.
 func (p *Peer) SetView(v sharding.View) {
+	for _, l := range p.applyView(v) {
+		p.admitMember(l)
+	}
+}
+
+// applyView returns the links of nodes that have become members.
+func (p *Peer) applyView(v sharding.View) (admitted []*servedLink) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopped {
-		return
+		return nil
 	}
-	for name := range p.foreignMembers {
-		if _, ok := v.Member(name); !ok {
-			delete(p.foreignMembers, name)
+	p.view = v
+	maps.DeleteFunc(p.foreignMembers, func(name string, _ bool) bool {
+		_, ok := v.Member(name)
+		return !ok
+	})
+	p.closeLinks()
+	p.openLinks()
+	for name, l := range p.servedLinks {
+		_, inView := v.Member(name)
+		if inView && !l.isMember.Load() {
+			admitted = append(admitted, l)
 		}
 	}
+	return admitted
+}
+
+// closeLinks closes the links to members that have departed or moved. The caller holds mu.
+func (p *Peer) closeLinks() {
 	for name, l := range p.links {
-		m, ok := v.Member(name)
+		m, ok := p.view.Member(name)
 		l.departed.Store(!ok)
 		if ok && m.PeerAddr != l.member.PeerAddr || !ok && !l.isUp() {
 			l.cancel()
 			delete(p.links, name)
 		}
 	}
-	for _, m := range v.Members {
+}
+
+// openLinks opens links to the members that have none. The caller holds mu.
+func (p *Peer) openLinks() {
+	for _, m := range p.view.Members {
 		if m.Name == p.o.Self || p.links[m.Name] != nil {
 			continue
 		}
@@ -151,17 +177,17 @@ func (p *Peer) Stop() {
 }
 
 // SendPermits lets a peer lease. It returns how many of the permits, from the first on, are on their way; the others
-// are free at once. A peer of an earlier build gets a message for each.
+// are free at once. A peer of an earlier build gets a message for each, and a node that has not been a member none.
 func (p *Peer) SendPermits(node string, permits []job.Permit) (sent int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.servedLinks[node]
-	each := 1
-	if s != nil && s.permitLists {
+	maySend, each := s != nil && s.isMember.Load(), 1
+	if maySend && s.permitLists {
 		each = job.MaxPermitsPerMessage
 	}
 	for list := range slices.Chunk(permits, each) {
-		if !p.countDropped("permit", s != nil && s.enqueue(permitsToPB(list))) {
+		if !p.countDropped("permit", maySend && s.enqueue(permitsToPB(list))) {
 			break
 		}
 		sent += len(list)

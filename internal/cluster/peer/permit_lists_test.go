@@ -44,6 +44,7 @@ func TestPermitsArriveTogether(t *testing.T) {
 // for each. So is a single permit to any node.
 func TestPermitsForThePreviousBuildAreSentOneByOne(t *testing.T) {
 	n := start(t, "n", "127.0.0.1:0", nil)
+	n.hasMembers("x")
 	for _, c := range []struct {
 		lists          bool
 		room, permits  int

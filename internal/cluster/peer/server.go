@@ -2,10 +2,13 @@ package peer
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -27,10 +30,34 @@ type servedStream = grpc.BidiStreamingServer[fermatav1.LinkRequest, fermatav1.Li
 
 // servedLink is a link that a peer dialled.
 type servedLink struct {
-	node string
+	node    string
+	address string // from which the peer dialled
 	// permitLists: the node understands several permits in one message.
 	permitLists bool
 	outgoing    chan *fermatav1.LinkResponse
+	// replaced is closed when a later link of the node has taken the place of this one.
+	replaced chan struct{}
+	// replacements that were not logged, and when the last one was logged; later links of the node continue both.
+	replacements       int
+	replacementsLogged time.Time
+	// isMember: the view has had the node since this link or one that it replaced was opened. Only then is demand passed
+	// on, and are permits sent.
+	isMember atomic.Bool
+
+	// handling is held while a message of the link or its end is passed to the Handler: nothing of this link may come
+	// after what a later one passes on.
+	handling   sync.Mutex
+	heldDemand *fermatav1.Demand // the latest from a node that is not a member yet
+}
+
+func newServedLink(stream servedStream, hello *fermatav1.LinkHello) *servedLink {
+	l := &servedLink{node: hello.GetNode(), permitLists: hello.GetPermitLists(),
+		outgoing: make(chan *fermatav1.LinkResponse, queueLimit), replaced: make(chan struct{})}
+	caller, known := grpcpeer.FromContext(stream.Context())
+	if known {
+		l.address = caller.Addr.String()
+	}
+	return l
 }
 
 // enqueue queues a message; false if it has to be dropped.
@@ -51,21 +78,11 @@ func (s *peerService) Link(stream servedStream) error {
 	if !p.startGoroutine(func() { ended <- p.receiveServed(stream, hello, entered) }) {
 		return errStopping
 	}
-	late := time.NewTimer(helloTimeout)
-	defer late.Stop()
-	var opened *fermatav1.LinkHello
-	select {
-	case opened = <-hello:
-	case err := <-ended:
-		_ = stream.SetHeader(p.localHandshake().responseHeader()) // it may be refused for what this node is
+	opened, err := p.awaitHello(stream, hello, ended)
+	if err != nil {
 		return err
-	case <-late.C:
-		return status.Error(codes.DeadlineExceeded, "no hello received")
-	case <-p.ctx.Done():
-		return errStopping
 	}
-	l := &servedLink{node: opened.GetNode(), permitLists: opened.GetPermitLists(),
-		outgoing: make(chan *fermatav1.LinkResponse, queueLimit)}
+	l := newServedLink(stream, opened)
 	p.addServedLink(l)
 	defer p.removeServedLink(l)
 	entered <- l
@@ -75,9 +92,34 @@ func (s *peerService) Link(stream servedStream) error {
 	if !p.startGoroutine(func() { ended <- p.sendServed(stream, l) }) {
 		return errStopping
 	}
+	return p.awaitEnd(l, ended)
+}
+
+// awaitHello returns the hello that opens a link.
+func (p *Peer) awaitHello(stream servedStream, hello <-chan *fermatav1.LinkHello,
+	ended <-chan error) (*fermatav1.LinkHello, error) {
+	late := time.NewTimer(helloTimeout)
+	defer late.Stop()
+	select {
+	case opened := <-hello:
+		return opened, nil
+	case err := <-ended:
+		_ = stream.SetHeader(p.localHandshake().responseHeader()) // it may be refused for what this node is
+		return nil, err
+	case <-late.C:
+		return nil, status.Error(codes.DeadlineExceeded, "no hello received")
+	case <-p.ctx.Done():
+		return nil, errStopping
+	}
+}
+
+// awaitEnd returns why the link ends: its reader or writer has ended, a later link has replaced it, or this node stops.
+func (p *Peer) awaitEnd(l *servedLink, ended <-chan error) error {
 	select {
 	case err := <-ended:
 		return err
+	case <-l.replaced:
+		return errReplaced
 	case <-p.ctx.Done():
 	}
 	stuck := time.NewTimer(stopFlushTimeout)
@@ -92,7 +134,11 @@ func (s *peerService) Link(stream servedStream) error {
 // stopFlushTimeout is how long a node that stops waits for a peer that takes nothing.
 const stopFlushTimeout = time.Second
 
-var errStopping = status.Error(codes.Unavailable, "node is stopping")
+var (
+	errStopping = status.Error(codes.Unavailable, "node is stopping")
+	// errReplaced has the dialer open its link again. If no other process uses the node's name, it stays open.
+	errReplaced = status.Error(codes.Aborted, "a later link of this node is open")
+)
 
 // startGoroutine runs f in a goroutine that Stop waits for; false after Stop.
 func (p *Peer) startGoroutine(f func()) bool {
@@ -105,25 +151,56 @@ func (p *Peer) startGoroutine(f func()) bool {
 	return true
 }
 
-// addServedLink makes the link the one of its node, in place of an earlier one.
+// addServedLink makes the link the one of its node. An earlier one ends.
 func (p *Peer) addServedLink(l *servedLink) {
-	p.mu.Lock()
-	p.servedLinks[l.node] = l
-	p.mu.Unlock()
 	p.metrics.links.WithLabelValues("served").Inc()
+	p.mu.Lock()
+	earlier := p.servedLinks[l.node]
+	p.servedLinks[l.node] = l
+	l.isMember.Store(p.isMember(l.node) || earlier != nil && earlier.isMember.Load())
+	if earlier != nil {
+		p.endReplaced(earlier, l)
+	}
+	p.mu.Unlock()
+	if earlier != nil {
+		earlier.handling.Lock() // what the earlier link is passing on comes before what this one does
+		defer earlier.handling.Unlock()
+	}
+}
+
+// endReplaced ends a link that a later one has replaced, and logs it at most once in replacementLogPause for each node:
+// two processes that use one name replace each other's links again and again. The caller holds mu.
+func (p *Peer) endReplaced(earlier, later *servedLink) {
+	close(earlier.replaced)
+	later.replacements, later.replacementsLogged = earlier.replacements+1, earlier.replacementsLogged
+	now := time.Now()
+	if now.Sub(later.replacementsLogged) >= replacementLogPause {
+		p.o.Logger.Warn("node opened another link, ending its earlier one: does another process use its name?",
+			"node", later.node, "address", later.address, "earlier_address", earlier.address, "count", later.replacements)
+		later.replacements, later.replacementsLogged = 0, now
+	}
+}
+
+// isMember reports whether the view has a node, or had it when the stream to it was opened that is still open. The
+// caller holds mu.
+func (p *Peer) isMember(node string) bool {
+	_, inView := p.view.Member(node)
+	return inView || p.links[node] != nil
 }
 
 // removeServedLink removes the link. Its demand is void, unless another link of the node has replaced it.
 func (p *Peer) removeServedLink(l *servedLink) {
 	p.metrics.links.WithLabelValues("served").Dec()
-	p.mu.Lock()
-	current := p.servedLinks[l.node] == l
-	if current {
-		delete(p.servedLinks, l.node)
+	l.handling.Lock()
+	defer l.handling.Unlock()
+	if !p.isCurrent(l) {
+		return
 	}
-	p.mu.Unlock()
-	if current {
-		p.o.Handler.OnLinkDown(l.node)
+	p.o.Handler.OnLinkDown(l.node) // before a link that replaces this one passes on anything
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.servedLinks[l.node] == l {
+		delete(p.servedLinks, l.node)
 	}
 }
 
@@ -132,6 +209,31 @@ func (p *Peer) isCurrent(l *servedLink) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.servedLinks[l.node] == l
+}
+
+// receiveMessage passes on a message of the link. The latest demand of a node that is not a member yet is held until it
+// is one: links may be opened before gossip has the node.
+func (p *Peer) receiveMessage(l *servedLink, m *fermatav1.LinkRequest) {
+	l.handling.Lock()
+	defer l.handling.Unlock()
+	switch {
+	case !p.isCurrent(l):
+	case m.GetDemand() != nil && !l.isMember.Load():
+		l.heldDemand = m.GetDemand()
+	default:
+		p.handleRequest(l.node, m)
+	}
+}
+
+// admitMember passes on the demand that was held until the link's node became a member.
+func (p *Peer) admitMember(l *servedLink) {
+	l.handling.Lock()
+	defer l.handling.Unlock()
+	l.isMember.Store(true)
+	if l.heldDemand != nil && p.isCurrent(l) {
+		p.o.Handler.OnDemand(l.node, demandFromPB(l.heldDemand))
+	}
+	l.heldDemand = nil
 }
 
 // receiveServed reads a peer's messages: first its hello, then, after the link was entered, all others.
@@ -161,9 +263,7 @@ func (p *Peer) receiveServed(stream servedStream, hello chan<- *fermatav1.LinkHe
 		if err != nil {
 			return err
 		}
-		if p.isCurrent(l) {
-			p.handleRequest(l.node, m)
-		}
+		p.receiveMessage(l, m)
 	}
 }
 
