@@ -25,7 +25,8 @@
 //     and the peer's address then refused a connection. Silence, a slow peer, or a network
 //     that answers in another way prove nothing.
 //  7. Nodes of different keyspaces have no link: each refuses the other by the keyspace's
-//     id. A node that sends no id is assumed to use the same keyspace.
+//     id. A node that sends no id is assumed to use the same keyspace. What the open link to a
+//     member has proven is not changed by a hello in that member's name.
 //  8. The address at which clients reach a node is the one that the node itself sends over
 //     a link, never the one that gossip reports. With credentials for both directions only
 //     a node can send it. A node whose name differs from that of the dialled member gets

@@ -16,6 +16,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/test/redistest"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // syncLog is a log that can be asked while it is written.
@@ -99,4 +100,36 @@ func TestNodeWithoutKeyspaceIsLinked(t *testing.T) {
 			t.Errorf("%q: %v", pair, err)
 		}
 	}
+}
+
+// A hello with another keyspace in a member's name does not make the member a foreign one while the link to it proves
+// the contrary. The refusal does not have this node's keyspace; the log has both.
+func TestAHelloDoesNotMarkALinkedMember(t *testing.T) {
+	var mu sync.Mutex
+	one, log := "keyspace-of-nodes", &syncLog{}
+	a := startSecured(t, "a", "127.0.0.1:0", nil, insecure.NewCredentials(), withKeyspace(&one, &mu, log))
+	b := startSecured(t, "b", "127.0.0.1:0", nil, insecure.NewCredentials(), withKeyspace(&one, &mu, &syncLog{}))
+	a.peer.SetView(sharding.NewView(1, "a", members(a, b)))
+	a.waitFor("back b")
+	for i, name := range []string{"b", "nobody"} {
+		s := dial(t, a)
+		send(t, s, &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Hello{Hello: &fermatav1.LinkHello{
+			Node: name, Keyspace: "keyspace-of-caller"}}})
+		_, err := s.Recv()
+		if status.Code(err) != codes.FailedPrecondition || strings.Contains(err.Error(), one) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if log.count("its_keyspace=keyspace-of-caller keyspace=keyspace-of-nodes") != i+1 {
+			t.Errorf("%s: logged: %s", name, log)
+		}
+	}
+	if a.peer.countForeignMembers() != 0 || log.count("node uses another keyspace") > 0 {
+		t.Error("b counts as a node of another keyspace")
+	}
+	b.stop()
+	redistest.Eventually(t, redistest.Patience, "an ended link proves nothing", func() bool {
+		a.peer.mu.Lock()
+		defer a.peer.mu.Unlock()
+		return a.peer.links["b"].provenKeyspace == ""
+	})
 }

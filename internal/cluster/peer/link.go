@@ -35,8 +35,10 @@ type link struct {
 	// departed: the member has left the view. The link stays for as long as its
 	// stream does, and is not opened again.
 	departed atomic.Bool
-	ctx      context.Context
-	cancel   context.CancelFunc
+	// provenKeyspace is the id that the peer has sent on the stream that is open; empty: none. Peer.mu guards it.
+	provenKeyspace string
+	ctx            context.Context
+	cancel         context.CancelFunc
 }
 
 func (p *Peer) newLink(m sharding.Member) (*link, error) {
@@ -132,7 +134,8 @@ func (l *link) serveStream() (opened bool, err error) {
 	if other.node != l.member.Name {
 		return false, fmt.Errorf("node at this address has another name: %q", job.Clip(other.node, job.MaxID))
 	}
-	if err := l.p.checkPeer(l.member.Name, other); err != nil {
+	defer l.p.forgetKeyspace(l)
+	if err := l.p.checkDialled(l, other); err != nil {
 		return false, err
 	}
 	l.queue.resetForNewStream()

@@ -115,12 +115,37 @@ func (p *Peer) openLinks() {
 	}
 }
 
-// checkPeer refuses a node that this one cannot work with. That a member uses another keyspace
-// is logged once, and counted until that has changed.
-func (p *Peer) checkPeer(node string, other handshake) error {
+// checkDialled refuses a dialled node that this one cannot work with.
+func (p *Peer) checkDialled(l *link, other handshake) error {
 	self := p.localHandshake()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	l.provenKeyspace = other.keyspace
+	p.noteKeyspace(l.member.Name, self, other)
+	return self.checkCompatible(other)
+}
+
+// checkHello refuses a node that dialled and that this one cannot work with. Nodes may send any name in a hello: while
+// the link that this node dialled to the member of that name proves its keyspace, the hello's counts for nothing else.
+func (p *Peer) checkHello(node string, other handshake) error {
+	self := p.localHandshake()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.links[node]
+	proven := l != nil && l.provenKeyspace != "" && l.provenKeyspace == self.keyspace
+	switch {
+	case l != nil && !proven:
+		p.noteKeyspace(node, self, other)
+	case self.usesOtherKeyspace(other):
+		p.o.Logger.Warn("refusing link: its hello has another keyspace", "node", job.Clip(node, job.MaxID),
+			"its_keyspace", other.keyspace, "keyspace", self.keyspace)
+	}
+	return self.checkCompatible(other)
+}
+
+// noteKeyspace notes whether a member uses another keyspace. That it does is logged once, and counted until that has
+// changed. The caller holds mu.
+func (p *Peer) noteKeyspace(node string, self, other handshake) {
 	foreign, known := self.usesOtherKeyspace(other), p.foreignMembers[node]
 	switch {
 	case !foreign:
@@ -130,7 +155,13 @@ func (p *Peer) checkPeer(node string, other handshake) error {
 		p.o.Logger.Warn("node uses another keyspace, refusing links and ownership of shards",
 			"node", node, "its_keyspace", other.keyspace, "keyspace", self.keyspace)
 	}
-	return self.checkCompatible(other)
+}
+
+// forgetKeyspace notes that the link proves nothing any more: its stream has ended.
+func (p *Peer) forgetKeyspace(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.provenKeyspace = ""
 }
 
 // isForeign is true of a member that uses another keyspace, as far as links have shown.

@@ -248,7 +248,7 @@ func (p *Peer) receiveServed(stream servedStream, hello chan<- *fermatav1.LinkHe
 		return status.Errorf(codes.InvalidArgument, "invalid node name in hello: %q", job.Clip(node, job.MaxID))
 	}
 	other := handshakeFromHello(first.GetHello())
-	if err := p.checkPeer(node, other); err != nil {
+	if err := p.checkHello(node, other); err != nil {
 		return err
 	}
 	hello <- first.GetHello()

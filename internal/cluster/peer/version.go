@@ -93,13 +93,13 @@ func (a handshake) usesOtherKeyspace(other handshake) bool {
 }
 
 // checkCompatible returns an error if the other node uses another keyspace, or if one of the two does not
-// understand the other's protocol.
+// understand the other's protocol. The error has the id of neither keyspace: the log has both.
 func (a handshake) checkCompatible(other handshake) error {
 	if a.usesOtherKeyspace(other) {
 		return status.Errorf(codes.FailedPrecondition,
-			"node %s uses keyspace %s, node %s another one, %s: give both the same Redis, database and --keyspace, "+
+			"node %s uses another keyspace than node %s: give both the same Redis, database and --keyspace, "+
 				"or another --cluster",
-			a.node, a.keyspace, job.Clip(other.node, job.MaxID), other.keyspace)
+			job.Clip(other.node, job.MaxID), a.node)
 	}
 	if a.protocol >= other.minProtocol && other.protocol >= a.minProtocol {
 		return nil
