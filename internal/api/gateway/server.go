@@ -29,8 +29,13 @@ const (
 	readTimeout       = 60 * time.Second
 	writeTimeout      = 90 * time.Second
 	keepAliveTimeout  = 2 * time.Minute
-	// maxStreams bounds the requests of one HTTP/2 connection at once. Browsers open some tens.
-	maxStreams = 100
+	// maxStreams bounds the requests of one HTTP/2 connection at once. A page of the console has some ten.
+	maxStreams = 32
+	// maxHTTP2Connections bounds the connections of HTTP/2, or a quarter of the memory of the process: each may have
+	// maxStreams requests with 64 KiB of headers that are not read.
+	maxHTTP2Connections  = 512
+	minHTTP2Connections  = 16
+	memoryPerHTTP2Client = maxStreams * 64 << 10
 	// receiveBuffer bounds what one HTTP/2 connection sends before it is read, also by callers that no node has verified.
 	receiveBuffer = 64 << 10
 )
@@ -53,6 +58,7 @@ func Listener(s *http.Server, l net.Listener, trusted []netip.Prefix) net.Listen
 	connections := int(min(maxServerConnections, max(minServerConnections, memory/memoryPerConnection)))
 	return httpbound.Bound(s, l, httpbound.Options{
 		Connections: connections, ConnectionsOfHost: connections / 4, Trusted: trustedProxies(trusted).trusts,
-		HeaderMemory: int(min(maxHeaderMemory, max(minHeaderMemory, memory/8))),
+		HTTP2Connections: int(min(maxHTTP2Connections, max(minHTTP2Connections, memory/4/memoryPerHTTP2Client))),
+		HeaderMemory:     int(min(maxHeaderMemory, max(minHeaderMemory, memory/8))),
 	})
 }

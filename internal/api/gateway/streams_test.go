@@ -119,7 +119,7 @@ func TestStreamsOfAConnectionAreBounded(t *testing.T) {
 // TestResponsesThatNobodyReadsAreBounded: clients without a credential read no response, which even a refusal waits for.
 // Those of one address keep a bounded number of requests open, and others are served.
 func TestResponsesThatNobodyReadsAreBounded(t *testing.T) {
-	const connections, most = 8, maxUnverified / 4
+	const connections, most = 24, maxUnverified / 4
 	n := newFakeNode(t)
 	g, err := New(Options{Dial: n.dial})
 	if err != nil {

@@ -26,6 +26,7 @@ type conn struct {
 	host    string
 	longest int // of headers, in bytes; the rest of what arrives with them is body
 	release func()
+	isHTTP2 bool // it has a place for HTTP/2; the listener's lock guards it
 
 	mu       sync.Mutex
 	received int  // bytes since the last request has ended

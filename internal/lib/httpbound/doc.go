@@ -3,6 +3,7 @@
 //
 // net/http reads all headers of a request before it calls a handler, and keeps them until the handler has returned. It
 // makes some 250 KiB of 20 KiB of short header lines. So
+//   - few connections are of HTTP/2, which has many requests at once;
 //   - a connection that is refused a place is closed at once;
 //   - headers of more than freeHeaderBytes take memory of a budget while they arrive, in equal parts for the hosts that
 //     send such ones, and a connection that gets none is closed;

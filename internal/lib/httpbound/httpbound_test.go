@@ -200,5 +200,48 @@ func TestConnectionsAreBounded(t *testing.T) {
 func (l *listener) openConnections() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.total
+	return l.all.total
+}
+
+// TestHTTP2IsBounded checks that connections beyond the bound agree on HTTP/1.1, and that places are given back.
+func TestHTTP2IsBounded(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil) // for its certificate
+	server.StartTLS()
+	defer server.Close()
+	for name, config := range map[string]*tls.Config{
+		"fixed": {Certificates: server.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}},
+		"chosen": {GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return &tls.Config{Certificates: server.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}}, nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := wide()
+			o.HTTP2Connections = 8
+			s := serve(t, o, config)
+			open := func(from, want string) net.Conn {
+				t.Helper()
+				c := tls.Client(s.dial(from), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}) // only the protocol matters
+				if err := c.HandshakeContext(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if got := c.ConnectionState().NegotiatedProtocol; got != want {
+					t.Errorf("a connection of %s agrees on %q, want %q", from, got, want)
+				}
+				return c
+			}
+			first := open("127.0.0.1", "h2")
+			open("127.0.0.1", "h2")
+			open("127.0.0.1", "http/1.1")
+			for i := range 6 {
+				open(fmt.Sprintf("127.0.0.%d", 2+i), "h2")
+			}
+			open("127.0.0.9", "http/1.1") // as many as may be of all
+			before := s.listener.openConnections()
+			_ = first.Close()
+			for began := time.Now(); s.listener.openConnections() == before && time.Since(began) < patience; {
+				runtime.Gosched()
+			}
+			open("127.0.0.9", "h2")
+		})
+	}
 }

@@ -1,9 +1,12 @@
 package httpbound
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
+	"slices"
 
 	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 )
@@ -14,10 +17,13 @@ const maxHeaderLines = 100
 // headerSlop is how many bytes of headers net/http takes beyond MaxHeaderBytes.
 const headerSlop = 4 << 10
 
-// Options bound a server. All but Trusted are required.
+// Options bound a server. All but Trusted are required; HTTP2Connections only with TLS.
 type Options struct {
 	// Connections may be open at once, ConnectionsOfHost of them of one host.
 	Connections, ConnectionsOfHost int
+	// HTTP2Connections may be of HTTP/2, a quarter of them of one host. Further ones are of HTTP/1.1. net/http answers some
+	// requests of HTTP/2 by itself and keeps all their headers until the answer is read, on each stream of a connection.
+	HTTP2Connections int
 	// HeaderMemory is the memory in bytes of all headers that arrive at once and that are longer than 4 KiB.
 	HeaderMemory int
 	// Trusted reports whether a host, such as a proxy, may have any number of connections. Default: none may.
@@ -43,8 +49,38 @@ func Bound(s *http.Server, l net.Listener, o Options) net.Listener {
 			c.awaitHeaders()
 		}
 	}
-	return &listener{Listener: l, o: o, open: map[string]int{}}
+	bounded := &listener{Listener: l, o: o}
+	if s.TLSConfig != nil {
+		s.TLSConfig = bounded.limitHTTP2(s.TLSConfig)
+	}
+	return bounded
 }
+
+// limitHTTP2 returns a configuration that agrees on HTTP/2 only while there is a place for it.
+func (l *listener) limitHTTP2(base *tls.Config) *tls.Config {
+	limited := base.Clone()
+	limited.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		config := base
+		if base.GetConfigForClient != nil {
+			own, err := base.GetConfigForClient(hello)
+			if err != nil {
+				return nil, err
+			}
+			config = cmp.Or(own, base)
+		}
+		c, _ := hello.Conn.(*conn)
+		if c != nil && slices.Contains(hello.SupportedProtos, http2Protocol) && l.takeHTTP2(c) {
+			return config, nil
+		}
+		config = config.Clone()
+		config.NextProtos = slices.DeleteFunc(slices.Clone(config.NextProtos), func(p string) bool { return p == http2Protocol })
+		return config, nil
+	}
+	return limited
+}
+
+// http2Protocol is the name of HTTP/2 in a TLS handshake.
+const http2Protocol = "h2"
 
 type connKey struct{}
 
