@@ -13,7 +13,11 @@ import (
 const Patience = 3 * time.Minute
 
 const (
-	pollInterval = 5 * time.Millisecond
+	// shortestPoll and longestPoll bound the time between two polls: a part of what has passed already, so that a
+	// short wait ends at once and a long one leaves the processor to those that it waits for.
+	shortestPoll = 5 * time.Millisecond
+	longestPoll  = 100 * time.Millisecond
+	pollPart     = 20
 
 	startDeadline    = 60 * time.Second  // one server, on a loaded machine
 	topologyDeadline = 120 * time.Second // discovery, replication, failover
@@ -59,19 +63,20 @@ func asCheck[C Condition](cond C) func(ctx context.Context) error {
 // pollUntil calls cond until it returns nil or the limit has passed. Each call has a
 // few seconds, so that a server which hangs does not use up the whole wait.
 func pollUntil(limit time.Duration, cond func(ctx context.Context) error) error {
-	deadline := time.Now().Add(limit)
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
+	began := time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for <-timer.C; ; <-timer.C {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		err := cond(ctx)
 		cancel()
 		if err == nil {
 			return nil
 		}
-		if time.Now().After(deadline) {
+		passed := time.Since(began)
+		if passed > limit {
 			return fmt.Errorf("not within %v: %w", limit, err)
 		}
-		<-ticker.C
+		timer.Reset(min(max(passed/pollPart, shortestPoll), longestPoll))
 	}
 }
