@@ -152,17 +152,17 @@ func (w countingCredentials) ServerHandshake(raw net.Conn) (net.Conn, credential
 		return nil, nil, err
 	}
 	plain := rawio.Wrap(raw)
-	conn, info, err := w.TransportCredentials.ServerHandshake(plain)
+	handshake := &handshakeConn{Conn: plain, connection: c}
+	conn, info, err := w.TransportCredentials.ServerHandshake(handshake)
 	if err != nil {
 		w.unauthenticated.release(c)
 		return nil, nil, err
 	}
-	c.AuthInfo = info
-	counted := &countingConn{Conn: conn, connection: c}
-	if conn != plain {
-		return counted, c, nil // what TLS reads is its own affair
+	c.AuthInfo, handshake.ended = info, true
+	if conn != handshake {
+		return &countingConn{Conn: conn, connection: c}, c, nil
 	}
-	return readWhenReady(counted, raw), c, nil
+	return readWhenReady(&countingConn{Conn: plain, connection: c}, raw), c, nil
 }
 
 func (w countingCredentials) Clone() credentials.TransportCredentials {

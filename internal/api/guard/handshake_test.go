@@ -1,0 +1,79 @@
+package guard
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// TestHandshakesAreBounded checks that what a client sends in a TLS handshake counts, and ends beyond a bound: TLS would
+// keep a message of 64 KiB of a client that nobody knows, and certificates of 256 KiB.
+func TestHandshakesAreBounded(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil) // for its certificate
+	server.StartTLS()
+	defer server.Close()
+	var closed []error
+	u := newUnauthenticatedConns(100, time.Hour, func(_ string, why error) { closed = append(closed, why) })
+	w := countingCredentials{
+		credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: server.TLS.Certificates, NextProtos: []string{"h2"}}), u,
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	handshake := func(client func(net.Conn)) (net.Conn, error) {
+		t.Helper()
+		ours, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ours.Close() })
+		go client(ours)
+		theirs, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { theirs.Close() })
+		conn, _, err := w.ServerHandshake(theirs)
+		return conn, err
+	}
+
+	honest := func(c net.Conn) {
+		secure := tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) // only its bytes matter
+		_, _ = secure.Write([]byte("hello"))
+	}
+	conn, err := handshake(honest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.mu.Lock()
+	used := u.usedBytes
+	u.mu.Unlock()
+	if used < 200 || used > maxHandshakeBytes {
+		t.Errorf("a handshake counts as %d bytes", used)
+	}
+	if n, err := conn.Read(make([]byte, 5)); n != 5 || err != nil {
+		t.Errorf("the first bytes after the handshake: %d, %v", n, err)
+	}
+	_ = conn.Close()
+
+	endless := func(c net.Conn) { // a ClientHello that says that it has 65,000 bytes
+		_, _ = c.Write([]byte("\x16\x03\x01\x10\x00\x01\x00\xfd\xe8" + strings.Repeat("x", 4092)))
+		for range 15 {
+			_, _ = c.Write([]byte("\x16\x03\x01\x10\x00" + strings.Repeat("x", 4096)))
+		}
+	}
+	if _, err := handshake(endless); !errors.Is(err, errLongHandshake) {
+		t.Errorf("a long handshake: %v", err)
+	}
+	if len(closed) != 1 || !errors.Is(closed[0], errLongHandshake) || u.usedBytes != 0 {
+		t.Errorf("closed for %v, %d bytes are left", closed, u.usedBytes)
+	}
+}
