@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -16,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -451,5 +453,44 @@ func TestReasonsHideTheURL(t *testing.T) {
 		if got == nil || !strings.Contains(got.reason, "[secret]") || strings.Contains(got.reason, segment) || strings.Contains(got.reason, "k+ey") {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+}
+
+// TestAnswersAreNotDecompressed: an endpoint may answer in gzip without end, of which nothing is left once it is
+// decompressed. What is read is bounded.
+func TestAnswersAreNotDecompressed(t *testing.T) {
+	var sent atomic.Int64
+	done := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(done)
+		if encoding := r.Header.Get("Accept-Encoding"); encoding != "" {
+			t.Errorf("the request accepts %q", encoding)
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write([]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff})
+		empty := bytes.Repeat([]byte{0, 0, 0, 0xff, 0xff}, 1<<10)
+		for r.Context().Err() == nil && sent.Load() < 1<<30 {
+			n, err := w.Write(empty)
+			sent.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	}))
+	defer s.Close()
+	path := write(t, "", "")
+	write(t, path, "webhooks:"+hookText(strings.TrimSuffix(path, "/webhooks.yaml"), "ops", s.URL, ""))
+	hooks, err := loadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender := newSender(hooks[0], "urn:x", "1", slog.New(slog.DiscardHandler))
+	defer sender.close()
+	if got := sender.postEvent(t.Context(), &job.Event{Kind: job.KindRunDead}); got != nil {
+		t.Errorf("%+v", got)
+	}
+	<-done
+	if n := sent.Load(); n > 64<<20 {
+		t.Errorf("%d MiB of the answer were read", n>>20)
 	}
 }

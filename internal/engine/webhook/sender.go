@@ -55,6 +55,8 @@ func newSender(h *hookConfig, source, version string, logger *slog.Logger) *send
 				ForceAttemptHTTP2:   true,
 				MaxIdleConnsPerHost: h.concurrency, IdleConnTimeout: 90 * time.Second,
 				MaxResponseHeaderBytes: maxHeaders,
+				// What is read of an answer is bounded after decompression, by which gigabytes may become nothing.
+				DisableCompression: true,
 			},
 		},
 	}
