@@ -30,7 +30,7 @@ const (
 	// and a table of headers, whose size a client chooses within MaxHeaderBytes; and with the headers that are read.
 	smallResponse  = 16 << 10
 	maxSmallUnread = 4 << 20
-	unreadOverhead = 8 << 10
+	unreadOverhead = 24 << 10
 	// minCountedBuffer is the least capacity of a buffer that gRPC reports as freed.
 	minCountedBuffer = 1<<10 + 1
 )
