@@ -102,6 +102,11 @@ func TestEveryTamperingIsDetected(t *testing.T) {
 		"the oldest go":  {func(r []job.TrailRecord) []job.TrailRecord { return r[3:] }, nil, nil},
 		"one is changed": {func(r []job.TrailRecord) []job.TrailRecord { r[4].Identity = "bob"; return r }, []job.ChainFault{job.ChainChanged}, []job.ChainFault{job.ChainChanged}},
 		"its time is":    {func(r []job.TrailRecord) []job.TrailRecord { r[4].ID = "2-0"; return r }, []job.ChainFault{job.ChainChanged}, []job.ChainFault{job.ChainChanged}},
+		"the time of its line is": {func(r []job.TrailRecord) []job.TrailRecord { r[4].AtMS--; return r },
+			[]job.ChainFault{job.ChainChanged}, []job.ChainFault{job.ChainChanged}},
+		"two are put before the first": {func(r []job.TrailRecord) []job.TrailRecord {
+			return append([]job.TrailRecord{{ID: "0-1", Identity: "bob"}, {ID: "0-2", Identity: "bob"}}, r...)
+		}, nil, []job.ChainFault{job.ChainUnchained, job.ChainUnchained}},
 		"one is removed": {func(r []job.TrailRecord) []job.TrailRecord { return slices.Delete(r, 4, 5) }, []job.ChainFault{job.ChainMissing}, []job.ChainFault{job.ChainMissing}},
 		"two change places": {func(r []job.TrailRecord) []job.TrailRecord { r[4], r[5] = r[5], r[4]; return r },
 			[]job.ChainFault{job.ChainMissing, job.ChainRepeated, job.ChainMissing}, []job.ChainFault{job.ChainMissing, job.ChainRepeated, job.ChainMissing}},
@@ -158,7 +163,7 @@ func TestEveryTamperingIsDetected(t *testing.T) {
 	}
 }
 
-// TestRecordsFromBeforeTheChain are no break at its begin, and one after it.
+// TestRecordsFromBeforeTheChain are no break before its first record without keys, and one after it.
 func TestRecordsFromBeforeTheChain(t *testing.T) {
 	store := &memory{records: []job.TrailRecord{{ID: "0-1", Method: "old"}, {ID: "0-2", Method: "old"}}}
 	chainOf(t, store, 1, 3, nil)
