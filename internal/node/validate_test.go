@@ -80,7 +80,10 @@ func TestTheLargestPayloadGetsThrough(t *testing.T) {
 	arrived := make(chan bool, 1)
 	work(t, n, 1, map[string]func(context.Context, *worker.Task) error{
 		"large": func(_ context.Context, task *worker.Task) error {
-			arrived <- bytes.Equal(task.Payload, payload)
+			select {
+			case arrived <- bytes.Equal(task.Payload, payload):
+			default: // a later run, of which nobody asks
+			}
 			return nil
 		},
 	})
