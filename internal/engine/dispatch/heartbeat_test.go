@@ -245,8 +245,11 @@ func TestHeartbeatsConfirmRefusedLeases(t *testing.T) {
 		b := newBench(t)
 		l := b.lease("runs")
 		b.store.update("ns/runs", func(f *fakeLease) { f.rec.State.Token++ })
+		const slow = time.Millisecond // so that the heartbeat comes before the lease is refused
+		b.store.during, b.store.stall = func() { time.Sleep(slow) }, slow
 		s, out := b.beats("w", 1, 2, job.LeaseID(l.Record, l.Known.State.Token))
 		s.HandleHeartbeat(1)
+		time.Sleep(5 * slow)
 		b.wantSent(out, "heartbeat 1 confirmed false", "cancel runs lease_lost", "heartbeat 1 confirmed true")
 	})
 }
