@@ -50,6 +50,10 @@ EMBEDDED := Embedded$$
 # Tests of the store that make one call at a time: the suite on other kinds of servers, and the long histories. The
 # suite on the first kind finds the same races.
 SERIAL := ^(TestSuiteOnCluster|TestSuiteByFunctions|TestEveryGrantedCommandIsUsed|TestEveryInterleaving|TestLostRepliesInRandomHistories)$$
+# Tests of large amounts: of requests, leases and records up to their bounds, and of programs. Most of their time would be
+# the race detector's notes of memory. Other tests of their packages make the same goroutines do less, under it.
+LARGE := ^(TestSessionsOfAnIdentityShareTheirReturns|TestADeadShardCostsNoOtherLeases|TestSessionsTakeMemoryOfTheProcess|TestLargeRequestsOfManyCallers|TestChangesOfOthersLoseNoRecord|TestWorkerWithMostSlotsComesBack|TestFloodOfLargeRequests|TestLargeMessagesOfStreams|TestMetacharactersArriveLiterally|TestOtherChildrenAreNotReaped)$$
+LARGE_IN := ./internal/engine/dispatch ./internal/api/rpc ./worker/exechandler
 # Browser tests that take more than five seconds each or need several tabs; `make console-test` has them.
 CONSOLE_LONG := ^(TestEditSurvivesTheEndOfASession|TestRestoreRevision|TestBulkChangesOfDeadLetters|TestRedrive|TestWhatFailed|TestGroupOfAnError|TestJobShowsItsBackoff|TestConsoleWhileANodeIsKilled|TestConsoleUnderLoad|TestSleepAndWake|TestTwoTabs|TestSignInLeadsBack|TestSignInInAnotherTab|TestBehindAProxy|TestRunWithAnotherPayload)$$
 FUZZTIME ?= 10s
@@ -106,7 +110,8 @@ test: ## run everything that must pass before a merge; print the ten slowest pac
 race: ## run all tests, those within one process with the race detector
 	$(GATE_TEST) -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) $(PROCESSES) $(PURE)
 	$(GATE_TEST) -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -run '$(EMBEDDED)|$(SERIAL)' ./internal/redis/redisstore ./internal/redis/limits ./internal/test/storetest
-	$(RACE) FERMATA_SIM_SEEDS=$(RACED_LIVES) $(GATE_TEST) -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -skip '$(EMBEDDED)|$(SERIAL)' $(LONG) $$(go list ./... | grep -vxF $(foreach p,$(PURE) $(PROCESSES) $(LONG),-e github.com/fermata-io/fermata/$(p:./%=%)))
+	$(GATE_TEST) -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -run '$(LARGE)' $(LARGE_IN)
+	$(RACE) FERMATA_SIM_SEEDS=$(RACED_LIVES) $(GATE_TEST) -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -skip '$(EMBEDDED)|$(SERIAL)|$(LARGE)' $(LONG) $$(go list ./... | grep -vxF $(foreach p,$(PURE) $(PROCESSES) $(LONG),-e github.com/fermata-io/fermata/$(p:./%=%)))
 
 .PHONY: race-processes
 race-processes: deps ## run the tests of processes with the race detector, also in the nodes of tests with a load: half an hour

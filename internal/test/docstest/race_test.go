@@ -22,25 +22,33 @@ func makeList(t *testing.T, name string) []string {
 	return strings.Fields(found[1])
 }
 
-// TestSequentialTestsExistOnce: the Makefile names tests of the store that run without the
-// race detector. Each of them exists in that package alone: one of the same name elsewhere
-// would not run at all.
-func TestSequentialTestsExistOnce(t *testing.T) {
-	pattern := strings.Join(makeList(t, "SERIAL"), " ")
-	list, ok := strings.CutPrefix(strings.TrimSuffix(pattern, ")$$"), "^(")
-	if !ok {
-		t.Fatalf("SERIAL is %q, want ^(TestOne|TestTwo)$$", pattern)
-	}
+// TestUnracedTestsExistOnce: the Makefile names tests that run without the race detector. Each
+// of them exists in one package that is tested so, and in no other: one of the same name
+// elsewhere would not run at all.
+func TestUnracedTestsExistOnce(t *testing.T) {
 	have := testsOf(t)
-	for name := range strings.SplitSeq(list, "|") {
-		var dirs []string
-		for dir, names := range have {
-			if slices.Contains(names, name) {
-				dirs = append(dirs, dir)
-			}
+	for name, where := range map[string][]string{"SERIAL": {"./internal/test/storetest"}, "LARGE": makeList(t, "LARGE_IN")} {
+		pattern := strings.Join(makeList(t, name), " ")
+		list, ok := strings.CutPrefix(strings.TrimSuffix(pattern, ")$$"), "^(")
+		if !ok {
+			t.Fatalf("%s is %q, want ^(TestOne|TestTwo)$$", name, pattern)
 		}
-		if !slices.Equal(dirs, []string{"internal/test/storetest"}) {
-			t.Errorf("%s is in %q, want it in internal/test/storetest alone", name, dirs)
+		used := map[string]bool{}
+		for test := range strings.SplitSeq(list, "|") {
+			var dirs []string
+			for dir, names := range have {
+				if slices.Contains(names, test) {
+					dirs = append(dirs, "./"+dir)
+				}
+			}
+			if len(dirs) != 1 || !slices.Contains(where, dirs[0]) {
+				t.Errorf("%s is in %q, want it in one of %q alone", test, dirs, where)
+				continue
+			}
+			used[dirs[0]] = true
+		}
+		if len(used) != len(where) {
+			t.Errorf("%s: tests are in %d of the packages %q", name, len(used), where)
 		}
 	}
 }
