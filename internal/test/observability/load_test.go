@@ -38,13 +38,14 @@ func (b *bed) createJob(id string, j *fermatav1.Job) {
 	}
 }
 
-// createLoad gives the cluster work of every kind that has a figure of its own.
+// createLoad gives the cluster work of every kind that has a figure of its own. There is little of it, as each run
+// starts processes.
 func (b *bed) createLoad() {
 	b.t.Helper()
-	for i := range 12 {
+	for i := range 4 {
 		b.createJob(fmt.Sprintf("ok-%d", i), everyInterval(time.Second, `"/bin/true"`))
 	}
-	for i := range 3 {
+	for i := range 2 {
 		j := everyInterval(time.Second, `"/bin/false"`)
 		j.RetryPolicy = fastRetries(2)
 		b.createJob(fmt.Sprintf("fails-%d", i), j)
@@ -96,7 +97,7 @@ func (b *bed) createLoad() {
 // startLate has runs start long after they were due.
 func (b *bed) startLate() {
 	b.t.Helper()
-	for i := range 300 {
+	for i := range 200 {
 		j := everyInterval(time.Hour, `"/bin/true"`)
 		j.Queue, j.Schedule = "tardy", &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.New(time.Now().Add(-10 * time.Second))}}
 		b.createJob(fmt.Sprintf("tardy-%d", i), j)
