@@ -165,6 +165,68 @@ func TestGzipBomb(t *testing.T) {
 	}
 }
 
+// TestEndlessGzip checks that an answer of empty gzip blocks without end is given up after about as many bytes as its
+// content may have.
+func TestEndlessGzip(t *testing.T) {
+	var sent atomic.Int64
+	done := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(done)
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write([]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff})
+		empty := bytes.Repeat([]byte{0, 0, 0, 0xff, 0xff}, 1<<10)
+		for r.Context().Err() == nil && sent.Load() < 1<<30 {
+			n, err := w.Write(empty)
+			sent.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	}))
+	defer s.Close()
+	h := newHandler(Options{Allow: loopback}, nil)
+	defer h.client.CloseIdleConnections()
+	if err := h.handle(t.Context(), task(`{"url":"`+s.URL+`"}`)); !errors.Is(err, errLongGzip) {
+		t.Errorf("got %v", err)
+	}
+	<-done
+	if n := sent.Load(); n > 64<<20 { // what the connection buffers included
+		t.Errorf("%d MiB of the answer were read", n>>20)
+	}
+}
+
+// TestEncodingsOfThePayload checks that an answer is only decompressed if the payload leaves its encoding to the handler.
+func TestEncodingsOfThePayload(t *testing.T) {
+	var asked string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r.Header.Get("Accept-Encoding")
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		defer z.Close()
+		_, _ = io.WriteString(z, "plain text")
+	}))
+	defer s.Close()
+	h := newHandler(Options{Allow: loopback}, nil)
+	defer h.client.CloseIdleConnections()
+	for headers, want := range map[string]struct {
+		asked      string
+		decompress bool
+	}{
+		`{}`:                             {"gzip", true},
+		`{"Accept-Encoding":"gzip"}`:     {"gzip", false},
+		`{"Accept-Encoding":"identity"}`: {"identity", false},
+		`{"Range":"bytes=0-"}`:           {"", false},
+	} {
+		run := task(`{"url":"` + s.URL + `","headers":` + headers + `}`)
+		if err := h.handle(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(run.Output()), "plain text"); asked != want.asked || got != want.decompress {
+			t.Errorf("%s: asked for %q, decompressed: %v, want %+v", headers, asked, got, want)
+		}
+	}
+}
+
 // TestSlowAnswers: who answers a byte at a time is given up: when its body pauses,
 // and at the end of the attempt's time in any case.
 func TestSlowAnswers(t *testing.T) {

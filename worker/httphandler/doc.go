@@ -38,8 +38,8 @@
 //     networks of Options.Allow. This is checked after name resolution, also for redirects.
 //  2. At most 3 redirects are followed, none from https to http. A redirect to another origin
 //     loses the payload's headers and the fencing token, and so do all that follow it.
-//  3. At most 1 MiB of a response body is read, decompressed, and it may not pause for longer
-//     than Options.IdleTimeout.
+//  3. At most 1 MiB of a response body is read, decompressed, and 64 KiB more before that. It may
+//     not pause for longer than Options.IdleTimeout.
 //  4. Errors contain scheme, host and path of a URL, never its user, query or fragment. Segments of
 //     16 bytes or more, which may be credentials, are shown as [..]. So it is in spans. Errors
 //     contain neither the addresses of names nor those of the worker and its resolver, and they do

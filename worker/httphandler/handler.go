@@ -99,6 +99,7 @@ func newHandler(o Options, names *net.Resolver) *handler {
 			MaxIdleConnsPerHost:    16,
 			IdleConnTimeout:        90 * time.Second,
 			MaxResponseHeaderBytes: maxHeaderBytes,
+			DisableCompression:     true, // see gzipReader
 		},
 	}
 	return h
@@ -137,6 +138,7 @@ func (h *handler) sendRequest(ctx context.Context, t *worker.Task, p *payload.HT
 	if err != nil {
 		return err
 	}
+	asksForGzip := acceptGzip(request)
 	request, answered := traceRequest(request)
 	start := time.Now()
 	response, err := h.clientFor(p).Do(request)
@@ -145,7 +147,7 @@ func (h *handler) sendRequest(ctx context.Context, t *worker.Task, p *payload.HT
 		return sendError(ctx, request, err)
 	}
 	defer response.Body.Close()
-	body, truncated, err := h.readBody(response.Body, p.MaxBody, stop)
+	body, truncated, err := h.readBody(response, asksForGzip, p.MaxBody, stop)
 	t.SetOutput(encodeReport(report{
 		Status: response.StatusCode, Bytes: len(body), Truncated: truncated,
 		DurationMS: time.Since(start).Milliseconds(), Body: bodyExcerpt(body, use),
@@ -229,14 +231,18 @@ const timeLayout = "2006-01-02T15:04:05.000Z07:00"
 
 // readBody reads up to n bytes and drops the connection after that. It calls stop if no bytes have arrived for
 // the idle timeout.
-func (h *handler) readBody(body io.Reader, n int, stop context.CancelCauseFunc) (b []byte, truncated bool, err error) {
+func (h *handler) readBody(response *http.Response, asksForGzip bool, n int,
+	stop context.CancelCauseFunc) (b []byte, truncated bool, err error) {
 	idle := time.AfterFunc(h.idle, func() { stop(fmt.Errorf("the answer paused for %v", h.idle)) })
 	defer idle.Stop()
-	moving := readerFunc(func(p []byte) (int, error) {
+	var body io.Reader = readerFunc(func(p []byte) (int, error) {
 		idle.Reset(h.idle)
-		return body.Read(p)
+		return response.Body.Read(p)
 	})
-	b, err = io.ReadAll(io.LimitReader(moving, int64(n)+1))
+	if asksForGzip && strings.EqualFold(response.Header.Get("Content-Encoding"), "gzip") {
+		body = &gzipReader{compressed: body, left: n + gzipOverhead}
+	}
+	b, err = io.ReadAll(io.LimitReader(body, int64(n)+1))
 	if len(b) > n {
 		return b[:n], true, err
 	}
