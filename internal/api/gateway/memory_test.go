@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/lib/httpbound"
+	"github.com/fermata-io/fermata/internal/lib/hostgroup"
 	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -171,7 +171,7 @@ func TestBodiesThatNobodyMayHave(t *testing.T) {
 func TestSignInsAreBounded(t *testing.T) {
 	c := newSessionClient(t, &SessionOptions{})
 	places := c.gateway.sessions.places
-	address := httpbound.Host(httptest.NewRequest("GET", "/", nil).RemoteAddr)
+	address := hostgroup.Of(httptest.NewRequest("GET", "/", nil).RemoteAddr)
 	var held []func()
 	for range maxSignIns / 4 {
 		release, ok := places.take(t.Context(), address)

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/fermata-io/fermata/internal/lib/httpbound"
+	"github.com/fermata-io/fermata/internal/lib/hostgroup"
 )
 
 // trustedProxies are the networks of proxies that report whom they forward for.
@@ -41,7 +41,7 @@ func parseAddress(hostport string) (netip.Addr, error) {
 func (t trustedProxies) remoteHost(r *http.Request) string {
 	address := r.RemoteAddr
 	if !t.trusts(address) {
-		return httpbound.Host(address)
+		return hostgroup.Of(address)
 	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for i := len(hops) - 1; i >= 0; i-- {
@@ -54,5 +54,5 @@ func (t trustedProxies) remoteHost(r *http.Request) string {
 			break
 		}
 	}
-	return httpbound.Host(address)
+	return hostgroup.Of(address)
 }

@@ -5,11 +5,12 @@ import (
 	"container/list"
 	"errors"
 	"net"
-	"net/netip"
 	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/lib/hostgroup"
 )
 
 // Bounds of what callers get before they have proved that they have a role: gRPC takes a whole
@@ -104,7 +105,7 @@ func unauthenticatedMemory(memory int64) int {
 // admit registers a new connection, or returns errTooManyConnections. raw is closed when the connection exceeds its
 // age.
 func (u *unauthenticatedConns) admit(c *connection, raw net.Conn) error {
-	c.rawConn, c.admittedAt, c.group = raw, time.Now(), addressGroup(c.host)
+	c.rawConn, c.admittedAt, c.group = raw, time.Now(), hostgroup.Of(c.host)
 	u.mu.Lock()
 	victim, ok := u.findPlace(c)
 	if ok {
@@ -153,20 +154,6 @@ func (u *unauthenticatedConns) findPlace(c *connection) (victim *connection, ok 
 	}
 	u.removeConnection(victim)
 	return victim, true
-}
-
-// addressGroup are the addresses that count as one: those of an IPv6 network of 64 bits are
-// all of one host.
-func addressGroup(host string) string {
-	a, err := netip.ParseAddr(host)
-	if err != nil || a.Unmap().Is4() {
-		return host
-	}
-	p, err := a.WithZone("").Prefix(64)
-	if err != nil {
-		return host
-	}
-	return p.String()
 }
 
 // removeConnection takes a connection out, with what it has sent; false if it was out.

@@ -136,15 +136,6 @@ func (g *guard) allowsAddr(a netip.Addr) bool {
 	return len(g.allow) == 0 || slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// boundedSource is the address or network that bounds per address apply to. A host with one IPv6 address has
-// 2^64.
-func boundedSource(a netip.Addr) netip.Addr {
-	if p, err := a.WithZone("").Prefix(64); err == nil && a.Is6() {
-		return p.Addr()
-	}
-	return a
-}
-
 // checkPacket returns the reason to refuse a packet; empty: memberlist may receive it.
 func (g *guard) checkPacket(buf []byte, from netip.Addr) refusal {
 	switch {

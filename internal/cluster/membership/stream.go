@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/lib/hostgroup"
 )
 
 // errTooLong ends an unencrypted stream of more than maxStream bytes.
@@ -41,7 +43,7 @@ func (g *guard) admitStream(conn net.Conn, from netip.Addr) (*stream, refusal) {
 	if !g.allowsAddr(from) {
 		return nil, refusedNetwork
 	}
-	s := &stream{Conn: conn, guard: g, from: boundedSource(from)}
+	s := &stream{Conn: conn, guard: g, from: hostgroup.Network(from).Addr()}
 	g.mu.Lock()
 	evicted, ok := g.mu.acquire(s, time.Now())
 	g.mu.Unlock()

@@ -3,6 +3,8 @@ package httpbound
 import (
 	"net"
 	"sync"
+
+	"github.com/fermata-io/fermata/internal/lib/hostgroup"
 )
 
 // listener closes new connections while too many are open, in total or of one host.
@@ -42,7 +44,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		host := Host(plain.RemoteAddr().String())
+		host := hostgroup.Of(plain.RemoteAddr().String())
 		if l.add(host) {
 			c := &conn{Conn: plain, budget: l.o.memory, host: host, longest: l.o.longestHeader}
 			c.release = sync.OnceFunc(func() { l.remove(c) })
