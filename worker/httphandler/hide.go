@@ -15,8 +15,8 @@ const maxHidden = 100
 // hideCredentials masks in the text of an error what may be a credential in URLs: it may quote what the receiver
 // answered. [errors.Is] and [errors.As] see the original error.
 func hideCredentials(err error, urls ...*url.URL) error {
-	var told *egress.PlainError
-	if errors.As(err, &told) {
+	var plain *egress.PlainError
+	if errors.As(err, &plain) {
 		return err // it quotes nothing
 	}
 	var parts []string

@@ -6,10 +6,10 @@ import (
 )
 
 const (
-	// maxHandshakeBytes bounds what a client sends in a TLS handshake. That is up to 8 KiB: a ClientHello, and a chain of
-	// certificates. crypto/tls takes certificates of 256 KiB from clients that it has asked for none.
+	// maxHandshakeBytes bounds the bytes that a client sends in a TLS handshake. Usual clients send less than 8 KiB: a
+	// ClientHello and a chain of certificates. crypto/tls accepts 256 KiB of certificates, even if it has not asked for any.
 	maxHandshakeBytes = 32 << 10
-	// memoryPerHandshakeByte is what a byte of a handshake takes: TLS keeps a message as it came, and what it has made of it.
+	// memoryPerHandshakeByte is the memory for each byte of a handshake: TLS keeps a message and its decoded form.
 	memoryPerHandshakeByte = 2
 )
 

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// TestHandshakesAreBounded checks that what a client sends in a TLS handshake counts, and ends beyond a bound: TLS would
-// keep a message of 64 KiB of a client that nobody knows, and certificates of 256 KiB.
+// TestHandshakesAreBounded checks that the bytes of a TLS handshake count as those of an unauthenticated connection, and
+// that a handshake beyond the bound fails. TLS itself accepts messages of 64 KiB, and certificates of 256 KiB.
 func TestHandshakesAreBounded(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil) // for its certificate
 	server.StartTLS()

@@ -20,25 +20,28 @@ var usedHeaders = map[string]int{
 const (
 	maxHeaderFields      = 64
 	maxOtherHeaderBytes  = 4 << 10
-	maxAcceptedEncodings = 256 // bytes; gRPC keeps a copy for each call
+	maxAcceptedEncodings = 256 // bytes of grpc-accept-encoding, which gRPC copies for each call
 )
 
 // exceedsHeaders reports whether a call has more headers than any client needs.
 func exceedsHeaders(headers metadata.MD) bool {
-	fields, encodings := 0, 0
-	for name, values := range headers {
+	fields := 0
+	for _, values := range headers {
 		fields += len(values)
-		for _, v := range values {
-			if name == "grpc-accept-encoding" {
-				encodings += len(v)
-			}
-		}
 	}
-	return fields > maxHeaderFields || encodings > maxAcceptedEncodings || headerSize(headers) > maxOtherHeaderBytes
+	return fields > maxHeaderFields || textBytes(headers["grpc-accept-encoding"]) > maxAcceptedEncodings ||
+		headerSize(headers) > maxOtherHeaderBytes
 }
 
-// refuseHeaders refuses a call with too many headers. gRPC keeps a call that has a deadline until that has passed, even
-// if it is refused: so such a call of an authenticated connection ends the connection.
+func textBytes(values []string) (n int) {
+	for _, v := range values {
+		n += len(v)
+	}
+	return n
+}
+
+// refuseHeaders refuses a call with too many headers. If the call has a deadline, its connection is closed: gRPC would
+// keep the refused call until the deadline.
 func (g *Gate) refuseHeaders(ctx context.Context, conn *connection, method string) (context.Context, error) {
 	c := &Caller{gate: g, method: method}
 	if _, known := methodPermissions[method]; !known {
@@ -56,11 +59,8 @@ func (g *Gate) refuseHeaders(ctx context.Context, conn *connection, method strin
 // dropUnusedHeaders removes the headers of a call that nothing reads.
 func dropUnusedHeaders(headers metadata.MD) {
 	for name, values := range headers {
-		most, n := usedHeaders[name], 0
-		for _, v := range values {
-			n += len(v)
-		}
-		if n > most || most == 0 {
+		most, used := usedHeaders[name]
+		if !used || textBytes(values) > most {
 			delete(headers, name)
 		}
 	}
@@ -69,9 +69,7 @@ func dropUnusedHeaders(headers metadata.MD) {
 // keptHeaderBytes is about how many bytes of memory the headers of a call have.
 func keptHeaderBytes(ctx context.Context) (n int) {
 	for name := range usedHeaders {
-		for _, v := range metadata.ValueFromIncomingContext(ctx, name) {
-			n += len(v)
-		}
+		n += textBytes(metadata.ValueFromIncomingContext(ctx, name))
 	}
 	return n
 }

@@ -544,7 +544,7 @@ func TestFloodOfHeaders(t *testing.T) {
 	if code := w.call(t, "flood", fermatav1.JobService_CreateJob_FullMethodName, body); code != codes.OK {
 		t.Errorf("a call with headers as they should be, after that: %s", code)
 	}
-	many := slices.Repeat([]hpack.HeaderField{{Name: "x", Value: ""}}, 100) // of which HPACK makes a byte each
+	many := slices.Repeat([]hpack.HeaderField{{Name: "x", Value: ""}}, 100) // HPACK encodes each of them as one byte
 	id, err = w.open("flood", fermatav1.JobService_CreateJob_FullMethodName, many...)
 	w.must(t, err)
 	if code := w.answer(t, id); code != codes.ResourceExhausted {

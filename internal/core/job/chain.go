@@ -118,7 +118,7 @@ func (c *ChainCheck) Next(r TrailRecord) *ChainBreak {
 	switch {
 	case r.Version != ChainVersion:
 		return at(ChainUnknown, "has a hash of version %d, which is not known here", r.Version)
-	case r.AtMS != timeOfTrailID(r.ID):
+	case r.AtMS != TrailTime(r.ID):
 		return at(ChainChanged, "was changed: its time is not that of its id")
 	case string(r.ChainHash()) != string(r.Hash):
 		return at(ChainChanged, "was changed: it does not have the hash that it carries")
@@ -134,9 +134,9 @@ func (c *ChainCheck) Next(r TrailRecord) *ChainBreak {
 	return c.checkSignature(r, at)
 }
 
-// timeOfTrailID returns the time of a record by its id, "milliseconds-sequence" of a stream; 0 if it has none. The hash
-// covers the id, and by that the time.
-func timeOfTrailID(id string) unixtime.Milli {
+// TrailTime returns the time of a record by its id, "milliseconds-sequence" of a stream; 0 if the id has none. The hash
+// of a record covers the id, and so the time.
+func TrailTime(id string) unixtime.Milli {
 	text, _, _ := strings.Cut(id, "-")
 	ms, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

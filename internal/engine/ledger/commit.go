@@ -132,8 +132,8 @@ func answerExpired(left []*changeEntry) []*changeEntry {
 
 // firstOfEachJob splits off the changes that have to wait for an earlier change of the same job: of its record,
 // or of its runs, which may change the record too. A change that keeps conflicting gets a round of its own,
-// before others: otherwise new ones would keep it waiting. Of the changes whose record is not known, a round has only
-// so many, because their definitions are read.
+// before others: otherwise new ones would keep it waiting. A round has at most unknown changes whose records have to be
+// read, because their definitions may be large.
 func (l *committer) firstOfEachJob(batch []*changeEntry, unknown int) (round, rest []*changeEntry) {
 	for i, e := range batch {
 		if e.tries >= triesInBatch {

@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// A round reads at most maxUnknown records, and as many as have readBytes of payloads in all by the mean size of
-	// those that were read before, but at least minUnknown. All committers together so have a bounded part of the memory,
-	// whatever records callers and workers name.
+	// A round reads between minUnknown and maxUnknown records. Within these bounds it reads as many as have readBytes of
+	// payloads, estimated by the mean size of earlier rounds. This bounds the memory of all committers, whatever records
+	// callers and workers name.
 	maxUnknown = 64
 	minUnknown = 8
 	readBytes  = 4 << 20
@@ -18,7 +18,8 @@ const (
 // definitionSizes estimates the size of the definitions that rounds read.
 type definitionSizes struct{ mean atomic.Int64 }
 
-// note takes records that a round has read into the mean. It rises at once, and falls by an eighth with each round.
+// note updates the mean by the records that a round has read. The mean rises at once, and falls by at most an eighth with
+// each round. Concurrent rounds may overwrite each other's mean: it is an estimate.
 func (s *definitionSizes) note(records []*job.Record) {
 	bytes, found := 0, 0
 	for _, r := range records {

@@ -197,8 +197,7 @@ func (p *orderedPage) take(ctx context.Context, source candidates, entries []can
 // nextRead is how many records are read next: at most twice as many as before, and by the mean size of those that were
 // read no more than a page may read.
 func (p *orderedPage) nextRead(before int) int {
-	mean := max(1, p.read/max(1, p.looked))
-	return max(1, min(2*before, maxEntriesAtOnce, (pageBytes-p.read)/mean))
+	return min(2*before, maxEntriesAtOnce, recordsWithin(pageBytes-p.read, p.looked, p.read))
 }
 
 func (p *orderedPage) add(source candidates, c *candidate, record *job.Record) {

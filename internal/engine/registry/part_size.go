@@ -44,9 +44,12 @@ func (p *partSize) noteResults(results []job.ChangeResult) {
 // grow sets the size of the next part: twice that of the present one, as far as the mean size of the records so far
 // allows.
 func (p *partSize) grow() {
-	mean := max(1, p.bytes/max(1, p.records))
-	p.next = max(1, min(2*p.next, maxPartSize, partBytes/mean))
+	p.next = min(2*p.next, maxPartSize, recordsWithin(partBytes, p.records, p.bytes))
 }
+
+// recordsWithin returns how many further records, at least one, have room bytes of payloads, if they are as large as
+// those so far in the mean.
+func recordsWithin(room, records, bytes int) int { return max(1, room/max(1, bytes/max(1, records))) }
 
 // readJobs reads jobs in parts, see readInParts.
 func (r *Registry) readJobs(ctx context.Context, keys []job.Key, use func(i int, record *job.Record)) error {

@@ -48,7 +48,7 @@ func (s *largeReads) Restore(ctx context.Context, shard int, jobs []job.Restorat
 	return reply
 }
 
-// fullQuota is a quota of which nothing is left.
+// fullQuota is a quota that grants nothing.
 type fullQuota struct{}
 
 func (fullQuota) Limited() bool                                          { return true }

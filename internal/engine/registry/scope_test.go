@@ -285,8 +285,8 @@ func wantRecentRuns(t *testing.T, r *registry.Registry, key job.Key, most int, w
 	}
 }
 
-// TestHistoriesAreReadInOnePlace: whoever reads a history goes through history.go, which leaves out what the caller
-// may not see.
+// TestHistoriesAreReadInOnePlace checks that only history.go reads histories, because it leaves out what the caller may
+// not see.
 func TestHistoriesAreReadInOnePlace(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {

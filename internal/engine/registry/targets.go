@@ -162,8 +162,7 @@ func (v *visibility) read(ctx context.Context) error {
 			bytes += v.r.o.Store.DefinitionBytes(record.Definition)
 		}
 		done += len(keys)
-		mean := max(1, bytes/done)
-		size = max(1, min(4*size, (visibilityBytes-bytes)/mean))
+		size = min(4*size, recordsWithin(visibilityBytes-bytes, done, bytes))
 	}
 	return nil
 }

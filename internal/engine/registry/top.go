@@ -198,8 +198,7 @@ func (s *topSearch) readJobs(ctx context.Context, keys []job.Key) error {
 // nextRead is how many jobs are read next: at most twice as many as before, and as many as the bytes that are left
 // allow by the mean size of those that were read.
 func (s *topSearch) nextRead(before int) int {
-	mean := max(1, s.size/len(s.read))
-	return max(1, min(2*before, maxTopRead, (maxRead-s.size)/mean))
+	return min(2*before, maxTopRead, recordsWithin(maxRead-s.size, len(s.read), s.size))
 }
 
 func rankOf(r *job.Record, which job.Ranking) int64 {

@@ -178,8 +178,7 @@ func readVisible[T any](ctx context.Context, w *visibleWalk, cursor string, n in
 			return nil, "", 0, false, err
 		}
 		items, bytes, looked = append(items, found...), bytes+some, looked+len(part)
-		mean := max(1, bytes/looked)
-		size = max(1, min(2*size, maxEntriesAtOnce, (pageBytes-bytes)/mean))
+		size = min(2*size, maxEntriesAtOnce, recordsWithin(pageBytes-bytes, looked, bytes))
 	}
 	switch {
 	case looked < len(entries):

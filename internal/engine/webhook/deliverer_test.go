@@ -456,8 +456,8 @@ func TestReasonsHideTheURL(t *testing.T) {
 	}
 }
 
-// TestAnswersAreNotDecompressed: an endpoint may answer in gzip without end, of which nothing is left once it is
-// decompressed. What is read is bounded.
+// TestAnswersAreNotDecompressed checks that the sender stops reading an endless answer in gzip that decompresses to
+// nothing.
 func TestAnswersAreNotDecompressed(t *testing.T) {
 	var sent atomic.Int64
 	done := make(chan struct{})

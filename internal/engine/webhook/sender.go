@@ -55,7 +55,7 @@ func newSender(h *hookConfig, source, version string, logger *slog.Logger) *send
 				ForceAttemptHTTP2:   true,
 				MaxIdleConnsPerHost: h.concurrency, IdleConnTimeout: 90 * time.Second,
 				MaxResponseHeaderBytes: maxHeaders,
-				// What is read of an answer is bounded after decompression, by which gigabytes may become nothing.
+				// The limits of an answer count decompressed bytes, and gigabytes of gzip may decompress to nothing.
 				DisableCompression: true,
 			},
 		},

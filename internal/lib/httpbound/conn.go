@@ -63,7 +63,7 @@ func (c *conn) takeMemory(n int) bool {
 	return true
 }
 
-// endHeaders gives back the memory of the headers, which a handler has freed.
+// endHeaders gives back the memory of the headers. What is left of them has few lines.
 func (c *conn) endHeaders() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,6 +9,6 @@
 //     send such ones, and a connection that gets none is closed;
 //   - a request with more than maxHeaderLines is refused with 431, and its headers are freed before that.
 //
-// Invariant: whatever is sent, the headers of one connection take at most the free part and what the budget has granted,
-// each byte counted with memoryPerByte.
+// Invariant: until a handler is called, the headers of a connection take at most the free part and what the budget has
+// granted, with memoryPerByte for each byte. Afterwards they have at most maxHeaderLines lines of MaxHeaderBytes in all.
 package httpbound

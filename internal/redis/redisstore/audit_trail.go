@@ -296,10 +296,8 @@ func decodeTrail(id string, fields runner.Reply) job.TrailRecord {
 		}
 		return b
 	}
-	ms, _, _ := strings.Cut(id, "-")
-	at, _ := strconv.ParseInt(ms, 10, 64) // Redis made it
 	return job.TrailRecord{
-		ID: id, AtMS: unixtime.Milli(at), Identity: m[trailWho], Peer: m[trailPeer], Node: m[trailNode],
+		ID: id, AtMS: job.TrailTime(id), Identity: m[trailWho], Peer: m[trailPeer], Node: m[trailNode],
 		Method: m[trailMethod], Resource: m[trailResource], Names: list(trailNames), Fields: list(trailFields),
 		RequestID: m[trailRequest],
 		Code:      int(number(trailCode)), Changed: number(trailChanged), Refused: number(trailRefused),

@@ -16,7 +16,7 @@ const (
 	// shortestPoll and longestPoll bound the time between two polls: a part of what has passed already, so that a
 	// short wait ends at once and a long one leaves the processor to those that it waits for.
 	shortestPoll = 5 * time.Millisecond
-	longestPoll  = 100 * time.Millisecond
+	longestPoll  = 50 * time.Millisecond
 	pollPart     = 20
 
 	startDeadline    = 60 * time.Second  // one server, on a loaded machine
