@@ -193,3 +193,24 @@ func TestGroupOfAnError(t *testing.T) {
 	p.click("dialog[open] [data-count]")
 	p.waitText("dialog[open] .matches", "No dead letter matches")
 }
+
+// TestRowsThatLeaveTheListWhileHeld deletes a job while the keyboard focus holds the rows of the list: its row stays in
+// place, is marked, and can be read in both themes.
+func TestRowsThatLeaveTheListWhileHeld(t *testing.T) {
+	c := startCluster(t, gateway.Options{})
+	c.createJobs(3, "a")
+	p := c.openTab("#/jobs?namespace=" + namespaceOf(t))
+	p.waitText("tbody", "a-002")
+	p.focus("tbody th a")
+	if err := c.client.DeleteJob(t.Context(), "a-001", client.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p.waitText("tbody tr.gone th", "a-001")
+	if text := p.text("tbody tr.gone th .hidden"); !strings.Contains(text, "no longer listed") {
+		t.Errorf("a screen reader reads %q after the name of the job", text)
+	}
+	for _, theme := range []string{"light", "dark"} {
+		p.setTheme(theme)
+		p.checkAccessibility("a row that left the list, " + theme)
+	}
+}

@@ -64,7 +64,7 @@ export function Table<T>(p: TableProps<T>) {
               {p.columns.map((c, i) => {
                 const name = classOf(c);
                 return i === 0
-                  ? <th key={c.title} scope="row" class={name}>{c.cell(row)}</th>
+                  ? <th key={c.title} scope="row" class={name}>{c.cell(row)}{isGone && <span class="hidden"> no longer listed</span>}</th>
                   : <td key={c.title} class={name}>{c.cell(row)}</td>;
               })}
             </tr>
