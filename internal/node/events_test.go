@@ -190,6 +190,7 @@ func TestALifeInEvents(t *testing.T) {
 // created and run. The watcher, who goes on after its last token, is told of the beginning and
 // the end of each, in this order, once.
 func TestAWatcherOutlivesTheRolesOfItsNode(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	record := func(c *node.Config) { c.EventsKeep, c.Shards = 100_000, 8 }
 	a := startWith(t, redis.URL(), "a", record)
@@ -428,6 +429,7 @@ func (r *receiver) types() []string {
 // TestAWebhookGoesOnAtAnotherNode: an endpoint that fails at first is told of each event
 // in the end, in order; when the node that told it stops, another one goes on.
 func TestAWebhookGoesOnAtAnotherNode(t *testing.T) {
+	t.Parallel()
 	r := &receiver{fails: 2}
 	server := httptest.NewServer(r)
 	defer server.Close()

@@ -19,6 +19,7 @@ import (
 // they lack, and then do all that nodes do: hold shards, run jobs, give locks back and
 // take them over, through it all with nothing refused.
 func TestNodesThatCallFunctions(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t, redistest.WithFunctions())
 	functions := func(c *node.Config) { c.RedisFunctions = true }
 	if _, err := tryStart(t, redis.URL(), "n", functions); err == nil ||

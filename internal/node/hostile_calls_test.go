@@ -175,6 +175,7 @@ func listCalls(conn *grpc.ClientConn) map[string]listCall {
 // TestForgedPageTokens: tokens of other lists, of other namespaces, and with any values in their fields, are refused or
 // have a page of the list's own namespace. Nothing else is answered, and nothing breaks.
 func TestForgedPageTokens(t *testing.T) {
+	t.Parallel()
 	x := newTenants(t, "")
 	c := fermatav1.NewJobServiceClient(x.conn)
 	for _, namespace := range []string{"a", "b"} {

@@ -51,6 +51,7 @@ rules:
 // name, reaches nodes by the service's name, learns two metrics with their targets, is told of work, asks how much
 // there is, and finds another node when its own stops. It is never told that there is no work: it asks.
 func TestKEDAReadsWhatTheChartWrites(t *testing.T) {
+	t.Parallel()
 	authority := tlstest.New(t, "chart")
 	nodes, people, scaler := chartActor(t, "node", authority, "blue-fermata.jobs.svc"), chartActor(t, "client",
 		authority), chartActor(t, "scaler", authority)

@@ -36,7 +36,7 @@ func TestLanesWithoutWorkersKeepNobodyWaiting(t *testing.T) {
 	serve(a)
 	create(t, jobs(t, a), "regular", intervalJob(time.Second, "regular"))
 	create(t, jobs(t, a), "manual", intervalJob(1000*time.Hour, "manual"))
-	fillWithDueLanes(t, jobs(t, a), job.LanesPerRead+500)
+	fillWithDueLanes(t, jobs(t, a), 0, job.LanesPerRead+500)
 
 	bothRun := func(n *node.Node) {
 		t.Helper()
@@ -88,11 +88,11 @@ func TestOversizedShardsShow(t *testing.T) {
 		}
 		return r.GetFindings()
 	}
-	fillWithDueLanes(t, jobs(t, a), job.LanesPerRead)
+	fillWithDueLanes(t, jobs(t, a), 0, job.LanesPerRead)
 	if f := findings(); len(f) > 0 {
 		t.Errorf("findings with %d lanes: %v", job.LanesPerRead, f)
 	}
-	fillWithDueLanes(t, jobs(t, a), job.LanesPerRead+20) // the first ones are there
+	fillWithDueLanes(t, jobs(t, a), job.LanesPerRead, job.LanesPerRead+20)
 	f := findings()
 	if len(f) != 1 || f[0].GetFault() != fermatav1.Finding_FAULT_OVERSIZED || f[0].GetRepairable() ||
 		!strings.Contains(f[0].GetDetail(), "10020 lanes") || !strings.HasSuffix(f[0].GetDetail(), "10020 are of namespace tenant") {
@@ -111,11 +111,11 @@ func TestOversizedShardsShow(t *testing.T) {
 	})
 }
 
-// fillWithDueLanes makes a tenant's jobs that are due, one in each of so many lanes, without a worker.
-func fillWithDueLanes(t *testing.T, c fermatav1.JobServiceClient, lanes int) {
+// fillWithDueLanes creates a tenant's jobs that are due, one in each of the lanes from first to end, without a worker.
+func fillWithDueLanes(t *testing.T, c fermatav1.JobServiceClient, first, end int) {
 	t.Helper()
 	var requests []*fermatav1.CreateJobRequest
-	for i := range lanes {
+	for i := first; i < end; i++ {
 		requests = append(requests, &fermatav1.CreateJobRequest{JobId: fmt.Sprint("j", i), Job: &fermatav1.Job{
 			Handler: "none", Queue: fmt.Sprint("q", i/10), Priority: new(int32(i % 10)),
 			Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.New(time.Now().Add(-time.Hour))}},

@@ -25,6 +25,7 @@ import (
 // TestNoMethodIsOpenWithoutCredential on any listener of nodes that have an access file and no TLS: neither for clients
 // nor for nodes. The nodes themselves are linked.
 func TestNoMethodIsOpenWithoutCredential(t *testing.T) {
+	t.Parallel()
 	x := newTenants(t, "")
 	join := func(c *node.Config) { c.AccessFile = x.accessFile }
 	other := startWith(t, x.redis.URL(), "m", join, x.node.GossipAddr())

@@ -28,6 +28,7 @@ import (
 // reason, shows in the metrics, and follows the file; what no entry names has the limit of
 // the flag.
 func TestJobsOfANamespace(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	token, entry, err := node.NewToken("all", time.Time{})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 // A worker whose stream was cut says at another node what it has not begun, and the run is
 // leased anew at once, not when its lease has ended.
 func TestALeaseComesBackAtAnotherNode(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	lasting := func(c *node.Config) { c.LeaseTTL = time.Hour }
 	a := startWith(t, redis.URL(), "a", lasting)

@@ -121,6 +121,7 @@ func TestAViewerLeavesPlacesOfWatchers(t *testing.T) {
 
 // TestAScalerLeavesPlacesOfQueues, however many queues that do not exist it asks for.
 func TestAScalerLeavesPlacesOfQueues(t *testing.T) {
+	t.Parallel()
 	x := newTenants(t, "")
 	c := externalscaler.NewExternalScalerClient(x.conn)
 	ask := func(name, namespace string, queues ...string) error {
@@ -195,6 +196,7 @@ func TestAnAdministratorLeavesPlacesOfSettings(t *testing.T) {
 
 // TestAnEditorLeavesPlacesOfSeries to queues of other namespaces that come later.
 func TestAnEditorLeavesPlacesOfSeries(t *testing.T) {
+	t.Parallel()
 	x := newTenants(t, "")
 	c := fermatav1.NewJobServiceClient(x.conn)
 	create := func(name, namespace, queue string) {
