@@ -25,6 +25,7 @@ func (g *Gate) tapHandle(ctx context.Context, info *tap.Info) (context.Context, 
 	if conn == nil {
 		return ctx, nil // admitCall refuses it
 	}
+	conn.reads.tapped++
 	if exceedsHeaders(info.Header) {
 		return g.refuseHeaders(ctx, conn, info.FullMethodName)
 	}
@@ -186,8 +187,10 @@ func (g *Gate) reportClosed(host string, why error) {
 		reason = "idle"
 	case errors.Is(why, errTooManyConnections):
 		reason = "crowded"
-	case errors.Is(why, errTooManyRefusals):
+	case errors.Is(why, errTooManyRefusals), errors.Is(why, errTooManyStrayCalls):
 		reason = "refused"
+	case errors.Is(why, errUnreadAnswers):
+		reason = "unread_bytes"
 	}
 	g.denied.WithLabelValues("none", reason).Inc()
 	if g.logLimiter.Allow() {
@@ -201,7 +204,7 @@ func (g *Gate) countingCredentials(secure credentials.TransportCredentials) coun
 		secure = insecure.NewCredentials()
 	}
 	watched := newUnauthenticatedConns(g.options.MaxUnauthenticated, g.options.UnauthenticatedAge, g.reportClosed)
-	return countingCredentials{secure, watched}
+	return countingCredentials{secure, watched, g.unread}
 }
 
 // registerGauge shows how many connections are unauthenticated.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 	"github.com/fermata-io/fermata/internal/lib/rawio"
 )
 
@@ -28,6 +29,9 @@ type connection struct {
 	openMethodCalls atomic.Int32 // calls of methods that are open to everybody
 
 	unauthenticated *unauthenticatedConns
+
+	reads  readPacer
+	writes writeGate
 
 	// Before the first proof. The first three do not change, the others are guarded by
 	// unauthenticated.
@@ -80,6 +84,14 @@ func (c *connection) beginOpenCall() (end func(), limit string) {
 			q.endCall()
 		}
 	}, ""
+}
+
+// memoryShare is whose memory the connection takes: that of the identity that it proved first, or proves again.
+func (c *connection) memoryShare() string {
+	if p := c.proof.Load(); p != nil && p.hasRole && p != anonymousProof {
+		return p.identity.Subject
+	}
+	return "host:" + c.host
 }
 
 // proof is an identity that was found, and what for.
@@ -144,10 +156,13 @@ func connectionFrom(ctx context.Context) *connection {
 type countingCredentials struct {
 	credentials.TransportCredentials
 	unauthenticated *unauthenticatedConns
+	unread          *memorybudget.Budget
 }
 
 func (w countingCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	c := &connection{host: hostWithoutPort(raw.RemoteAddr()), unauthenticated: w.unauthenticated}
+	c := &connection{
+		host: hostWithoutPort(raw.RemoteAddr()), unauthenticated: w.unauthenticated, reads: newReadPacer(w.unread),
+	}
 	if err := w.unauthenticated.admit(c, raw); err != nil {
 		return nil, nil, err
 	}
@@ -166,7 +181,7 @@ func (w countingCredentials) ServerHandshake(raw net.Conn) (net.Conn, credential
 }
 
 func (w countingCredentials) Clone() credentials.TransportCredentials {
-	return countingCredentials{w.TransportCredentials.Clone(), w.unauthenticated}
+	return countingCredentials{w.TransportCredentials.Clone(), w.unauthenticated, w.unread}
 }
 
 func hostWithoutPort(a net.Addr) string {
@@ -180,20 +195,66 @@ func hostWithoutPort(a net.Addr) string {
 	return host
 }
 
-// countingConn gives back what its connection was counted for.
+// countingConn counts what its connection reads and writes, and gives back what the connection was counted for.
 type countingConn struct {
 	net.Conn
 	connection *connection
+	// rest are bytes that have been read and counted, and wait because of the calls before them.
+	rest []byte
 }
 
 func (w *countingConn) Read(p []byte) (int, error) {
-	n, err := w.Conn.Read(p)
-	if n > 0 {
-		if over := w.countBytes(n); over != nil {
-			return 0, over
-		}
+	if err := w.waitBeforeRead(); err != nil {
+		return 0, err
 	}
-	return n, err
+	if len(w.rest) > 0 {
+		return w.takeRest(p), nil
+	}
+	n, err := w.Conn.Read(p)
+	if n == 0 {
+		return 0, err
+	}
+	if err := w.countBytes(n); err != nil {
+		return 0, err
+	}
+	return w.admitRead(p[:n]), err
+}
+
+func (w *countingConn) Write(p []byte) (int, error) {
+	gate := &w.connection.writes
+	gate.writing.Lock()
+	defer gate.writing.Unlock()
+	gate.begun.Add(1)
+	return w.Conn.Write(p)
+}
+
+// waitBeforeRead waits for a client that leaves answers unread. Its error ends the connection.
+func (w *countingConn) waitBeforeRead() error {
+	err := w.connection.reads.waitBeforeRead(w.connection)
+	if err != nil {
+		w.connection.unauthenticated.onClose(w.connection.host, err)
+	}
+	return err
+}
+
+// admitRead returns how many bytes of p gRPC is given now, and keeps the others.
+func (w *countingConn) admitRead(p []byte) int {
+	n := w.connection.reads.admitRead(p)
+	if n < len(p) {
+		w.rest = append(w.rest, p[n:]...)
+	}
+	return n
+}
+
+// takeRest moves bytes that have waited to p.
+func (w *countingConn) takeRest(p []byte) int {
+	n := w.connection.reads.admitRead(w.rest[:min(len(p), len(w.rest))])
+	copy(p, w.rest[:n])
+	w.rest = w.rest[n:]
+	if len(w.rest) == 0 {
+		w.rest = nil
+	}
+	return n
 }
 
 // countBytes counts what comes before the connection is known.

@@ -56,6 +56,13 @@ func (c *readyConn) tryRead(fd uintptr) bool {
 
 // ReadOnReady waits until something can be read and reads it into a buffer of the pool's.
 func (c *readyConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
+	if err := c.waitBeforeRead(); err != nil {
+		return nil, 0, err
+	}
+	if len(c.rest) > 0 {
+		buf := pool.Get(size)
+		return buf, c.takeRest(*buf), nil
+	}
 	c.pool, c.size = pool, size
 	err := c.raw.Read(c.tryReadFunc)
 	buf, n := c.buf, c.n
@@ -75,5 +82,5 @@ func (c *readyConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, er
 		}
 		return nil, 0, err
 	}
-	return buf, n, nil
+	return buf, c.admitRead((*buf)[:n]), nil
 }

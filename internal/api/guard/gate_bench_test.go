@@ -3,12 +3,16 @@ package guard
 import (
 	"context"
 	"crypto/x509"
+	"net"
+	"runtime"
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/internal/core/authz"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -60,4 +64,41 @@ func BenchmarkGate(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkConnection is a call of one connection that has 64 of them at a time, with what the gate counts of its
+// bytes, calls and writes.
+func BenchmarkConnection(b *testing.B) {
+	g, err := New(Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	options, err := g.ConnectionOptions(nil, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	server := grpc.NewServer(options...)
+	fermatav1.RegisterJobServiceServer(server, fermatav1.UnimplementedJobServiceServer{})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	go func() { _ = server.Serve(listener) }()
+	b.Cleanup(server.Stop)
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = conn.Close() })
+	jobs, q := fermatav1.NewJobServiceClient(conn), &fermatav1.GetJobRequest{Name: "namespaces/team-a/jobs/ping"}
+	b.SetParallelism(64 / runtime.GOMAXPROCS(0))
+	b.ReportAllocs()
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			if _, err := jobs.GetJob(b.Context(), q); status.Code(err) != codes.Unimplemented {
+				b.Error(err)
+				return
+			}
+		}
+	})
 }

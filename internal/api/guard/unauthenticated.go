@@ -234,13 +234,17 @@ func (u *unauthenticatedConns) countBytes(c *connection, n int) bool {
 // countRefusal counts a call that was refused by its headers, and closes a connection that had
 // too many.
 func (u *unauthenticatedConns) countRefusal(c *connection) {
-	u.mu.Lock()
-	c.refusedCalls++
-	over := c.refusedCalls > MaxRefusedCalls
-	u.mu.Unlock()
-	if over {
+	if !u.countRefusals(c, 1) {
 		u.closeIfPresent(c, errTooManyRefusals)
 	}
+}
+
+// countRefusals counts n calls that were refused; false if an unauthenticated connection had too many.
+func (u *unauthenticatedConns) countRefusals(c *connection, n int) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	c.refusedCalls += n
+	return c.element == nil || c.refusedCalls <= MaxRefusedCalls
 }
 
 // evictLargestSenders takes out those that have sent most, until an eighth of all is free: it looks

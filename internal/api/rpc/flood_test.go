@@ -501,7 +501,7 @@ func TestFloodOfPings(t *testing.T) {
 }
 
 func TestFloodOfStreams(t *testing.T) {
-	const streams, flood = 50, 500
+	const streams, flood = 50, 250
 	jobs := &floodJobs{hold: make(chan struct{})}
 	release := sync.OnceFunc(func() { close(jobs.hold) })
 	f := serveFlooded(t, Options{MaxConcurrentStreams: streams}, jobs, nil)
@@ -636,19 +636,19 @@ func TestFloodOfBadText(t *testing.T) {
 // TestFloodOfUnreadAnswers: who asks for much and reads nothing gets as many answers
 // kept as a connection may have streams, and gives them up with the stream.
 func TestFloodOfUnreadAnswers(t *testing.T) {
-	const streams, flood, size = 40, 400, 512 << 10
+	const streams, flood, size = 40, 240, 512 << 10
 	jobs := &floodJobs{payload: size}
 	f := serveFlooded(t, Options{MaxConcurrentStreams: streams}, jobs, nil)
 	stop := f.others(t)
 	goroutines, before := runtime.NumGoroutine(), heap()
 	body := encoded(t, &fermatav1.ListJobsRequest{Parent: "namespaces/n"})
 	w := f.rude(t, 0)
-	ask := func() {
-		for range flood {
+	ask := func(calls int) {
+		for range calls {
 			w.start(t, "flood", fermatav1.JobService_ListJobs_FullMethodName, body)
 		}
 	}
-	ask()
+	ask(flood)
 	redistest.Eventually(t, patience, "what is beyond the limit is refused", w.holds(func() bool { return len(w.resets) == flood-streams }))
 	redistest.Eventually(t, patience, "every place has an answer", func() bool { return jobs.calls.Load() == streams && jobs.inside.Load() == 0 })
 	const bound = 2*streams*size + 16<<20
@@ -660,7 +660,7 @@ func TestFloodOfUnreadAnswers(t *testing.T) {
 		for id := uint32(1); id < w.last; id += 2 {
 			w.must(t, w.framer.WriteRSTStream(id, http2.ErrCodeCancel))
 		}
-		ask()
+		ask(streams)
 	}
 	w.must(t, w.framer.WritePing(false, [8]byte{1}))
 	redistest.Eventually(t, patience, "the server has read all that", w.holds(func() bool { return w.pongs > 0 || w.closed }))

@@ -1,0 +1,163 @@
+package guard
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
+)
+
+// gRPC answers some frames itself, before it asks anything of ours: calls that are malformed, streams out of order,
+// SETTINGS, PING. It also keeps the answers of calls that have ended. All of them wait in memory until the client
+// reads, and most of them are bounded by nothing, or by a number of frames. So a connection is read only as far as
+// its client reads what is written to it.
+
+const (
+	// maxCallsPerRead is how many calls gRPC is given at a time.
+	maxCallsPerRead = 8
+	// While one write waits for the client, no more than maxCallsPerWrite calls and maxBytesPerWrite bytes are read.
+	maxCallsPerWrite = 8
+	maxBytesPerWrite = 64 << 10
+	// briefWrite is the longest time that a write takes whose client reads.
+	briefWrite = 10 * time.Millisecond
+	// clearlyReading is how many writes end while a client is waited for that reads. An endless stream of writes need
+	// not pause for it.
+	clearlyReading = 16
+
+	// A call that never reaches tapHandle costs its connection strayCallDelay. A connection may have MaxStreamsPerConnection
+	// of them, as after a request to connect anew, and another one in each strayCallInterval.
+	strayCallDelay    = time.Millisecond
+	strayCallInterval = time.Second
+)
+
+var (
+	errTooManyStrayCalls = errors.New("too many calls that are not gRPC")
+	errUnreadAnswers     = errors.New("the client does not read the answers to its calls")
+)
+
+// writeGate tells the reader of a connection whether a write waits for the client.
+type writeGate struct {
+	writing sync.Mutex // locked during a write
+	begun   atomic.Uint64
+}
+
+// isIdle reports whether nothing is being written.
+func (g *writeGate) isIdle() bool {
+	idle := g.writing.TryLock()
+	if idle {
+		g.writing.Unlock()
+	}
+	return idle
+}
+
+// waitForWrite waits until the write that goes on has ended.
+func (g *writeGate) waitForWrite() {
+	g.writing.Lock()
+	//lint:ignore SA2001 the write holds the lock
+	g.writing.Unlock()
+}
+
+// waitForClient waits until all has been written, or the client clearly reads.
+func (g *writeGate) waitForClient() {
+	for first := g.begun.Load(); ; {
+		g.waitForWrite()
+		if g.begun.Load() >= first+clearlyReading {
+			return
+		}
+		time.Sleep(strayCallDelay) // gRPC begins the next write at once, if there is one
+		if g.isIdle() {
+			return
+		}
+	}
+}
+
+// readPacer decides when more of a connection is read. Only the goroutine that reads the connection uses it, which is
+// also the one that gRPC calls tapHandle from.
+type readPacer struct {
+	frames frameScanner
+	budget *memorybudget.Budget // of answers that are not read
+
+	calls  int // all that began
+	tapped int // those of them that reached tapHandle
+
+	// Calls that never reached tapHandle.
+	stray   int       // all that were found
+	tokens  int       // that it may still have
+	granted time.Time // when tokens were added last
+
+	// What has been read during one write.
+	write        uint64
+	callsInWrite int
+	bytesInWrite int
+}
+
+func newReadPacer(budget *memorybudget.Budget) readPacer {
+	return readPacer{frames: newFrameScanner(), budget: budget, tokens: MaxStreamsPerConnection, granted: time.Now()}
+}
+
+// admitRead counts what is given to gRPC and returns how many bytes of p that may be.
+func (r *readPacer) admitRead(p []byte) int {
+	n, calls := r.frames.scan(p, maxCallsPerRead)
+	r.calls += calls
+	r.callsInWrite += calls
+	r.bytesInWrite += n
+	return n
+}
+
+// waitBeforeRead waits until the client has read enough of what was written, or returns why the connection ends.
+func (r *readPacer) waitBeforeRead(c *connection) error {
+	// The header block of the last call may not be complete.
+	if n := r.calls - r.tapped - 1 - r.stray; n > 0 {
+		return r.waitForStrayCalls(c, n)
+	}
+	if c.writes.isIdle() {
+		r.callsInWrite, r.bytesInWrite = 0, 0
+		return nil
+	}
+	write := c.writes.begun.Load()
+	if write != r.write {
+		r.write, r.callsInWrite, r.bytesInWrite = write, 0, 0
+		return nil
+	}
+	if r.callsInWrite < maxCallsPerWrite && r.bytesInWrite < maxBytesPerWrite {
+		return nil
+	}
+	return r.waitForUnread(c)
+}
+
+// waitForStrayCalls is for n calls that gRPC answered itself.
+func (r *readPacer) waitForStrayCalls(c *connection, n int) error {
+	r.stray += n
+	if !r.takeTokens(n, time.Now()) || !c.unauthenticated.countRefusals(c, n) {
+		return errTooManyStrayCalls
+	}
+	time.Sleep(time.Duration(n) * strayCallDelay)
+	c.writes.waitForClient()
+	return nil
+}
+
+func (r *readPacer) takeTokens(n int, now time.Time) bool {
+	more := int(now.Sub(r.granted) / strayCallInterval)
+	r.granted = r.granted.Add(time.Duration(more) * strayCallInterval)
+	r.tokens = min(r.tokens+more, MaxStreamsPerConnection) - n
+	return r.tokens >= 0
+}
+
+// waitForUnread waits for the client. Its identity has memory of its share for what the connection keeps meanwhile.
+func (r *readPacer) waitForUnread(c *connection) error {
+	bytes := r.bytesInWrite + r.callsInWrite*unreadOverhead
+	r.callsInWrite, r.bytesInWrite = 0, 0
+	share := c.memoryShare()
+	if !r.budget.TryTake(share, bytes) {
+		return errUnreadAnswers
+	}
+	defer r.budget.Give(share, bytes)
+	begin := time.Now()
+	c.writes.waitForWrite()
+	if time.Since(begin) > briefWrite {
+		c.writes.waitForClient()
+	}
+	return nil
+}
