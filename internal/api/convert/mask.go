@@ -34,6 +34,24 @@ func KeepsPayload(sent *fermatav1.Job, paths []string) bool {
 	return asRead || !slices.Contains(paths, "payload")
 }
 
+// boundFields are the fields of Job that a sealed payload is bound to, as [job.Definition.AppendBound] has them. A
+// mask names one by any of its paths. The path of a preset is none of them, because it may clear the preset and keep
+// the attempts.
+var boundFields = [][]string{
+	{"queue"}, {"handler"}, {"timeout"}, {"labels"}, {"retry_policy", "retry_policy.max_attempts"},
+}
+
+// NamesBoundFields reports whether an edit takes all fields that a sealed payload is bound to from its caller.
+func NamesBoundFields(paths []string) bool {
+	for _, field := range boundFields {
+		named := func(path string) bool { return slices.Contains(paths, path) }
+		if !slices.ContainsFunc(field, named) {
+			return false
+		}
+	}
+	return true
+}
+
 // ParseUpdateMask returns the paths to copy: those of the mask, or all settable fields
 // for "*". Paths may go into messages: "retry_policy.max_attempts". reseal is true
 // for a mask that copies nothing.

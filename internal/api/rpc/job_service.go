@@ -252,7 +252,8 @@ func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobReques
 			}
 			return d, r.Err()
 		},
-		KeepsPayload: convert.KeepsPayload(sent, paths),
+		KeepsPayload:     convert.KeepsPayload(sent, paths),
+		NamesBoundFields: convert.NamesBoundFields(paths),
 	})
 	if err != nil {
 		return nil, err

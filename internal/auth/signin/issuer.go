@@ -168,9 +168,14 @@ func (i *issuer) verifyTokens(ctx context.Context, given *oauth2.Token) (tokens,
 	var claims struct {
 		Email    string `json:"email"`
 		Username string `json:"preferred_username"`
+		Party    string `json:"azp"`
 	}
 	if err := verified.Claims(&claims); err != nil {
 		return tokens{}, fmt.Errorf("the issuer's %s token: %w", i.settings.Token, err)
+	}
+	if p := claims.Party; p != "" && p != i.settings.ClientID && i.settings.Token == IDToken {
+		return tokens{}, fmt.Errorf("%w: the ID token was issued to the client %q (azp), not to --oidc-client-id %s",
+			ErrToken, p, i.settings.ClientID)
 	}
 	name := claims.Email
 	if name == "" {

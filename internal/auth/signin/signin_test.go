@@ -262,6 +262,7 @@ func TestRefreshForAnotherUserIsRefused(t *testing.T) {
 		want   string
 	}{
 		"another audience":           {func(b *bed) { b.Audience = "somebody" }, "audience"},
+		"another client":             {func(b *bed) { b.AuthorizedParty = "other-client" }, "azp"},
 		"not the audience asked for": {func(b *bed) { b.settings.Audience = "fermata" }, "--oidc-audience"},
 		"expired":                    {func(b *bed) { b.TTL = -time.Minute }, "expired"},
 		"no ID token":                {func(b *bed) { b.NoIDToken = true }, "no ID token"},
@@ -292,6 +293,17 @@ func TestRefreshForAnotherUserIsRefused(t *testing.T) {
 			t.Errorf("%s: a session: %v", what, err)
 		}
 	}
+}
+
+// TestAuthorizedParty: an ID token may name this client as the one that it was issued to. An access token may name
+// any client: it is for its audience.
+func TestAuthorizedParty(t *testing.T) {
+	b := newBed(t)
+	b.AuthorizedParty = b.settings.ClientID
+	b.login(t)
+	b = newBed(t)
+	b.settings.Token, b.AuthorizedParty = AccessToken, "other-client"
+	b.login(t)
 }
 
 // TestAccessTokenOfAnAudience is kept where it is asked for.

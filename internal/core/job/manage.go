@@ -86,6 +86,9 @@ type UpdateRequest struct {
 	Merge     func(Definition) (Definition, error)
 	// KeepsPayload: Merge leaves the payload of the present definition alone.
 	KeepsPayload bool
+	// NamesBoundFields: Merge takes from the caller all fields that a sealed payload is bound to, and none of them from
+	// the present definition.
+	NamesBoundFields bool
 	// Restores: Merge returns a stored definition with its payload, sealed as it is.
 	Restores bool
 	// Reseal asks for the payload to be sealed with the present key.

@@ -20,7 +20,8 @@ const (
 // RemoveRevisions is a value of Write.Revisions: no revision of the job is kept.
 const RemoveRevisions = -1
 
-// ReasonPayloadUnreadable is the reason of a PreconditionError about a revision whose sealed payload cannot be opened.
+// ReasonPayloadUnreadable is the reason of a PreconditionError about a job or a revision whose
+// stored payload cannot be opened.
 const ReasonPayloadUnreadable = "PAYLOAD_UNREADABLE"
 
 // Edit describes the call that stored a definition. The zero value is unknown: the definition is as it was created,

@@ -128,6 +128,11 @@ func (r *Registry) prepareEdit(merged, present *job.Definition, u job.UpdateRequ
 	if u.KeepsPayload || merged.PayloadKey != "" {
 		return r.keepStoredPayload(merged, from)
 	}
+	if !u.NamesBoundFields {
+		if err := r.authenticateDefinition(from); err != nil {
+			return err
+		}
+	}
 	r.sealPayload(merged, merged.Payload)
 	return nil
 }

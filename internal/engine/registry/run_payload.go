@@ -43,6 +43,9 @@ func (r *Registry) RunJobWithPayload(ctx context.Context, key job.Key, q job.Run
 func (r *Registry) requestRunWithPayload(ctx context.Context, record job.Record,
 	q job.RunWithPayloadRequest) (v job.RunView, stale bool, err error) {
 	d := record.Definition
+	if err := r.authenticateDefinition(d); err != nil {
+		return job.RunView{}, false, err
+	}
 	if err := r.checkRunPayload(d, q.Payload); err != nil {
 		return job.RunView{}, false, err
 	}

@@ -3,6 +3,7 @@ package registry
 import (
 	"bytes"
 	"errors"
+	"fmt"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 )
@@ -48,6 +49,31 @@ func (r *Registry) openPayload(d *job.Definition) ([]byte, error) {
 	return d.Payload, nil
 }
 
+// authenticateDefinition opens the payload of a stored definition, so that another payload can be sealed with the
+// queue and the other bound fields of that definition: whoever can write to Redis may have changed them. A payload that
+// is not sealed authenticates nothing; only a strict node refuses it. A node without keys seals nothing.
+func (r *Registry) authenticateDefinition(stored *job.Definition) error {
+	if r.o.Sealer == nil {
+		return nil
+	}
+	if _, err := r.openPayload(stored); err != nil {
+		return r.unopenedPayloadError(stored.Key, err)
+	}
+	return nil
+}
+
+// unopenedPayloadError refuses to seal, or to store again, what the stored payload does not authenticate. It does not
+// advise to give the payload alone: a node would then complete it with fields that may be forged.
+func (r *Registry) unopenedPayloadError(key job.Key, cause error) error {
+	advice := "if it was changed in Redis, so may be the queue, handler, timeout, labels and max_attempts of the job: " +
+		"give the whole definition, with its payload, from a source that you trust"
+	if r.o.Sealer == nil {
+		advice = "ask a node that has --payload-key-file"
+	}
+	return &job.PreconditionError{Key: key, Reason: job.ReasonPayloadUnreadable,
+		Text: fmt.Sprintf("its stored payload cannot be opened: %v; %s", cause, advice)}
+}
+
 // openGivenPayload returns the payload of a definition that a caller sent.
 func (r *Registry) openGivenPayload(d *job.Definition) ([]byte, error) {
 	if d.PayloadKey == "" {
@@ -83,7 +109,7 @@ func (r *Registry) keepStoredPayload(d, stored *job.Definition) error {
 	case err != nil && bound && !r.requiresSealing():
 		return nil // it could not be opened before either
 	case err != nil:
-		return job.Invalid("job.payload", "cannot be kept: %v; give the payload itself", err)
+		return r.unopenedPayloadError(stored.Key, err)
 	case !bound || d.SealVersion() < r.o.Sealer.Version():
 		r.sealPayload(d, payload)
 	}
@@ -100,7 +126,7 @@ func (r *Registry) resealPayload(d *job.Definition) (done bool, err error) {
 	}
 	payload, err := r.openPayload(d)
 	if err != nil {
-		return false, job.Invalid("job.payload", "cannot be sealed anew: %v; give the payload itself", err)
+		return false, r.unopenedPayloadError(d.Key, err)
 	}
 	if d.PayloadKey == s.EncryptingKeyID() && d.SealVersion() >= s.Version() {
 		return true, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -171,10 +172,7 @@ func TestWhatIsNotHandedOutIsNotSealed(t *testing.T) {
 		before := s.stored(t, key)
 		refused := func(what string, err error) {
 			t.Helper()
-			var invalid *job.InvalidError
-			if !errors.As(err, &invalid) {
-				t.Errorf("%s: %s: %v", name, what, err)
-			}
+			wantUnreadable(t, name+": "+what, err)
 			if after := s.stored(t, key); after.Etag() != before.Etag() {
 				t.Errorf("%s: %s has changed the job", name, what)
 			}
@@ -190,6 +188,11 @@ func TestWhatIsNotHandedOutIsNotSealed(t *testing.T) {
 		_, a := s.strict.one(t, desiredJob)
 		refused("an applied export", a.Err)
 
+		_, err = s.strict.Update(t.Context(), definitionEdit(key, false, giveNewPayload))
+		refused("a payload alone", err)
+		_, err = s.strict.RunJobWithPayload(t.Context(), key, job.RunWithPayloadRequest{Payload: []byte("new secret")})
+		refused("a run with a payload", err)
+
 		desiredJob = job.DesiredJob{Definition: *before}
 		desiredJob.Definition.Payload, desiredJob.Definition.PayloadKey = []byte("from its file"), ""
 		if name == "plain" || name == "empty" { // the very same, which has to be sealed all the same
@@ -201,10 +204,95 @@ func TestWhatIsNotHandedOutIsNotSealed(t *testing.T) {
 		s.wantPayload(t, key, string(desiredJob.Definition.Payload), name+" and a file that has it")
 	}
 	key := put(t, s.plain, "given", "made up")
-	if _, err := s.strict.Update(t.Context(), definitionEdit(key, false, func(d *job.Definition) { d.Payload = []byte("new") })); err != nil {
+	whole := definitionEdit(key, false, giveNewPayload)
+	whole.NamesBoundFields = true
+	if _, err := s.strict.Update(t.Context(), whole); err != nil {
 		t.Error(err)
 	}
-	s.wantPayload(t, key, "new", "an update of the payload")
+	s.wantPayload(t, key, "new secret", "an update with a whole definition")
+}
+
+func giveNewPayload(d *job.Definition) { d.Payload, d.PayloadKey = []byte("new secret"), "" }
+
+// wantUnreadable fails unless an error refuses what a stored payload does not authenticate, and asks for the whole
+// definition.
+func wantUnreadable(t *testing.T, what string, err error) {
+	t.Helper()
+	var unmet *job.PreconditionError
+	if !errors.As(err, &unmet) || unmet.Reason != job.ReasonPayloadUnreadable ||
+		!strings.Contains(unmet.Text, "give the whole definition") {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// TestNewPayloadsAreNotSealedForForgedFields: a node with keys seals no given payload together with stored fields that
+// somebody has changed in Redis, whether or not it requires sealed payloads. A job with an empty payload is
+// authenticated like any other.
+func TestNewPayloadsAreNotSealedForForgedFields(t *testing.T) {
+	s := newSealing(t)
+	give := map[string]func(*rig, job.Key) error{
+		"update": func(r *rig, key job.Key) error {
+			_, err := r.Update(t.Context(), definitionEdit(key, false, giveNewPayload))
+			return err
+		},
+		"update-and-queue": func(r *rig, key job.Key) error {
+			_, err := r.Update(t.Context(), definitionEdit(key, false, func(d *job.Definition) {
+				giveNewPayload(d)
+				d.Queue = "other"
+			}))
+			return err
+		},
+		"run": func(r *rig, key job.Key) error {
+			_, err := r.RunJobWithPayload(t.Context(), key, job.RunWithPayloadRequest{Payload: []byte("new secret")})
+			return err
+		},
+	}
+	for node, r := range map[string]*rig{"strict": s.strict, "bound": s.bound} {
+		for payload, size := range map[string]string{"secret": "full", "": "empty"} {
+			for field, forge := range edits {
+				for how, call := range give {
+					key := put(t, r, node+"-"+size+"-"+field+"-"+how, payload)
+					s.forge(t, key, forge)
+					before := s.stored(t, key).Etag()
+					err := call(r, key)
+					if field == "priority" { // no payload is bound to it
+						if err != nil {
+							t.Errorf("%s: %v", key.ID, err)
+						}
+						continue
+					}
+					wantUnreadable(t, key.ID, err)
+					if s.stored(t, key).Etag() != before {
+						t.Errorf("%s has changed the job", key.ID)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestEarlierPayloadsAreReplaced: nodes with keys seal a payload that is given to a job from before the keys. Nothing
+// authenticates its fields, so that nodes that require sealed payloads refuse it.
+func TestEarlierPayloadsAreReplaced(t *testing.T) {
+	s := newSealing(t)
+	for name, before := range map[string]*rig{"plain": s.plain, "version-1": s.first} {
+		for _, payload := range []string{"earlier", ""} {
+			key := put(t, before, name+payload, payload)
+			edit := definitionEdit(key, false, giveNewPayload)
+			run := job.RunWithPayloadRequest{Payload: []byte("new secret")}
+			_, err := s.strict.RunJobWithPayload(t.Context(), key, run)
+			wantUnreadable(t, name, err)
+			_, err = s.strict.Update(t.Context(), edit)
+			wantUnreadable(t, name, err)
+			if _, err := s.bound.RunJobWithPayload(t.Context(), key, run); err != nil {
+				t.Errorf("%s: a run: %v", name, err)
+			}
+			if _, err := s.bound.Update(t.Context(), edit); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			s.wantPayload(t, key, "new secret", "an update of the payload")
+		}
+	}
 }
 
 // TestNodesWithoutKeysKeepSealedPayloads: a node that cannot open a payload edits what it is

@@ -22,14 +22,16 @@
 // spaces and line breaks between their characters.
 //
 // Other encodings are not found: a secret that is reversed, compressed, encrypted, hashed, written in
-// another letter case, in base32 or as decimal numbers, or printed in parts. Base64 and hex of a
+// another letter case, in base32 or as decimal numbers, or printed in parts; a soft line break of
+// quoted-printable within an escape of another kind. Base64 and hex of a
 // secret of less than [Shortest] bytes are not searched, because they would match almost anywhere.
 //
 // Invariants:
 //
 //  1. The text around a secret does not prevent a match.
 //  2. If a text was cut out of a longer one, the end of a secret at its start and the start of a
-//     secret at its end are masked as well; for base64, hex and lines from [Shortest] characters on.
+//     secret at its end are masked as well; for base64, hex and lines from [Shortest] characters on. The end of a
+//     secret is not found if the text begins inside an HTML escape that is itself escaped.
 //  3. Time is bounded by the lengths of text and secrets, and in any case by 1,310,720 steps, about
 //     20 ms of CPU time, after which the whole text is masked. A step is one reading of a position of the
 //     text, or one comparison with a position of a pattern. Memory is bounded by the lengths of the

@@ -32,6 +32,8 @@ type Issuer struct {
 	Answers []string
 	// Subject and Audience are in the tokens; Audience defaults to the client.
 	Subject, Audience string
+	// AuthorizedParty is the claim azp, if not empty. It is then another audience, too.
+	AuthorizedParty string
 	// NoRefresh gives no refresh token, NoIDToken no ID token, OpaqueAccess an access token that is no JWT.
 	NoRefresh, NoIDToken, OpaqueAccess bool
 	// Change edits the description of the issuer.
@@ -190,6 +192,9 @@ func (i *Issuer) serveToken(w http.ResponseWriter, r *http.Request) {
 		audience = r.PostForm.Get("client_id")
 	}
 	claims := map[string]any{"aud": audience, "email": i.Subject + "@example.org"}
+	if p := i.AuthorizedParty; p != "" {
+		claims["azp"], claims["aud"] = p, []string{audience, p}
+	}
 	if nonce != "" {
 		claims["nonce"] = nonce
 	}

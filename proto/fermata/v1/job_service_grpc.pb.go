@@ -99,6 +99,9 @@ type JobServiceClient interface {
 	// runs beside them such as backfills. Paused jobs have no planned run.
 	ListUpcomingJobs(ctx context.Context, in *ListUpcomingJobsRequest, opts ...grpc.CallOption) (*ListUpcomingJobsResponse, error)
 	// Changes the fields that the mask names. A live run keeps the definition with which it started.
+	//
+	// Reason PAYLOAD_UNREADABLE: the stored payload cannot be opened. The mask has to name payload, queue,
+	// handler, timeout, labels and retry_policy.max_attempts, or be "*".
 	UpdateJob(ctx context.Context, in *UpdateJobRequest, opts ...grpc.CallOption) (*Job, error)
 	// Deletes a job. A live run is allowed to finish; the id can be used again after that.
 	DeleteJob(ctx context.Context, in *DeleteJobRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
@@ -129,7 +132,8 @@ type JobServiceClient interface {
 	//
 	// Reasons: TOO_MANY_RUNS (the job already has 64 runs, or their own payloads would exceed 2 MiB), EXCLUDED_TIME (see
 	// ignore_exclusions), ONE_TIME_JOB (a one-time job has one run), NODES_TOO_OLD (a node of an earlier version, which
-	// cannot run it, is in the cluster).
+	// cannot run it, is in the cluster), PAYLOAD_UNREADABLE (the stored payload of the job cannot be opened, so that
+	// nothing proves its queue and handler).
 	RunJobWithPayload(ctx context.Context, in *RunJobWithPayloadRequest, opts ...grpc.CallOption) (*Run, error)
 	// Lists the runs of a job: the current run, then finished runs, newest first, then dead letters.
 	// With `-` in place of the job, lists the runs of all jobs that ended without success, newest
@@ -749,6 +753,9 @@ type JobServiceServer interface {
 	// runs beside them such as backfills. Paused jobs have no planned run.
 	ListUpcomingJobs(context.Context, *ListUpcomingJobsRequest) (*ListUpcomingJobsResponse, error)
 	// Changes the fields that the mask names. A live run keeps the definition with which it started.
+	//
+	// Reason PAYLOAD_UNREADABLE: the stored payload cannot be opened. The mask has to name payload, queue,
+	// handler, timeout, labels and retry_policy.max_attempts, or be "*".
 	UpdateJob(context.Context, *UpdateJobRequest) (*Job, error)
 	// Deletes a job. A live run is allowed to finish; the id can be used again after that.
 	DeleteJob(context.Context, *DeleteJobRequest) (*emptypb.Empty, error)
@@ -779,7 +786,8 @@ type JobServiceServer interface {
 	//
 	// Reasons: TOO_MANY_RUNS (the job already has 64 runs, or their own payloads would exceed 2 MiB), EXCLUDED_TIME (see
 	// ignore_exclusions), ONE_TIME_JOB (a one-time job has one run), NODES_TOO_OLD (a node of an earlier version, which
-	// cannot run it, is in the cluster).
+	// cannot run it, is in the cluster), PAYLOAD_UNREADABLE (the stored payload of the job cannot be opened, so that
+	// nothing proves its queue and handler).
 	RunJobWithPayload(context.Context, *RunJobWithPayloadRequest) (*Run, error)
 	// Lists the runs of a job: the current run, then finished runs, newest first, then dead letters.
 	// With `-` in place of the job, lists the runs of all jobs that ended without success, newest
