@@ -186,10 +186,17 @@ func TestWhoWritesToRedisMakesUpNoPayload(t *testing.T) {
 // TestWhoWritesToRedisMovesNoPayload: a record in the lane of another queue is not handed to the
 // workers of that one.
 func TestWhoWritesToRedisMovesNoPayload(t *testing.T) {
+	for name, keys := range map[string]string{"sealed": keyFile(t), "plain": ""} {
+		t.Run(name, func(t *testing.T) { moveRecordOfPayload(t, keys) })
+	}
+}
+
+// moveRecordOfPayload puts a record into the lane of another queue, at a node with or without payload keys.
+func moveRecordOfPayload(t *testing.T, keys string) {
 	redis, metrics := redistest.Start(t), prometheus.NewRegistry()
 	w := redisWriter{t, redis}
 	n := startWith(t, redis.URL(), "sealing", func(c *node.Config) {
-		c.Shards, c.PayloadKeyFile, c.Registerer, c.Gatherer = 1, keyFile(t), metrics, metrics
+		c.Shards, c.PayloadKeyFile, c.Registerer, c.Gatherer = 1, keys, metrics, metrics
 	})
 	got := workersOf(t, n, "bulk")
 	c := jobs(t, n)

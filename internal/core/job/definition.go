@@ -112,6 +112,11 @@ func (d *Definition) Lane() Lane {
 	return Lane{Namespace: d.Namespace, Queue: d.Queue, Priority: d.Priority}
 }
 
+// QueueKey returns the queue whose workers, and no others, may have runs of the job.
+func (d *Definition) QueueKey() QueueKey {
+	return QueueKey{Namespace: d.Namespace, Queue: d.Queue}
+}
+
 // Recurring reports whether the schedule yields more than one nominal time.
 func (d *Definition) Recurring() bool {
 	return d.Schedule.Kind.Recurs()

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -108,16 +109,32 @@ type Event struct {
 	Labels   map[string]string // the job's; read-only
 }
 
-// NewEvent converts a notice to an event; false if subscribers do not receive it.
-func NewEvent(n *Notice, labels map[string]string) (Event, bool) {
+// ReasonMoved is the reason of the job.updated that readers of a queue receive when a job leaves it.
+const ReasonMoved = "moved to another queue"
+
+// NewEvent converts a notice to an event; false if subscribers do not receive it. Queue and labels have to be of the
+// same definition: whoever may read the queue may read the labels. Empty, the queue is that of the notice.
+func NewEvent(n *Notice, queue string, labels map[string]string) (Event, bool) {
 	kind, ok := subscriberKinds[n.Kind]
 	if !ok {
 		return Event{}, false
 	}
 	return Event{
-		Kind: kind, AtMS: n.AtMS, Key: n.Key, Queue: n.Queue, RunID: n.RunID, Attempt: n.Attempt, Trigger: n.Trigger,
-		DueMS: n.DueMS, StartMS: n.StartedMS, Failures: n.Failures, Count: n.Count, Reason: n.Reason, Error: n.Error,
+		Kind: kind, AtMS: n.AtMS, Key: n.Key, Queue: cmp.Or(queue, n.Queue), RunID: n.RunID, Attempt: n.Attempt,
+		Trigger: n.Trigger,
+		DueMS:   n.DueMS, StartMS: n.StartedMS, Failures: n.Failures, Count: n.Count, Reason: n.Reason, Error: n.Error,
 		Worker: n.Worker, Labels: labels,
+	}, true
+}
+
+// NewDeparture returns the event for readers of the queue that a job leaves by the edit of a notice; false if it
+// leaves none. It has nothing of the job as it is after the edit, which these readers may not see.
+func NewDeparture(n *Notice, before, after *Definition) (Event, bool) {
+	if n.Kind != JobUpdated || before.Queue == "" || before.Queue == after.Queue {
+		return Event{}, false
+	}
+	return Event{
+		Kind: KindJobUpdated, AtMS: n.AtMS, Key: n.Key, Queue: before.Queue, Reason: ReasonMoved, Labels: before.Labels,
 	}, true
 }
 

@@ -95,7 +95,7 @@ func TestFilterOfHappenings(t *testing.T) {
 func TestEveryNoticeHasAKindOrIsListed(t *testing.T) {
 	silent := []NoticeKind{AttemptReturned, StaleRefused}
 	for kind := NoticeKind(0); kind.String() != "unknown"; kind++ {
-		h, told := NewEvent(&Notice{Kind: kind, RunID: "1-1"}, nil)
+		h, told := NewEvent(&Notice{Kind: kind, RunID: "1-1"}, "q", nil)
 		if told == slices.Contains(silent, kind) {
 			t.Errorf("%v: told %v", kind, told)
 		}

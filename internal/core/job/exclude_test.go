@@ -126,7 +126,7 @@ func TestDueTimesMoveToTheEndOfExclusions(t *testing.T) {
 func TestLateRunIsPostponedByAnExclusion(t *testing.T) {
 	w := walk(t, closed(2, 30))
 	w.lease().after(5 * time.Minute)
-	if GatesOf(w.c.Definition, &w.s, "", w.now)&GateArrival == 0 {
+	if GatesOf(w.c.Definition, &w.s, "", w.c.QueueKey(), w.now)&GateArrival == 0 {
 		t.Fatal("no gate asks for the exclusion")
 	}
 	got := w.on(RunLeased{Token: w.s.Token})

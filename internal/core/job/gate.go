@@ -8,19 +8,23 @@ import (
 // Gates are the checks that a leased run has to pass before it is delivered.
 type Gates uint8
 
-// Gates, in the order in which they are passed, but for GateSeal, which is the first.
+// Gates, in the order in which they are passed, but for GateSeal and GateQueue, which are the first.
 const (
 	GateArrival Gates = 1 << iota // exclusions, overlap and misfire policy: see Arrives
 	GatePace                      // the queue's recovery budget
 	GateLocks                     // Definition.Locks
 	GateTarget                    // the circuit of Definition.Target
 	GateSeal                      // the payload is sealed, or the run's own: it has to be opened
+	GateQueue                     // the run was leased from a queue other than its job's: it has to go back
 )
 
-// GatesOf returns the gates that the leased run of a record has to pass; 0 for most. The limits of its queue
-// apply in addition.
-func GatesOf(d *Definition, s *State, record RecordID, nowMS unixtime.Milli) Gates {
+// GatesOf returns the gates that the run of a record has to pass which was leased from a queue; 0 for most. The
+// limits of the queue apply in addition.
+func GatesOf(d *Definition, s *State, record RecordID, from QueueKey, nowMS unixtime.Milli) Gates {
 	var g Gates
+	if d.QueueKey() != from {
+		g |= GateQueue
+	}
 	if !d.Schedule.Exclude.Empty() {
 		g |= GateArrival
 	}

@@ -101,7 +101,8 @@ func TestMutex(t *testing.T) {
 func TestNamespacesHaveLocksOfTheirOwn(t *testing.T) {
 	run(t, func(b *bed) {
 		b.put(recurring("a", locks("k")), recurring("b", locks("k"), func(d *job.Definition) { d.Namespace = "other" }))
-		first, second := b.deliver("ns/a"), b.deliver("other/b")
+		first, second := b.deliver("ns/a"), b.lease("other/b")
+		b.a.Reserve("other", "q", 1).Deliver(second)
 		after(time.Millisecond)
 		b.wantGot("ns/a", "other/b")
 		b.wantHolders("lock/ns/k", idOf(first[0]))

@@ -22,6 +22,7 @@
 //
 //  1. A run with gates is delivered only after each gate has let it pass. If Redis does not
 //     answer, the run is returned uncounted: waiting is not failing.
+//     A run that was leased from a queue other than its job's goes back, whatever its gates.
 //  2. A run with gates delays no run without: those of the same group are delivered first, and
 //     the leasing call does not wait.
 //  3. The units of a run are taken one after the other, in the order of their names, and all or

@@ -19,27 +19,35 @@ var errNoKeys = errors.New("this node has no payload keys")
 func (a *Admission) refusesUnsealed() bool { return a.o.Opener != nil && a.o.Opener.RequiresVersion2() }
 
 // openPayloads opens sealed payloads in the definitions with which the runs are delivered. A run whose payload
-// cannot be opened is held back: that is an operator's mistake or an attack, and no failure of the run.
+// cannot be opened is held back: that is an operator's mistake or an attack, and no failure of the run. A run that
+// was leased from a queue other than its job's is put back, sealed or not. The definitions are those that readParents
+// has read, which may be newer than those of the leases.
 func (a *Admission) openPayloads(_ context.Context, g *gateGroup) {
 	g.keepPassed(func(it *gatedRun) bool {
-		d, err := deliveredDefinition(&it.Leased), errNoKeys
-		switch {
-		case d.PayloadKey == "" && !a.refusesUnsealed():
-			it.Opened = d.Payload
-			return true
-		case a.o.Opener != nil:
-			it.Opened, err = a.o.Opener.Decrypt(d)
-		}
+		d := deliveredDefinition(&it.Leased)
+		opened, err := a.openPayload(d)
 		switch {
 		case err != nil:
 			a.holdUnopened(g, it, d.PayloadKey, err)
 			return false
-		case d.SealVersion() != job.SealOfJob && g.queue != (job.QueueKey{Namespace: d.Namespace, Queue: d.Queue}):
+		case d.QueueKey() != g.queue:
 			a.putBack(g, it)
 			return false
 		}
+		it.Opened = opened
 		return true
 	})
+}
+
+// openPayload returns the payload of a definition as its worker gets it.
+func (a *Admission) openPayload(d *job.Definition) ([]byte, error) {
+	switch {
+	case d.PayloadKey == "" && !a.refusesUnsealed():
+		return d.Payload, nil
+	case a.o.Opener == nil:
+		return nil, errNoKeys
+	}
+	return a.o.Opener.Decrypt(d)
 }
 
 // deliveredDefinition is the definition of a run with the payload that its worker gets.
@@ -61,11 +69,11 @@ func (a *Admission) holdUnopened(g *gateGroup, it *gatedRun, key string, err err
 }
 
 // putBack returns a run that was leased from a queue other than its job's, whose workers alone may have the
-// payload. It is due at once, in the queue of its job. This happens to a waiting run with a record of its own
+// payload. It is due at once, in the queue of its job, from which it is leased next. This happens to a waiting run with a record of its own
 // when the job's queue was edited; otherwise another program has written to Redis.
 func (a *Admission) putBack(g *gateGroup, it *gatedRun) {
 	d := it.Known.Definition
-	a.o.Logger.Warn("run put back, its payload is for workers of another queue", "record", it.Record,
+	a.o.Logger.Warn("run put back, its job is in another queue", "record", it.Record,
 		"leased_from", g.queue.Namespace+"/"+g.queue.Queue, "namespace", d.Namespace, "queue", d.Queue)
 	a.metrics.held.WithLabelValues(job.HeldPayload.String()).Inc()
 	a.releaseHeld(g, it)

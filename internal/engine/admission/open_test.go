@@ -97,6 +97,70 @@ func TestPayloadsGoToWorkersOfTheirQueueOnly(t *testing.T) {
 	})
 }
 
+// TestRunsOfMovedJobsGoToTheirQueue: waiting runs that an edit of the queue left in another lane go back, whatever
+// their payload and their gates. From the lane of their job they are delivered.
+func TestRunsOfMovedJobsGoToTheirQueue(t *testing.T) {
+	first := keyRing(t, payloadkeys.Options{})
+	retry, fresh := job.RecordID("ns/a").Run(0), job.RecordID("ns/a").Run(1)
+	for name, payload := range map[string]func(*job.Definition){
+		"plain": given("secret"), "sealed by version 1": sealedBy(first),
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(b *bed) {
+				b.a.o.Opener = first
+				b.put(recurring("a", overlap(job.OverlapAllowAll)), recurring("other", given("secret")))
+				b.putChildren("ns/a", 0b11, 0b01)
+				leases := b.lease(retry, "ns/other", fresh)
+				b.moveTo("mail", "ns/a", payload)
+				// Of a run that has begun the lease has the definition; of another one it is read at the gates.
+				leases[0].Known = &job.Record{Definition: b.store.records["ns/a"].Definition, State: leases[0].Known.State}
+				b.a.Reserve("ns", "q", len(leases)).Deliver(leases)
+				after(0)
+				b.wantPayloads("secret", "ns/other")
+				for _, record := range []job.RecordID{retry, fresh} {
+					b.wantEvents(record, "ReturnLease")
+					s := b.store.state(record)
+					if s.Lane.Queue != "mail" || s.Region != job.RegionDue || dueIn(s) > time.Second || s.Attempt != 0 {
+						t.Errorf("%s is put back into %s, due in %v, %d attempts", record, s.Lane, dueIn(s), s.Attempt)
+					}
+				}
+				b.a.Reserve("ns", "mail", 2).Deliver(b.lease(retry, fresh))
+				after(0)
+				b.wantPayloads("secret", retry, fresh, "ns/other")
+			})
+		})
+	}
+}
+
+// putChildren gives a stored job waiting children in these slots, of which some have begun.
+func (b *bed) putChildren(parent job.RecordID, slots, begun uint64) {
+	b.store.set(func() {
+		p := b.store.records[parent]
+		for slot := range 32 {
+			if bit := uint64(1) << slot; slots&bit != 0 {
+				s := p.State
+				s.Children, s.Started = bit, begun&bit
+				b.store.records[parent.Run(slot)] = &job.Record{Definition: p.Definition, State: s}
+			}
+		}
+		p.State.Children, p.State.Started = slots, begun
+	})
+}
+
+// moveTo edits the queue and the payload of a stored job. Its children stay in their lanes.
+func (b *bed) moveTo(queue string, record job.RecordID, payload func(*job.Definition)) {
+	b.store.set(func() {
+		d := *b.store.records[record].Definition
+		d.Queue = queue
+		payload(&d)
+		for r, stored := range b.store.records {
+			if r.Job() == record {
+				stored.Definition = &d
+			}
+		}
+	})
+}
+
 // TestPayloadsAreOpenedWithTheDeliveredDefinition: what is read of the job at the gates is what
 // the payload is opened with, so that nothing can be exchanged in between.
 func TestPayloadsAreOpenedWithTheDeliveredDefinition(t *testing.T) {

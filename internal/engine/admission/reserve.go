@@ -51,7 +51,7 @@ func (r *gatedReservation) Deliver(leases []job.Leased) {
 	limits := r.a.settingsOf(r.queue)
 	gated := 0
 	for i := range leases {
-		if limits.MaxConcurrency > 0 || r.a.gatesOf(&leases[i]) != 0 {
+		if limits.MaxConcurrency > 0 || r.gatesOf(&leases[i]) != 0 {
 			gated++
 		}
 	}
@@ -63,7 +63,7 @@ func (r *gatedReservation) Deliver(leases []job.Leased) {
 	items := make([]*gatedRun, 0, gated)
 	plain := make([]job.Leased, 0, len(leases)-gated)
 	for i := range leases {
-		gates := r.a.gatesOf(&leases[i])
+		gates := r.gatesOf(&leases[i])
 		if limits.MaxConcurrency > 0 || gates != 0 {
 			items = append(items, newGatedRun(leases[i], gates))
 			continue
@@ -78,9 +78,10 @@ func (r *gatedReservation) Deliver(leases []job.Leased) {
 }
 
 // gatesOf returns the gates of a leased run. Its token has the time at which it was leased.
-func (a *Admission) gatesOf(l *job.Leased) job.Gates {
-	gates := job.GatesOf(l.Known.Definition, &l.Known.State, l.Record, unixtime.Milli(l.Known.State.Token/1000))
-	if a.refusesUnsealed() { // payloads that are not sealed have to be refused
+func (r *gatedReservation) gatesOf(l *job.Leased) job.Gates {
+	s := &l.Known.State
+	gates := job.GatesOf(l.Known.Definition, s, l.Record, r.queue, unixtime.Milli(s.Token/1000))
+	if r.a.refusesUnsealed() { // payloads that are not sealed have to be refused
 		gates |= job.GateSeal
 	}
 	return gates

@@ -151,7 +151,7 @@ func (d *Dispatcher) appendStart(notices []job.Notice, a *attempt) []job.Notice 
 func (d *Dispatcher) startNotice(a *attempt) job.Notice {
 	s := &a.known.State
 	n := job.Notice{
-		Kind: job.AttemptStarted, Key: a.known.Definition.Key, Queue: s.Lane.Queue, RunID: s.RunID(),
+		Kind: job.AttemptStarted, Key: a.known.Definition.Key, Queue: a.known.Definition.Queue, RunID: s.RunID(),
 		Attempt: s.Attempt + 1, Trigger: s.Trigger, DueMS: s.Due, AtMS: a.startedMS, Failures: s.Failures,
 		Worker: a.session.hello.WorkerID, Labels: a.known.Definition.Labels,
 	}

@@ -111,7 +111,7 @@ func (f *Feed) Observe(notices []job.Notice) {
 	}
 	for i := range notices {
 		if n := &notices[i]; isAttemptStart(n) {
-			if h, ok := job.NewEvent(n, n.Labels); ok {
+			if h, ok := job.NewEvent(n, n.Queue, n.Labels); ok {
 				f.o.Store.Announce(h)
 			}
 		}

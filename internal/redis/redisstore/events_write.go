@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -250,12 +251,13 @@ func (c *applyCall) appendEvents(s *Store, argv []any, writes []job.Write) []any
 			continue
 		}
 		w := &writes[item.write]
-		labels := w.Current.Labels
-		if d := w.Decision.Definition; d != nil {
-			labels = d.Labels
-		}
+		d := cmp.Or(w.Decision.Definition, w.Current)
 		for k := range w.Decision.Notices {
-			if h, ok := job.NewEvent(&w.Decision.Notices[k], labels); ok {
+			notice := &w.Decision.Notices[k]
+			if h, ok := job.NewDeparture(notice, w.Current, d); ok {
+				argv, n = append(argv, i+1, encodeEvent(&h)), n+1
+			}
+			if h, ok := job.NewEvent(notice, d.Queue, d.Labels); ok {
 				argv, n = append(argv, i+1, encodeEvent(&h)), n+1
 			}
 		}
@@ -307,7 +309,7 @@ func (l *eventQueue) appendRestored(argv []any, r *job.Record) []any {
 func newEvent(kind string, r *job.Record) *job.Event {
 	d := r.Definition
 	return &job.Event{
-		Kind: kind, AtMS: d.UpdatedMS, Key: d.Key, Queue: r.State.Lane.Queue, DueMS: r.State.Due,
+		Kind: kind, AtMS: d.UpdatedMS, Key: d.Key, Queue: d.Queue, DueMS: r.State.Due,
 		Failures: r.State.Failures, Labels: d.Labels,
 	}
 }

@@ -125,6 +125,52 @@ func TestEventsMatchStoredChanges(t *testing.T) {
 	})
 }
 
+// TestEventsOfMovedJobsBelongToOneQueue: no event has the queue of one definition and the labels of another. Readers
+// of the queue that a job leaves learn that it has left, and those of the new one everything from then on.
+func TestEventsOfMovedJobsBelongToOneQueue(t *testing.T) {
+	onServers(t, func(t *testing.T, w *storetest.World) {
+		d := storetest.Definition(w.InShard(0, 1)[0])
+		d.Labels = map[string]string{"project": "apollo"}
+		w.Add(d)
+		w.Advance(61 * time.Second)
+		leased := w.Lease(0, 1)[0]
+		before, err := w.Store.LastEvents(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		moved := d
+		moved.Queue, moved.Labels = "secret", map[string]string{"project": "manhattan"}
+		compiled, err := job.Compile(&moved)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ev := range []job.Input{job.Update{New: compiled}, job.FinishAttempt{
+			Token: leased.Known.State.Token, Outcome: job.OutcomeFailed, Error: "no luck", Worker: "w1",
+		}} {
+			now := w.Get(d.ID)
+			w.MustWrite(0, w.Decide(d.Record(), now.Definition, now.State, ev))
+		}
+		got := eventsAfter(t, w, 0, before[0])
+		old := job.EventFilter{Covers: func(queue string) bool { return queue == d.Queue }}
+		var seen []job.Event
+		for _, h := range got {
+			project := map[string]string{d.Queue: "apollo", moved.Queue: "manhattan"}[h.Queue]
+			if project == "" || h.Labels["project"] != project {
+				t.Errorf("%s of queue %q has the labels %v", h.Kind, h.Queue, h.Labels)
+			}
+			if old.Matches(&h) {
+				seen = append(seen, h)
+			}
+		}
+		wantKinds(t, "a move and a failed run", got[:min(3, len(got))], job.KindJobUpdated, job.KindJobUpdated, job.KindRunFailed)
+		wantKinds(t, "for readers of the old queue", seen, job.KindJobUpdated)
+		if len(seen) == 1 && seen[0].Reason != job.ReasonMoved {
+			t.Errorf("they receive %+v", seen[0])
+		}
+	})
+}
+
 // heldPipelines holds up the first pipeline that carries a text.
 type heldPipelines struct {
 	text          string
