@@ -81,7 +81,7 @@ func startCluster(t *testing.T, change ...func(*registry.Options)) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	records, err := audittrail.New(audittrail.Options{Store: c.store, Key: func() *job.ChainKey { return &auditKey }})
+	records, err := audittrail.New(audittrail.Options{Store: c.store, Keys: func() []job.ChainKey { return []job.ChainKey{auditKey} }})
 	if err != nil {
 		t.Fatal(err)
 	}

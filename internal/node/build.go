@@ -70,7 +70,7 @@ func (n *Node) buildAuditTrail(context.Context) (err error) {
 	c := n.cfg
 	n.trail, err = audittrail.New(audittrail.Options{
 		Store: n.clientStore, Node: c.Name, MaxRecords: c.AuditMaxRecords, Age: c.AuditRetention, MaxBytes: c.AuditMaxBytes,
-		Key: n.security.auditKey(), Logger: c.Logger, Registerer: c.Registerer,
+		Keys: n.security.auditKeys(), Logger: c.Logger, Registerer: c.Registerer,
 	})
 	if err != nil {
 		return err

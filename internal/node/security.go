@@ -151,12 +151,12 @@ func (s *security) openAuditKeys(c Config) (err error) {
 	return nil
 }
 
-// auditKey returns the key that signs the chain of audit records; nil: it is not signed.
-func (s *security) auditKey() func() *job.ChainKey {
+// auditKeys returns the keys of the chain of audit records; nil: it is not signed.
+func (s *security) auditKeys() func() []job.ChainKey {
 	if s.audit == nil {
 		return nil
 	}
-	return s.audit.SigningKeyID
+	return s.audit.Keys
 }
 
 // checkFiles reloads changed files also while no connection is opened.

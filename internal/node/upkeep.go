@@ -90,7 +90,8 @@ func (n *Node) reloadKeyFiles() {
 	}
 	if signer := n.security.audit; signer != nil && signer.Reload(n.cfg.Logger) {
 		secretfile.WarnIfExposed(n.cfg.Logger, n.cfg.AuditKeyFile)
-		n.cfg.Logger.Info("audit keys reloaded", "signing", signer.SigningKeyID().ID)
+		keys := signer.Keys()
+		n.cfg.Logger.Info("audit keys reloaded", "signing", keys[0].ID, "keys", len(keys))
 	}
 }
 

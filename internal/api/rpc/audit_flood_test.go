@@ -35,7 +35,7 @@ func (s *slowTrail) TrailState(context.Context) (job.TrailState, error) {
 	defer s.mu.Unlock()
 	state := job.TrailState{Head: s.head, NowMS: unixtime.MilliOf(time.Now())}
 	if n := len(s.records); n > 0 {
-		state.OldestID, state.OldestSeq, state.NewestID = s.records[0].ID, 1, s.records[n-1].ID
+		state.OldestID, state.OldestSeq, state.Newest = s.records[0].ID, 1, s.records[n-1]
 	}
 	return state, nil
 }

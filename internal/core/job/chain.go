@@ -128,6 +128,9 @@ func (c *ChainCheck) Next(r TrailRecord) *ChainBreak {
 	case last.Seq != 0 && r.Seq > last.Seq+1:
 		return at(ChainMissing, "%d records are missing before it (sequences %d to %d)", r.Seq-last.Seq-1, last.Seq+1,
 			r.Seq-1)
+	case last.Seq != 0 && len(r.Prev) == 0:
+		return at(ChainUnlinked, "begins a new chain: its node found none that a key of its file had signed, so that it "+
+			"covers no record before it. This is expected where nodes got their first key")
 	case last.Seq != 0 && string(r.Prev) != string(last.Hash):
 		return at(ChainUnlinked, "does not carry the hash of the record before it")
 	}

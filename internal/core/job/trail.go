@@ -122,9 +122,11 @@ type TrailHead struct {
 type TrailState struct {
 	NowMS unixtime.Milli
 	Head  TrailHead
-	// NewestID and OldestID are of the records that are kept; empty: there are none. OldestSeq and
-	// OldestBytes are 0 if the oldest one is not part of the chain.
-	NewestID, OldestID     string
+	// Newest and OldestID are of the records that are kept; empty: there are none. OldestSeq and
+	// OldestBytes are 0 if the oldest one is not part of the chain. Another node may have written
+	// between the reads of Head and Newest.
+	Newest                 TrailRecord
+	OldestID               string
 	OldestSeq, OldestBytes int64
 	Exports                []TrailExport
 }

@@ -48,12 +48,24 @@ func testKey(id string, b byte) job.ChainKey {
 	return job.ChainKey{ID: id, Key: ed25519.NewKeyFromSeed(seed)}
 }
 
+// keysOf returns what gives a node these keys. The first one signs; nil: the node has none.
+func keysOf(keys ...*job.ChainKey) func() []job.ChainKey {
+	return func() (out []job.ChainKey) {
+		for _, key := range keys {
+			if key != nil {
+				out = append(out, *key)
+			}
+		}
+		return out
+	}
+}
+
 // chainOf has records written by several nodes at the same time.
 func chainOf(t *testing.T, store *memory, nodes, each int, key *job.ChainKey) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for n := range nodes {
-		r := recorder(t, Options{Store: store, Key: func() *job.ChainKey { return key }})
+		r := recorder(t, Options{Store: store, Keys: keysOf(key)})
 		wg.Go(func() {
 			for i := range each {
 				r.Record(job.TrailRecord{Identity: "alice", Node: fmt.Sprint(n), Resource: fmt.Sprintf("namespaces/n/jobs/%d", i), Names: []string{"a\nb", "", "c"}}, job.TrailPlace{})
@@ -229,7 +241,7 @@ func TestChainContinuesAfterASetBack(t *testing.T) {
 func TestRetention(t *testing.T) {
 	const hour = unixtime.Milli(3_600_000)
 	state := func(change func(*job.TrailState)) job.TrailState {
-		s := job.TrailState{NowMS: 1000 * hour, Head: job.TrailHead{Seq: 1000, Bytes: 400_000}, NewestID: "3599999999-0",
+		s := job.TrailState{NowMS: 1000 * hour, Head: job.TrailHead{Seq: 1000, Bytes: 400_000}, Newest: job.TrailRecord{ID: "3599999999-0"},
 			OldestID: fmt.Sprintf("%d-0", 950*hour), OldestSeq: 501, OldestBytes: 200_400}
 		if change != nil {
 			change(&s)
@@ -375,15 +387,15 @@ func TestSignerReloadsItsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := LoadSigner(path)
-	if err != nil || s.SigningKeyID().ID != "k1" {
+	if err != nil || s.Keys()[0].ID != "k1" {
 		t.Fatal(err)
 	}
 	put(two.PrivateLine() + "\n" + one.PrivateLine())
-	if changed, err := s.Reload(nil), s.LoadError(); !changed || err != nil || s.SigningKeyID().ID != "k2" {
+	if changed, err := s.Reload(nil), s.LoadError(); !changed || err != nil || s.Keys()[0].ID != "k2" {
 		t.Errorf("%v, %v", changed, err)
 	}
 	put("nothing")
-	if changed, err := s.Reload(nil), s.LoadError(); changed || err == nil || s.SigningKeyID().ID != "k2" {
+	if changed, err := s.Reload(nil), s.LoadError(); changed || err == nil || s.Keys()[0].ID != "k2" {
 		t.Errorf("%v, %v", changed, err)
 	}
 	public, err := job.ParseChainPublicKeys(one.PublicLine() + "\n" + two.PublicLine())

@@ -17,7 +17,10 @@
 //  4. The records of all nodes form one chain: a write succeeds only at the end of the chain that
 //     it was linked to, and is not repeated once it has taken effect. If the stored end is before
 //     the end that this node has seen, that is counted, and the chain continues from the latter.
-//  5. Records that an export has not acknowledged are removed only when the limit of bytes is
+//  5. A node with keys signs no link to what it has not verified. It takes an end that another node wrote
+//     only if the newest record is that end, and is signed with one of its keys. Otherwise it counts that,
+//     and the next record has the hash of the last end that this node has written or taken.
+//  6. Records that an export has not acknowledged are removed only when the limit of bytes is
 //     exceeded.
-//  6. Stop writes the queued records, within its context.
+//  7. Stop writes the queued records, within its context.
 package audittrail

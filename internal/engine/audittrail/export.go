@@ -64,7 +64,7 @@ func (r *Recorder) Acknowledge(ctx context.Context, name, id string, seq int64) 
 	case at < 0 && len(state.Exports) >= job.MaxTrailExports:
 		return job.TrailExport{}, job.Invalid("export",
 			"would be one more than %d: delete those that are not used", job.MaxTrailExports)
-	case compareIDs(id, state.NewestID) > 0 || seq > state.Head.Seq:
+	case compareIDs(id, state.Newest.ID) > 0 || seq > state.Head.Seq:
 		return job.TrailExport{}, job.Invalid("record_id", "is after the newest record")
 	}
 	e := job.TrailExport{Name: name, Seq: oldestSequence(state) - 1}
@@ -122,7 +122,7 @@ func (r *Recorder) exportStatus(ctx context.Context, state job.TrailState) (out 
 // addUnacknowledged adds the number of unacknowledged records to an export.
 func (r *Recorder) addUnacknowledged(ctx context.Context, e job.TrailExport, state job.TrailState) (job.TrailExport,
 	error) {
-	if compareIDs(state.NewestID, e.ID) <= 0 {
+	if compareIDs(state.Newest.ID, e.ID) <= 0 {
 		return e, nil
 	}
 	e.Waiting = max(1, state.Head.Seq-e.Seq)

@@ -8,7 +8,7 @@ import (
 
 // trailGauges show the chain and the exports, as of the last look.
 type trailGauges struct {
-	setBacks                    prometheus.Counter
+	setBacks, unverifiedEnds    prometheus.Counter
 	records, bytes              prometheus.Gauge
 	lag, waitingRecords, missed *prometheus.GaugeVec
 }
@@ -21,6 +21,9 @@ func newGauges() trailGauges {
 		setBacks: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fermata_audit_rollbacks_total", Help: "Times that the audit chain in Redis ended " +
 				"before a record that this node had seen."}),
+		unverifiedEnds: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fermata_audit_unverified_ends_total", Help: "Times that the audit chain in Redis ended " +
+				"with a record that no key of this node had signed."}),
 		records: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "fermata_audit_stored_records", Help: "Audit records in Redis."}),
 		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -36,7 +39,7 @@ func newGauges() trailGauges {
 }
 
 func (g trailGauges) collectors() []prometheus.Collector {
-	return []prometheus.Collector{g.setBacks, g.records, g.bytes, g.lag, g.waitingRecords, g.missed}
+	return []prometheus.Collector{g.setBacks, g.unverifiedEnds, g.records, g.bytes, g.lag, g.waitingRecords, g.missed}
 }
 
 func (g trailGauges) update(state job.TrailState, exports []job.TrailExport) {

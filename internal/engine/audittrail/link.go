@@ -11,10 +11,10 @@ import (
 )
 
 // linkRecords makes records the next ones of a chain that ends at base: it gives them ids after the
-// newest one in the store, sequences, hashes, and the last one a signature if there is a key.
+// newest one in the store, sequences, hashes, and the last one a signature by the first key, if there is one.
 func linkRecords(records []job.TrailRecord, base job.TrailHead, state job.TrailState,
-	key *job.ChainKey) []job.TrailRecord {
-	ms, seq := splitID(state.NewestID)
+	keys []job.ChainKey) []job.TrailRecord {
+	ms, seq := splitID(state.Newest.ID)
 	if now := uint64(max(state.NowMS, 1)); now > ms {
 		ms, seq = now, 0
 	} else {
@@ -29,9 +29,9 @@ func linkRecords(records []job.TrailRecord, base job.TrailHead, state job.TrailS
 		r.Hash = r.ChainHash()
 		prev, out[i] = r.Hash, r
 	}
-	if key != nil {
+	if len(keys) > 0 {
 		last := &out[len(out)-1]
-		last.KeyID, last.Signature = key.ID, ed25519.Sign(key.Key, job.SignedText(last.Hash))
+		last.KeyID, last.Signature = keys[0].ID, ed25519.Sign(keys[0].Key, job.SignedText(last.Hash))
 	}
 	return out
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"sync"
@@ -74,8 +73,9 @@ type Options struct {
 	// MaxBytes bounds the approximate size of all records in the store, 1 MiB to 64 GiB. Default 64 MiB. It
 	// applies even to records that the exports have not acknowledged.
 	MaxBytes int64
-	// Key returns the current signing key; nil: records are not signed. It is called for each write.
-	Key func() *job.ChainKey
+	// Keys returns the keys of the node. The first one signs; the ends of the chain that other nodes wrote have to be
+	// signed with one of them. None, or nil: records are not signed. It is called for each write.
+	Keys func() []job.ChainKey
 	// QueueSize is how many records may be in line, with the calls that may leave one. Default 4096.
 	QueueSize int
 	// WriteTimeout is how long one is tried to be written. Default 30 s.
@@ -277,8 +277,9 @@ func (r *Recorder) tryAppendFor(timeout time.Duration, records []job.TrailRecord
 
 // appendAttempt is an attempt to append whose reply may have been lost.
 type appendAttempt struct {
-	after string // newest id before it
-	hash  []byte // of its last record
+	stored job.TrailState // before it
+	fault  endFault       // of the stored end
+	end    job.TrailHead  // the one that it makes
 }
 
 // tryAppend appends at the current end of the chain. It first checks whether an earlier attempt has succeeded.
@@ -288,62 +289,48 @@ func (r *Recorder) tryAppend(ctx context.Context, records []job.TrailRecord, tri
 	if err != nil {
 		return false, err
 	}
-	if tried.hash != nil {
+	if tried.end.Hash != nil {
 		if done, err := r.hasSucceeded(ctx, *tried, len(records)); done || err != nil {
 			return done, err
 		}
 	}
-	base := r.chain.selectBase(state.Head, r.reportSetBack)
-	var key *job.ChainKey
-	if r.options.Key != nil {
-		key = r.options.Key()
-	}
-	linked := linkRecords(records, base, state, key)
+	keys := r.keys()
+	fault := r.chain.takeEnd(state, keys)
+	linked := linkRecords(records, r.chain.selectBase(state.Head, fault), state, keys)
 	last := linked[len(linked)-1]
-	*tried = appendAttempt{after: state.NewestID, hash: last.Hash}
+	*tried = appendAttempt{stored: state, fault: fault, end: job.TrailHead{Seq: last.Seq, Hash: last.Hash}}
 	done, err = r.options.Store.AppendTrail(ctx, state.Head, linked, r.retention.planTrim(state))
 	if done {
-		r.chain.seen = job.TrailHead{Seq: last.Seq, Hash: last.Hash}
+		r.finishAppend(*tried)
 	}
 	return done, err
 }
 
+// finishAppend notes an attempt that has succeeded. The end was the same until then, and so its fault is no effect of a
+// write in between.
+func (r *Recorder) finishAppend(tried appendAttempt) {
+	r.reportFault(tried.stored.Head, tried.fault)
+	r.chain.seen = tried.end
+}
+
+// keys returns the keys of the node, the one that signs first; none: records are not signed.
+func (r *Recorder) keys() []job.ChainKey {
+	if r.options.Keys == nil {
+		return nil
+	}
+	return r.options.Keys()
+}
+
 // hasSucceeded looks for the last record of an attempt behind those that were there before it.
 func (r *Recorder) hasSucceeded(ctx context.Context, tried appendAttempt, n int) (bool, error) {
-	records, err := r.options.Store.ReadTrailFrom(ctx, tried.after, n+DefaultPageSize)
+	records, err := r.options.Store.ReadTrailFrom(ctx, tried.stored.Newest.ID, n+DefaultPageSize)
 	for _, record := range records {
-		if bytes.Equal(record.Hash, tried.hash) {
+		if bytes.Equal(record.Hash, tried.end.Hash) {
+			r.finishAppend(tried)
 			return true, nil
 		}
 	}
 	return false, err
-}
-
-// chainEnd is the end of the chain as this node has seen it.
-type chainEnd struct {
-	seen     job.TrailHead
-	reported string // end as stored, which was found to be set back
-}
-
-// selectBase returns the end at which the chain continues. An end before the one that this node has seen was set
-// back: by a failover that lost the newest records, or by a write from outside. The chain then continues from
-// the end that was seen, so that the gap is visible.
-func (c *chainEnd) selectBase(head job.TrailHead, setBack func(stored, seen job.TrailHead)) job.TrailHead {
-	if head.Seq > c.seen.Seq || head.Seq == c.seen.Seq && bytes.Equal(head.Hash, c.seen.Hash) {
-		c.seen = head
-		return head
-	}
-	if c.reported == "" || c.reported != head.Raw {
-		c.reported = head.Raw
-		setBack(head, c.seen)
-	}
-	return c.seen
-}
-
-func (r *Recorder) reportSetBack(stored, seen job.TrailHead) {
-	r.gauges.setBacks.Inc()
-	r.options.Logger.Error("audit chain was set back", "sequence", stored.Seq, "seen", seen.Seq, "seen_hash",
-		hex.EncodeToString(seen.Hash))
 }
 
 // checkChain checks the chain and the exports while nothing is written, and removes records that are too old.
@@ -355,7 +342,7 @@ func (r *Recorder) checkChain() {
 	if err != nil {
 		return // the next check or write reports the error
 	}
-	r.chain.selectBase(state.Head, r.reportSetBack)
+	r.checkEnd(ctx, state)
 	exports, err := r.exportStatus(ctx, state)
 	if err != nil {
 		return

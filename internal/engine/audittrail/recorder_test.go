@@ -43,7 +43,7 @@ func (m *memory) TrailState(context.Context) (job.TrailState, error) {
 	defer m.mu.Unlock()
 	state := job.TrailState{Head: m.head, NowMS: max(m.now, 1)}
 	if n := len(m.records); n > 0 {
-		state.OldestID, state.OldestSeq, state.NewestID = m.records[0].ID, m.records[0].Seq, m.records[n-1].ID
+		state.OldestID, state.OldestSeq, state.Newest = m.records[0].ID, m.records[0].Seq, m.records[n-1]
 		state.OldestBytes = m.records[0].Seq * 100
 	}
 	for _, e := range m.exports {

@@ -113,7 +113,9 @@ func (s *Store) TrailState(ctx context.Context) (job.TrailState, error) {
 			state.OldestBytes = trailNumber(fieldOf(oldest.ListAt(1), trailEnd))
 		}
 	}
-	state.NewestID = ops[2].Reply.ListAt(0).TextAt(0)
+	if newest := ops[2].Reply.ListAt(0); len(newest) > 1 {
+		state.Newest = decodeTrail(newest.TextAt(0), newest.ListAt(1))
+	}
 	state.Exports = decodeExports(ops[3].Reply)
 	return state, nil
 }

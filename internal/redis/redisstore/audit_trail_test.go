@@ -45,7 +45,7 @@ func TestTrailIsAChain(t *testing.T) {
 		return state
 	}
 	first := state()
-	if first.Head.Seq != 0 || first.Head.Raw != "" || first.NewestID != "" || len(first.Exports) != 0 {
+	if first.Head.Seq != 0 || first.Head.Raw != "" || first.Newest.ID != "" || len(first.Exports) != 0 {
 		t.Fatalf("%+v", first)
 	}
 	prev := []byte{}
@@ -75,7 +75,7 @@ func TestTrailIsAChain(t *testing.T) {
 		t.Errorf("after the first: %+v, %v", got, err)
 	}
 	now := state()
-	if now.Head.Seq != 2 || string(now.Head.Hash) != string(two.Hash) || now.OldestID != one.ID || now.OldestSeq != 1 || now.NewestID != two.ID ||
+	if now.Head.Seq != 2 || string(now.Head.Hash) != string(two.Hash) || now.OldestID != one.ID || now.OldestSeq != 1 || !reflect.DeepEqual(now.Newest, two) ||
 		now.OldestBytes <= 0 || now.Head.Bytes != 2*now.OldestBytes+int64(43+4) { // hash and name of the one before
 		t.Errorf("%+v", now)
 	}
