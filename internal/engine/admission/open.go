@@ -69,8 +69,8 @@ func (a *Admission) holdUnopened(g *gateGroup, it *gatedRun, key string, err err
 }
 
 // putBack returns a run that was leased from a queue other than its job's, whose workers alone may have the
-// payload. It is due at once, in the queue of its job, from which it is leased next. This happens to a waiting run with a record of its own
-// when the job's queue was edited; otherwise another program has written to Redis.
+// payload. It is due at once, in the queue of its job, from which it is leased next. This happens to a waiting run
+// with a record of its own when the job's queue was edited; otherwise another program has written to Redis.
 func (a *Admission) putBack(g *gateGroup, it *gatedRun) {
 	d := it.Known.Definition
 	a.o.Logger.Warn("run put back, its job is in another queue", "record", it.Record,

@@ -163,7 +163,8 @@ func TestEventsOfMovedJobsBelongToOneQueue(t *testing.T) {
 				seen = append(seen, h)
 			}
 		}
-		wantKinds(t, "a move and a failed run", got[:min(3, len(got))], job.KindJobUpdated, job.KindJobUpdated, job.KindRunFailed)
+		wantKinds(t, "a move and a failed run", got[:min(3, len(got))],
+			job.KindJobUpdated, job.KindJobUpdated, job.KindRunFailed)
 		wantKinds(t, "for readers of the old queue", seen, job.KindJobUpdated)
 		if len(seen) == 1 && seen[0].Reason != job.ReasonMoved {
 			t.Errorf("they receive %+v", seen[0])
