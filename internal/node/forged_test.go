@@ -163,10 +163,23 @@ func TestWhoWritesToRedisMakesUpNoPayload(t *testing.T) {
 			return fmt.Errorf("reasons %v", e.GetReasons())
 		})
 	}
-	// Whoever may edit the job mends it, and nothing else was broken.
+	for id := range attacks { // a new payload is not sealed for what the attacker wrote
+		_, err := c.UpdateJob(t.Context(), &fermatav1.UpdateJobRequest{
+			Job:        &fermatav1.Job{Name: name(id), Payload: []byte("given anew")},
+			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"payload"}},
+		})
+		_, err2 := c.RunJobWithPayload(t.Context(), &fermatav1.RunJobWithPayloadRequest{
+			Name: name(id), Payload: []byte("given anew"),
+		})
+		if status.Code(err) != codes.FailedPrecondition || status.Code(err2) != codes.FailedPrecondition {
+			t.Errorf("%s: %v, %v", id, err, err2)
+		}
+	}
+	// Whoever may edit the job mends it by a whole definition, and nothing else was broken.
+	whole := mailJob("given anew")
+	whole.Name = name("plain")
 	if _, err := c.UpdateJob(t.Context(), &fermatav1.UpdateJobRequest{
-		Job:        &fermatav1.Job{Name: name("plain"), Payload: []byte("given anew")},
-		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"payload"}},
+		Job: whole, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"*"}},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
-	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // TestBoundFieldsAreNamed: an edit counts as whole only if it takes from its caller every field that a sealed payload

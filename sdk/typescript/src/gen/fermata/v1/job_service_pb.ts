@@ -2727,6 +2727,9 @@ export const JobService: GenService<{
   /**
    * Changes the fields that the mask names. A live run keeps the definition with which it started.
    *
+   * Reason PAYLOAD_UNREADABLE: the stored payload cannot be opened. The mask has to name payload, queue,
+   * handler, timeout, labels and retry_policy.max_attempts, or be "*".
+   *
    * @generated from rpc fermata.v1.JobService.UpdateJob
    */
   updateJob: {
@@ -2804,7 +2807,8 @@ export const JobService: GenService<{
    *
    * Reasons: TOO_MANY_RUNS (the job already has 64 runs, or their own payloads would exceed 2 MiB), EXCLUDED_TIME (see
    * ignore_exclusions), ONE_TIME_JOB (a one-time job has one run), NODES_TOO_OLD (a node of an earlier version, which
-   * cannot run it, is in the cluster).
+   * cannot run it, is in the cluster), PAYLOAD_UNREADABLE (the stored payload of the job cannot be opened, so that
+   * nothing proves its queue and handler).
    *
    * @generated from rpc fermata.v1.JobService.RunJobWithPayload
    */
