@@ -45,6 +45,7 @@ var sentinelStatuses = []struct {
 	{job.ErrEventsOff, codes.FailedPrecondition, "EVENTS_DISABLED", "this cluster records no events: see --events-keep of the scheduler", 0},
 	{job.ErrEventsGone, codes.OutOfRange, "EVENTS_GONE", "events after the resume token are no longer kept; begin anew without it", 0},
 	{job.ErrTooManyWatchers, codes.ResourceExhausted, "TOO_MANY_WATCHERS", "this node has as many watchers as it takes, or as many of this caller or its namespace as their share is; try another one", time.Second},
+	{job.ErrWatchersTooSlow, codes.Unavailable, "WATCHER_TOO_SLOW", "events that watchers of this caller have not read take all the memory that it may have; read them, and go on from the last token", time.Second},
 	{job.ErrAuditQueueFull, codes.ResourceExhausted, "TOO_MANY_AUDIT_RECORDS", "as many audit records wait to be stored as may, or as many of this caller as its share is; nothing was changed, repeat the call", time.Second},
 	{job.ErrDraining, codes.Unavailable, "NODE_DRAINING", "this node stops; connect to another one", 0},
 	{context.DeadlineExceeded, codes.DeadlineExceeded, "", "the deadline of the call passed; it may have taken effect", 0},

@@ -141,12 +141,9 @@ func (r *messageReader) boundStream(next grpc.StreamHandler, clientStreams bool)
 		if !ok {
 			return errOtherTransport
 		}
-		s := &readingStream{ServerStream: stream, ctx: stream.Context(), clientStreams: clientStreams,
+		s := &readingStream{ServerStream: stream, ctx: r.gate.withUnreadShare(stream.Context()), clientStreams: clientStreams,
 			q: incoming{messageReader: r, wire: wire, ctx: stream.Context(), caller: CallerFrom(stream.Context()),
 				ofStream: clientStreams}}
-		if clientStreams { // what it sends is answered on the stream
-			s.ctx = r.gate.withUnreadShare(s.ctx)
-		}
 		defer s.q.end()
 		return next(impl, s)
 	}

@@ -72,6 +72,9 @@ func (s *eventService) WatchEvents(q *fermatav1.WatchEventsRequest,
 	if c := guard.CallerFrom(ctx); c != nil {
 		query.Charge = func(pages int) error { return c.Charge(ctx, pages) }
 	}
+	if share := guard.UnreadShareFrom(ctx); share != nil {
+		query.Memory = share
+	}
 	go w.forwardEvents(ctx, s.events, query)
 	err = w.waitForEnd()
 	cancel()

@@ -144,6 +144,39 @@ func TestWatcherThatDoesNotRead(t *testing.T) {
 	})
 }
 
+// greedyEvents takes all the memory that its watcher may have.
+type greedyEvents struct{ taken chan int }
+
+func (g greedyEvents) Watch(_ context.Context, q job.EventQuery, _ func(job.EventBatch) error) error {
+	taken := 0
+	for q.Memory != nil && q.Memory.TryTake(64<<10) {
+		taken += 64 << 10
+	}
+	g.taken <- taken
+	if taken > 0 {
+		q.Memory.Give(taken)
+	}
+	return job.ErrWatchersTooSlow
+}
+
+// TestWatchersHaveMemoryOfTheirIdentity: a part of that for responses which are not read. Without any left, a watcher
+// is to resume.
+func TestWatchersHaveMemoryOfTheirIdentity(t *testing.T) {
+	events := greedyEvents{make(chan int, 1)}
+	f := serveFlooded(t, Options{Events: events}, &floodJobs{}, nil)
+	s, err := fermatav1.NewEventServiceClient(f.dial(t)).WatchEvents(as(t.Context(), "flood"),
+		&fermatav1.WatchEventsRequest{Parent: "namespaces/n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Recv(); status.Code(err) != codes.Unavailable || reasonOf(err) != "WATCHER_TOO_SLOW" {
+		t.Errorf("a watcher without memory is told %v", err)
+	}
+	if taken := <-events.taken; taken == 0 || taken > 128<<20 {
+		t.Errorf("a watcher may have %d bytes", taken)
+	}
+}
+
 // TestNothingIsSentAfterTheEnd: whoever ends a stream waits for what is being sent, unless
 // that hangs, and nothing begins to hang meanwhile.
 func TestNothingIsSentAfterTheEnd(t *testing.T) {

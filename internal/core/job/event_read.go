@@ -16,13 +16,15 @@ var (
 	ErrEventsGone = errors.New("events are no longer kept")
 	// ErrTooManyWatchers: this node has as many as it takes, or as many of the caller's.
 	ErrTooManyWatchers = errors.New("too many watchers")
+	// ErrWatchersTooSlow: what watchers of an identity have not read takes all the memory that it may have.
+	ErrWatchersTooSlow = errors.New("watchers do not read")
 )
 
 // EventsRequest requests the events after a place of a shard.
 type EventsRequest struct {
 	Shard int
 	After Place
-	Limit int // of entries, whether the filter selects them or not
+	Limit int // of entries, whether the filter selects them or not; fewer are read where they are large
 	// Filter selects the events that are decoded and returned; nil selects all.
 	Filter *EventFilter
 }
@@ -31,9 +33,10 @@ type EventsRequest struct {
 // has no gap. Err: the shard could not be read.
 type EventsPage struct {
 	Events []Event
-	// Read is how many entries were read, and Last the place of the last of them.
+	// Read is how many entries were read, and Last the place of the last of them. More: there may be further ones.
 	Read int
 	Last Place
+	More bool
 	Gap  bool
 	Err  error
 }
@@ -51,6 +54,15 @@ type EventQuery struct {
 	// Charge is called with the pages that were read from the store, and waits until the
 	// watcher may have so many. It may be nil.
 	Charge func(pages int) error
+	// Memory has what the watcher may hold of memory. It may be nil.
+	Memory EventMemory
+}
+
+// EventMemory is a watcher's access to the memory that its identity may take.
+type EventMemory interface {
+	// TryTake takes memory; false: the identity may not have so much now.
+	TryTake(bytes int) bool
+	Give(bytes int)
 }
 
 // EventBatch is one batch of events for a watcher. Token is the place after it, which may advance without any

@@ -20,8 +20,10 @@ const (
 	DefaultPoll        = 200 * time.Millisecond
 	DefaultMaxWatchers = 100
 
-	// windowSize is how many entries of a shard are kept at hand.
-	windowSize = 256
+	// windowSize is how many entries of a shard are kept at hand, and windowBytes about the memory that those of all
+	// shards take.
+	windowSize  = 256
+	windowBytes = 32 << 20
 	// pageSize is how many entries of a shard are read at once.
 	pageSize = 128
 	// flushEvery is how long an announced event may wait for a decision to be written with.
@@ -74,7 +76,7 @@ type Feed struct {
 	lastPlaces []job.Place
 	// awayShards are the shards that could not be read when they were last asked for.
 	awayShards []bool
-	windows    [][]job.Event // newest last, without gaps
+	windows    []window
 	changed    chan struct{} // closed when there are new entries
 	runWake    chan struct{} // wakes Run for a new user
 	retryWake  chan struct{} // wakes retryAwayLoop for a new user
@@ -92,7 +94,7 @@ func New(o Options) (*Feed, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	f := &Feed{
-		o: o, metrics: newMetrics(), windows: make([][]job.Event, o.Store.Shards()),
+		o: o, metrics: newMetrics(), windows: make([]window, o.Store.Shards()),
 		awayShards: make([]bool, o.Store.Shards()),
 		watcherShares: fairshare.New(fairshare.Limits{
 			Places: o.MaxWatchers, Kept: o.MaxWatchers / adminShare, Namespace: 1, Identity: 3,
@@ -343,17 +345,12 @@ func (f *Feed) storePages(asks []job.EventsRequest, pages []job.EventsPage) (mor
 		if n == 0 {
 			continue
 		}
-		more = more || n == pageSize
+		more = more || page.More
 		last[shard] = page.Events[n-1].Place
-		w := f.windows[shard]
 		if page.Gap {
-			w = nil
+			f.windows[shard] = window{}
 		}
-		w = append(w, page.Events...)
-		if len(w) > 2*windowSize {
-			w = append([]job.Event(nil), w[len(w)-windowSize:]...)
-		}
-		f.windows[shard] = w
+		f.windows[shard].add(page.Events, windowBytes/len(f.windows))
 	}
 	f.lastPlaces = last
 	if hasNews {
@@ -409,7 +406,7 @@ func (f *Feed) readFromWindows(asks []job.EventsRequest) (pages []job.EventsPage
 			continue
 		}
 		pages[i] = job.EventsPage{Events: filterEvents(list, asks[i].Filter), Read: len(list),
-			Last: list[len(list)-1].Place}
+			Last: list[len(list)-1].Place, More: len(list) == asks[i].Limit}
 	}
 	return pages, missing
 }
@@ -472,7 +469,7 @@ func (f *Feed) markAway(asks []job.EventsRequest, pages []job.EventsPage) {
 }
 
 func (f *Feed) windowAfterLocked(a job.EventsRequest) ([]job.Event, bool) {
-	w := f.windows[a.Shard]
+	w := f.windows[a.Shard].events
 	if f.lastPlaces == nil || !a.After.Exact() || len(w) == 0 || a.After.Seq+1 < w[0].Place.Seq {
 		return nil, false
 	}

@@ -94,6 +94,7 @@ func (m *memory) Events(_ context.Context, asks []job.EventsRequest) ([]job.Even
 				pages[i].Gap = h.Place.Seq != a.After.Seq+1
 			}
 			pages[i].Read, pages[i].Last = pages[i].Read+1, h.Place
+			pages[i].More = pages[i].Read == a.Limit
 			if a.Filter == nil || a.Filter.Matches(&h) {
 				pages[i].Events = append(pages[i].Events, h)
 			}

@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -72,7 +73,7 @@ func (w *watchStream) readPages(ctx context.Context, asks []job.EventsRequest) (
 	defer leave()
 	began := time.Now()
 	err = w.feed.readFromStore(ctx, asks, fromStore, pages)
-	if err == nil && hasMore(asks, pages) {
+	if err == nil && slices.ContainsFunc(pages, func(p job.EventsPage) bool { return p.More }) {
 		w.restAfterScan(ctx, time.Since(began))
 	}
 	return pages, err
@@ -85,16 +86,6 @@ func (w *watchStream) scanName() string {
 		return "namespace:" + list[0]
 	}
 	return w.query.Watcher.Identity
-}
-
-// hasMore reports whether there is more to read of any shard.
-func hasMore(asks []job.EventsRequest, pages []job.EventsPage) bool {
-	for i := range pages {
-		if pages[i].Read == asks[i].Limit {
-			return true
-		}
-	}
-	return false
 }
 
 // restAfterScan waits for as long as something took, or until the watch ends.

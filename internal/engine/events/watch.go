@@ -15,6 +15,9 @@ import (
 const (
 	// batchSize is how many events are sent at once, at most.
 	batchSize = 200
+	// batchBytes is about how much memory the events of a batch take, at most. Each watcher may have a batch that its
+	// client does not read.
+	batchBytes = 64 << 10
 	// tokenPeriod is how often a watcher is sent a token when there are no events for it: its token must not
 	// grow older than the retention of events.
 	tokenPeriod = 10 * time.Second
@@ -36,7 +39,8 @@ func (f *Feed) Watch(ctx context.Context, q job.EventQuery, send func(job.EventB
 	defer f.returnWatcherPlace(q.Watcher)
 	release := f.Acquire()
 	defer release()
-	w := &watchStream{feed: f, query: q, send: send, pendingParts: map[int]*shardPart{}}
+	w := &watchStream{feed: f, query: q, send: send, pendingParts: map[int]*shardPart{}, pageLimit: pageSize}
+	defer w.dropParts()
 	err := w.run(ctx)
 	if errors.Is(err, job.ErrEventsGone) {
 		f.metrics.goneTotal.Inc()
@@ -80,6 +84,8 @@ type watchStream struct {
 	startedShards []bool
 	// pendingParts are the read parts of shards that wait for others, by shard.
 	pendingParts map[int]*shardPart
+	// pageLimit is how many entries of a shard are read at once: fewer than pageSize while memory is short.
+	pageLimit int
 }
 
 // shardPart is what was read of a shard in one go and is not yet sent completely.
@@ -87,6 +93,7 @@ type shardPart struct {
 	selected []job.Event // selected ones
 	last     job.Place   // of all that was read
 	more     bool        // there may be more after it
+	bytes    int         // that were taken of the watcher's memory
 }
 
 func (w *watchStream) run(ctx context.Context) error {
@@ -241,6 +248,10 @@ func (w *watchStream) readAndSend(ctx context.Context) (more bool, err error) {
 				return false, err
 			}
 		}
+		if !w.takeMemory(asks) {
+			return true, w.shrinkPages()
+		}
+		w.pageLimit = min(2*w.pageLimit, pageSize)
 	}
 	return w.sendOrdered()
 }
@@ -260,9 +271,51 @@ func (w *watchStream) storePage(ask job.EventsRequest, page *job.EventsPage) err
 	}
 	w.pendingParts[ask.Shard] = &shardPart{
 		selected: page.Events, last: page.Last,
-		more: page.Read == ask.Limit || w.endPlaces != nil && page.Last.Before(w.endPlaces[ask.Shard]),
+		more: page.More || w.endPlaces != nil && page.Last.Before(w.endPlaces[ask.Shard]),
 	}
 	return nil
+}
+
+// takeMemory takes memory for the parts that were read; false: the watcher may not have so much now.
+func (w *watchStream) takeMemory(asks []job.EventsRequest) bool {
+	if w.query.Memory == nil {
+		return true
+	}
+	for _, a := range asks {
+		p := w.pendingParts[a.Shard]
+		if p == nil {
+			continue
+		}
+		n := memorySize(p.selected)
+		if !w.query.Memory.TryTake(n) {
+			return false
+		}
+		p.bytes = n
+	}
+	return true
+}
+
+// shrinkPages drops what was read, which is read again in smaller pages.
+func (w *watchStream) shrinkPages() error {
+	if w.pageLimit == 1 {
+		return job.ErrWatchersTooSlow
+	}
+	w.dropParts()
+	w.pageLimit = max(1, w.pageLimit/8)
+	return nil
+}
+
+func (w *watchStream) dropParts() {
+	for shard := range w.pendingParts {
+		w.dropPart(shard)
+	}
+}
+
+func (w *watchStream) dropPart(shard int) {
+	if n := w.pendingParts[shard].bytes; n > 0 {
+		w.query.Memory.Give(n)
+	}
+	delete(w.pendingParts, shard)
 }
 
 // sendOrdered sends the events that precede everything unread. Where a shard has more entries, nothing is known
@@ -296,7 +349,7 @@ func (w *watchStream) sendOrdered() (more bool, err error) {
 	}
 	for _, shard := range ended {
 		w.advanceTo(shard, w.pendingParts[shard].last)
-		delete(w.pendingParts, shard)
+		w.dropPart(shard)
 	}
 	return more, nil
 }
@@ -314,7 +367,7 @@ func (w *watchStream) collectAsks() []job.EventsRequest {
 	var asks []job.EventsRequest
 	for _, shard := range w.shardsBehind() {
 		if w.pendingParts[shard] == nil {
-			asks = append(asks, job.EventsRequest{Shard: shard, After: w.places[shard], Limit: pageSize,
+			asks = append(asks, job.EventsRequest{Shard: shard, After: w.places[shard], Limit: w.pageLimit,
 				Filter: &w.query.Filter})
 		}
 	}
@@ -336,6 +389,7 @@ func (w *watchStream) shardsBehind() (shards []int) {
 // sendInBatches sends the events in order.
 func (w *watchStream) sendInBatches(all []*job.Event) error {
 	var batch []job.Event
+	bytes := 0
 	for _, h := range all {
 		if w.endPlaces != nil && w.endPlaces[h.Shard].Before(h.Place) {
 			continue
@@ -344,12 +398,12 @@ func (w *watchStream) sendInBatches(all []*job.Event) error {
 		if h.Kind == "" { // written by another program
 			continue
 		}
-		batch = append(batch, *h)
-		if len(batch) == batchSize {
+		batch, bytes = append(batch, *h), bytes+h.MemorySize()
+		if len(batch) == batchSize || bytes >= batchBytes {
 			if err := w.sendBatch(batch); err != nil {
 				return err
 			}
-			batch = nil
+			batch, bytes = nil, 0
 		}
 	}
 	if len(batch) == 0 {

@@ -116,7 +116,7 @@ func (m *memory) Read(_ context.Context, asks []job.EventsRequest) ([]job.Events
 			}
 		}
 		if list := pages[i].Events; len(list) > 0 {
-			pages[i].Gap = list[0].Place.Seq != a.After.Seq+1
+			pages[i].Gap, pages[i].More = list[0].Place.Seq != a.After.Seq+1, len(list) == a.Limit
 		}
 	}
 	return pages, m.away

@@ -82,7 +82,7 @@ func (d *delivery) deliverPage() bool {
 			return false
 		}
 	}
-	return len(page.Events) == pageSize
+	return page.More
 }
 
 // reportSkipped counts and logs events that were trimmed before delivery.

@@ -15,10 +15,13 @@ import (
 )
 
 const (
-	// maxUndelivered is how many events that a webhook gave up on each shard keeps: the newest.
+	// maxUndelivered is how many events that a webhook gave up on each shard keeps: the newest. It keeps fewer where
+	// they are large; see hook.lua.
 	maxUndelivered = 1000
-	// lettersPerCall bounds the letters that are read in one pipeline.
+	// lettersPerCall bounds the letters that are read in one pipeline, and firstLetters those that are read before
+	// anything is known of their sizes.
 	lettersPerCall = 2 * maxUndelivered
+	firstLetters   = 128
 )
 
 // undeliveredSet is what a webhook gave up on in a shard; hook "" is the set in which an older
@@ -30,6 +33,7 @@ type undeliveredSet struct {
 	key   string
 	size  int
 	read  int // so many of them are to be read
+	done  int // so many of these have been read
 }
 
 // undeliveredSets finds the sets of webhooks in shards that hold anything. All of each is to
@@ -60,35 +64,62 @@ func (s *Store) undeliveredSets(ctx context.Context, hooks []string, shards []in
 	return found, nil
 }
 
-// eachUndelivered reads what is to be read of sets, a bounded part of it at a time, and hands
-// on each part.
+// letterRange is a part of a set: the letters from one rank to another.
+type letterRange struct {
+	set         undeliveredSet
+	first, last int
+}
+
+func (r letterRange) command(oldest bool) *runner.Op {
+	args := []any{"zrange", r.set.key, r.first, r.last}
+	if !oldest {
+		args = append(args, "rev")
+	}
+	return runner.NewCommand("webhooks", r.set.key, append(args, "withscores")...)
+}
+
+// nextLetters selects the next letters to be read of sets, so many at most. It returns the sets with something left.
+func nextLetters(sets []undeliveredSet, most int) (parts []letterRange, rest []undeliveredSet) {
+	for most > 0 && len(sets) > 0 && len(parts) < maxReadsPerPipeline {
+		set := &sets[0]
+		n := min(set.read-set.done, most)
+		parts = append(parts, letterRange{*set, set.done, set.done + n - 1})
+		set.done, most = set.done+n, most-n
+		if set.done >= set.read {
+			sets = sets[1:]
+		}
+	}
+	return parts, sets
+}
+
+// eachUndelivered reads what is to be read of sets, about maxReplyBytes of it at a time, and hands
+// on each part. What changes meanwhile may be missed, or read twice.
 func (s *Store) eachUndelivered(ctx context.Context, sets []undeliveredSet, oldest bool,
 	take func([]job.UndeliveredEvent)) error {
+	limit, letters, bytes := firstLetters, 0, 0
 	for len(sets) > 0 {
-		n, letters := 0, 0
-		for ; n < len(sets) && (n == 0 || letters+sets[n].read <= lettersPerCall); n++ {
-			letters += sets[n].read
-		}
-		ops := make([]*runner.Op, n)
-		for i, set := range sets[:n] {
-			args := []any{"zrange", set.key, 0, set.read - 1}
-			if !oldest {
-				args = append(args, "rev")
-			}
-			ops[i] = runner.NewCommand("webhooks", set.key, append(args, "withscores")...)
+		var parts []letterRange
+		parts, sets = nextLetters(sets, limit)
+		ops := make([]*runner.Op, len(parts))
+		for i, part := range parts {
+			ops[i] = part.command(oldest)
+			ops[i].ReplySize = maxReplyBytes / len(parts)
 		}
 		if err := s.runner.Run(ctx, ops...); err != nil {
 			return err
 		}
-		part := make([]job.UndeliveredEvent, 0, letters)
+		var read []job.UndeliveredEvent
 		for i, o := range ops {
 			pairs := o.Reply.Pairs()
 			for k := 0; k+1 < len(pairs); k += 2 {
-				part = append(part, decodeLetter(sets[i].shard, pairs.TextAt(k), pairs.ScoreAt(k+1)))
+				text := pairs.TextAt(k)
+				bytes += len(text)
+				read = append(read, decodeLetter(parts[i].set.shard, text, pairs.ScoreAt(k+1)))
 			}
 		}
-		take(part)
-		sets = sets[n:]
+		letters += len(read)
+		take(read)
+		limit = min(lettersPerCall, max(1, maxReplyBytes/max(1, bytes/max(1, letters))))
 	}
 	return nil
 }
@@ -223,14 +254,10 @@ type letterText struct {
 }
 
 func encodeLetter(l *job.UndeliveredEvent) string {
-	text, err := json.Marshal(letterText{
+	return encodeText(letterText{
 		Hook: l.Webhook, Event: encodeEvent(&l.Event), Place: placeText(l.Event.Place), Tries: l.Attempts,
 		AtMS: int64(l.AtMS), Reason: l.Reason,
 	})
-	if err != nil {
-		panic("redisstore: " + err.Error()) // texts and numbers can be written
-	}
-	return string(text)
 }
 
 func decodeLetter(shard int, text string, atMS int64) job.UndeliveredEvent {

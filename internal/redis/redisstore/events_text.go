@@ -33,16 +33,25 @@ type eventText struct {
 }
 
 func encodeEvent(h *job.Event) string {
-	text, err := json.Marshal(eventText{
+	return encodeText(eventText{
 		Kind: h.Kind, AtMS: int64(h.AtMS), NS: h.Key.Namespace, Job: h.Key.ID, Queue: h.Queue, Run: h.RunID,
 		Attempt: h.Attempt,
 		Trigger: uint8(h.Trigger), DueMS: int64(h.DueMS), StartMS: int64(h.StartMS), Failures: h.Failures, Count: h.Count,
-		Reason: h.Reason, Error: h.Error, Worker: h.Worker, Node: h.Node, Labels: h.Labels,
+		Reason: h.Reason, Error: h.Error, Worker: h.Worker, Node: h.Node,
+		Labels: job.EventLabels(h.Labels),
 	})
+}
+
+// encodeText writes JSON without the escapes for HTML, which take six bytes for one.
+func encodeText(v any) string {
+	var text strings.Builder
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
 	if err != nil {
 		panic("redisstore: " + err.Error()) // texts and numbers can be written
 	}
-	return string(text)
+	return strings.TrimSuffix(text.String(), "\n")
 }
 
 // decodeEvent reads what it can. An entry that another program wrote has no kind.

@@ -1,6 +1,10 @@
 package redisstore
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -43,5 +47,34 @@ func TestMayMatchLosesNothing(t *testing.T) {
 	// A later version may have other fields in between: what is not found is decoded.
 	if !mayMatch(&job.EventFilter{Namespaces: []string{"team-b"}}, `{"k":"run.succeeded","v":2,"t":1,"ns":"team-b"}`) {
 		t.Error("an entry in another order is left out")
+	}
+}
+
+// TestEventsHaveFewBytes: no byte of a text takes six, and labels are bounded. What an earlier version wrote, with
+// escapes for HTML, is read.
+func TestEventsHaveFewBytes(t *testing.T) {
+	labels := map[string]string{"tier": "<gold>"}
+	h := job.Event{Kind: job.KindJobPaused, AtMS: 1, Key: job.Key{Namespace: "a", ID: "j"}, Labels: labels}
+	escaped, err := json.Marshal(eventText{Kind: h.Kind, AtMS: 1, NS: "a", Job: "j", Labels: labels})
+	if err != nil || !strings.Contains(string(escaped), `\u003cgold`) {
+		t.Fatalf("%s, %v", escaped, err)
+	}
+	if got := decodeEvent(0, "1-1", string(escaped)); !maps.Equal(got.Labels, labels) {
+		t.Errorf("an earlier version has the labels %v", got.Labels)
+	}
+	h.Labels = maps.Clone(labels)
+	for i := range 31 {
+		h.Labels[strings.Repeat("<", 126)+fmt.Sprintf("%02d", i)] = strings.Repeat("&", 128)
+	}
+	text := encodeEvent(&h)
+	if len(text) > 2*job.MaxEventLabels || strings.HasSuffix(text, "\n") {
+		t.Errorf("an event has %d bytes", len(text))
+	}
+	if got := decodeEvent(0, "1-1", text); got.Labels["tier"] != "<gold>" {
+		t.Errorf("the labels are %v", got.Labels)
+	}
+	letter := encodeLetter(&job.UndeliveredEvent{Event: h})
+	if len(letter) > 2*job.MaxEventLabels {
+		t.Errorf("an undelivered event has %d bytes", len(letter))
 	}
 }

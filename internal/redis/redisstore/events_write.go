@@ -13,9 +13,13 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
-// maxAnnouncementsPerShard bounds the announcements of a shard that wait to be written. Further ones are
-// dropped and counted.
-const maxAnnouncementsPerShard = 4096
+const (
+	// maxAnnouncementsPerShard bounds the announcements of a shard that wait to be written. Further ones are
+	// dropped and counted.
+	maxAnnouncementsPerShard = 4096
+	// maxAnnouncementBytes bounds the texts of those of all shards, in equal parts.
+	maxAnnouncementBytes = 32 << 20
+)
 
 // eventQueue has the announcements of each shard: events that belong to no decision and wait to be
 // written. A nil queue records none.
@@ -25,10 +29,13 @@ const maxAnnouncementsPerShard = 4096
 // while FlushEvents writes the announcements of the shard. Calls beside Apply (Sweep, repairs of the
 // index) write none: an announcement must not be in one call while the next has the decision.
 type eventQueue struct {
-	keep string // about how many events each stream keeps
+	keep     string // about how many events each stream keeps
+	maxBytes int    // of the announcements of a shard
+	sizes    eventSizes
 
 	mu       sync.Mutex
 	waiting  [][]announcement // by shard
+	bytes    []int            // of their texts, by shard
 	nonEmpty map[int]bool
 	flushing map[int]chan struct{} // shards that FlushEvents is writing; closed at the end
 	wakeUp   chan struct{}         // see Announced
@@ -45,7 +52,8 @@ func newEventQueue(keep, shards int) *eventQueue {
 		return nil
 	}
 	return &eventQueue{
-		keep: strconv.Itoa(max(100, keep/shards)), waiting: make([][]announcement, shards),
+		keep: strconv.Itoa(max(100, keep/shards)), maxBytes: maxAnnouncementBytes / shards, sizes: make(eventSizes, shards),
+		waiting: make([][]announcement, shards), bytes: make([]int, shards),
 		nonEmpty: map[int]bool{}, flushing: map[int]chan struct{}{}, wakeUp: make(chan struct{}, 1),
 	}
 }
@@ -66,11 +74,12 @@ func (s *Store) Announce(happenings ...job.Event) {
 	for i := range happenings {
 		h := &happenings[i]
 		shard := s.shardOfEvent(h)
-		if len(l.waiting[shard]) >= maxAnnouncementsPerShard {
+		if len(l.waiting[shard]) >= maxAnnouncementsPerShard || l.bytes[shard] >= l.maxBytes {
 			s.metrics.eventsLost.Inc()
 			continue
 		}
-		l.waiting[shard] = append(l.waiting[shard], announcement{h.Key, encodeEvent(h)})
+		text := encodeEvent(h)
+		l.waiting[shard], l.bytes[shard] = append(l.waiting[shard], announcement{h.Key, text}), l.bytes[shard]+len(text)
 		l.wakeUpLocked(shard)
 	}
 }
@@ -147,7 +156,16 @@ func (l *eventQueue) dequeueLocked(shard, n int) []announcement {
 		l.waiting[shard] = nil
 		delete(l.nonEmpty, shard)
 	}
+	l.bytes[shard] -= textBytes(all[:n])
 	return all[:n:n]
+}
+
+func textBytes(line []announcement) int {
+	n := 0
+	for i := range line {
+		n += len(line[i].text)
+	}
+	return n
 }
 
 // startFlush removes the announcements of each shard, at most as many as one call carries. Until
@@ -184,7 +202,7 @@ func (l *eventQueue) requeue(shard int, taken []announcement) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waiting[shard] = append(taken, l.waiting[shard]...)
+	l.waiting[shard], l.bytes[shard] = append(taken, l.waiting[shard]...), l.bytes[shard]+textBytes(taken)
 	l.wakeUpLocked(shard)
 }
 

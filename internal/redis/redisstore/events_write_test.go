@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +35,34 @@ func TestTheLineOfNewsIsBounded(t *testing.T) {
 	s.events.requeue(1, taken)
 	if again := s.events.dequeueFor(t.Context(), 1, nil); len(taken) == 0 || !slices.Equal(again, taken) || again[0].text != "first" {
 		t.Errorf("%d are taken, then %d", len(taken), len(again))
+	}
+}
+
+// TestAnnouncementsHaveFewBytes: the bytes that wait are bounded, and counted again when they are queued again.
+func TestAnnouncementsHaveFewBytes(t *testing.T) {
+	m, err := newMetrics(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const shards = 64
+	s := &Store{shards: make([]runner.ShardKeys, shards), events: newEventQueue(MinKeepEvents, shards), metrics: m}
+	for range maxAnnouncementsPerShard {
+		s.Announce(job.Event{Kind: job.KindShardTaken, Shard: 1, Error: strings.Repeat("x", 512)})
+	}
+	queued := s.events.bytes[1]
+	if queued > maxAnnouncementBytes/shards+1<<10 || queued != textBytes(s.events.waiting[1]) {
+		t.Errorf("%d bytes wait", queued)
+	}
+	if lost := testutil.ToFloat64(m.eventsLost); lost != float64(maxAnnouncementsPerShard-len(s.events.waiting[1])) {
+		t.Errorf("%v are lost", lost)
+	}
+	taken := s.events.dequeueFor(t.Context(), 1, nil)
+	if n := s.events.bytes[1]; n != queued-textBytes(taken) {
+		t.Errorf("%d bytes wait after %d were taken", n, textBytes(taken))
+	}
+	s.events.requeue(1, taken)
+	if n := s.events.bytes[1]; n != queued {
+		t.Errorf("%d bytes wait again, want %d", n, queued)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // what was counted during a census and the settings of queues, which their scripts bound, are
 // read whole.
 func TestScriptsReadBoundedRanges(t *testing.T) {
-	bounded := regexp.MustCompile(`'limit', '0'|, '0', '0', |, '0', int\(|int\(first\), int\(first \+ PART - 1\)`)
+	bounded := regexp.MustCompile(`'limit', '0'|, '0', '0', |, '0', int\(|int\(first\), int\(first \+ PART - 1\)|, at, at\)`)
 	ranges, whole := 0, 0
 	for _, path := range append(globIn(t, "lua/*.lua"), globIn(t, "lua/parts/*.lua")...) {
 		_, name, _ := strings.Cut(strings.TrimSuffix(path, ".lua"), "lua/")

@@ -41,14 +41,20 @@ func onServers(t *testing.T, test func(t *testing.T, w *storetest.World)) {
 // eventsAfter are all that follow a place.
 func eventsAfter(t *testing.T, w *storetest.World, shard int, p job.Place) (list []job.Event) {
 	t.Helper()
-	pages, err := w.Store.Events(t.Context(), []job.EventsRequest{{Shard: shard, After: p, Limit: 10_000}})
-	if err != nil {
-		t.Fatal(err)
+	for {
+		pages, err := w.Store.Events(t.Context(), []job.EventsRequest{{Shard: shard, After: p, Limit: 10_000}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pages[0].Gap {
+			t.Errorf("a gap after %v", p)
+		}
+		list = append(list, pages[0].Events...)
+		if !pages[0].More {
+			return list
+		}
+		p = pages[0].Last
 	}
-	if pages[0].Gap {
-		t.Errorf("a gap after %v", p)
-	}
-	return pages[0].Events
 }
 
 func kindsOf(list []job.Event) (kinds []string) {
@@ -322,6 +328,116 @@ func TestStreamsOfEventsAreBounded(t *testing.T) {
 			if err != nil || pages[0].Gap != c.gap {
 				t.Errorf("after %v: gap %v, %v", c.after, pages[0].Gap, err)
 			}
+		}
+	})
+}
+
+// largeEvent is an event of shard 1 with as many bytes of labels as an event carries.
+func largeEvent() job.Event {
+	labels := map[string]string{}
+	for i := range 32 {
+		labels[fmt.Sprintf("%02d", i)+strings.Repeat("<", 30)] = strings.Repeat("<", 100)
+	}
+	return job.Event{Kind: job.KindShardTaken, Shard: 1, Node: "n", Error: strings.Repeat("e", 512), Labels: labels}
+}
+
+// storedBytes is the sum of the texts of a stream of events.
+func storedBytes(t *testing.T, w *storetest.World, shard int) (entries, bytes int) {
+	t.Helper()
+	all, err := w.Client.XRange(t.Context(), w.Key(shard, "events"), "-", "+").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range all {
+		bytes += len(entry.Values["e"].(string))
+	}
+	return len(all), bytes
+}
+
+// announce records copies of an event.
+func announce(t *testing.T, w *storetest.World, event job.Event, copies int) {
+	t.Helper()
+	for ; copies > 0; copies -= 500 {
+		w.Store.Announce(slices.Repeat([]job.Event{event}, min(copies, 500))...)
+		if err := w.Store.FlushEvents(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestStreamsOfEventsHaveFewBytes: 1 KiB for each event that is kept, also where an older version has written some.
+// Small events are kept by number.
+func TestStreamsOfEventsHaveFewBytes(t *testing.T) {
+	const bound = 250 << 10 // a quarter of 1000 for each of four shards
+	small := job.Event{Kind: job.KindShardTaken, Shard: 1, Node: "n"}
+	onServers(t, func(t *testing.T, w *storetest.World) {
+		for seq := range 300 {
+			err := w.Client.XAdd(t.Context(), &redis.XAddArgs{
+				Stream: w.Key(1, "events"), ID: fmt.Sprintf("1-%d", seq+1), Values: []any{"e", `{"k":"shard.taken"}`},
+			}).Err()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		announce(t, w, small, 100)
+		if n, _ := storedBytes(t, w, 1); n < 250 {
+			t.Errorf("of small events %d are kept", n)
+		}
+		for range 5 {
+			announce(t, w, largeEvent(), 500)
+			entries, bytes := storedBytes(t, w, 1)
+			if bytes > bound+bound/4 || bytes < bound/2 {
+				t.Errorf("%d events of %d bytes are kept", entries, bytes)
+			}
+		}
+		announce(t, w, small, 1000)
+		if n, _ := storedBytes(t, w, 1); n < 250 {
+			t.Errorf("of small events %d are kept again", n)
+		}
+	})
+}
+
+// TestEventsAreRecordedByThoseWhoMayNotReadThem: without the right to read events, their stream is bounded by number.
+func TestEventsAreRecordedByThoseWhoMayNotReadThem(t *testing.T) {
+	server := redistest.Start(t, redistest.WithACL("default off"))
+	url := setUser(t, server, "a", "fermata")
+	w := storetest.NewWorldAt(t, server.Client(), "fermata", storetest.Start, recordPolicy,
+		func(o *redisstore.Options) { o.Client = dialRedis(t, url) })
+	if err := server.Client().Do(t.Context(), "acl", "setuser", "a", "-xrange").Err(); err != nil {
+		t.Fatal(err)
+	}
+	announce(t, w, largeEvent(), 1000)
+	if n, err := w.Client.XLen(t.Context(), w.Key(1, "events")).Result(); err != nil || n < 250 || n > 400 {
+		t.Errorf("%d events are kept, %v", n, err)
+	}
+}
+
+// TestPagesOfEventsHaveFewBytes: as many as were asked for, or fewer if they are large; then there are more.
+func TestPagesOfEventsHaveFewBytes(t *testing.T) {
+	onServers(t, func(t *testing.T, w *storetest.World) {
+		announce(t, w, largeEvent(), 500)
+		ask := []job.EventsRequest{{Shard: 1, After: job.PlaceBefore(1), Limit: 128}}
+		read, last := 0, job.Place{}
+		for more := true; more; {
+			pages, err := w.Store.Events(t.Context(), ask)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes := 0
+			for i := range pages[0].Events {
+				bytes += pages[0].Events[i].MemorySize()
+			}
+			if bytes > 200<<10 {
+				t.Errorf("a page of %d events takes %d bytes", pages[0].Read, bytes)
+			}
+			read, more = read+pages[0].Read, pages[0].More
+			if pages[0].Read > 0 {
+				last = pages[0].Last
+				ask[0].After = last
+			}
+		}
+		if entries, _ := storedBytes(t, w, 1); read != entries || last.Seq != 500 {
+			t.Errorf("%d of %d events are read, up to %v", read, entries, last)
 		}
 	})
 }

@@ -167,6 +167,33 @@ func TestNewestDeadLettersAreKept(t *testing.T) {
 	}
 }
 
+// TestDeadLettersHaveFewBytes: 1 KiB for each letter that is kept, as far as a sample tells. Letters of an older
+// version may be large, and few of them are read at once.
+func TestDeadLettersHaveFewBytes(t *testing.T) {
+	onServers(t, func(t *testing.T, w *storetest.World) {
+		ctx, key := t.Context(), w.Key(2, "hookdead:ops")
+		for i := range 200 {
+			text := fmt.Sprintf(`{"h":"ops","e":"{\"k\":\"run.dead\"}","p":"7-%d","r":"%s"}`, i+1, strings.Repeat("x", 50<<10))
+			if err := w.Client.ZAdd(ctx, key, redis.Z{Score: float64(i), Member: text}).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		letters, err := w.Store.UndeliveredEvents(ctx, job.UndeliveredQuery{Webhook: "ops", Limit: 1000, Oldest: true})
+		if err != nil || len(letters) != 200 || letters[0].Event.Place.Seq != 1 || letters[199].Event.Place.Seq != 200 {
+			t.Errorf("%d are listed, %v", len(letters), err)
+		}
+		evicted := gaveUp(t, w, "ops", 1000)
+		kept, err := w.Client.ZRange(ctx, key, 0, -1).Result()
+		bytes := 0
+		for _, text := range kept {
+			bytes += len(text)
+		}
+		if err != nil || bytes > 1200<<10 || bytes < 500<<10 || evicted != 201-len(kept) {
+			t.Errorf("%d letters of %d bytes are kept, and %d evicted, %v", len(kept), bytes, evicted, err)
+		}
+	})
+}
+
 // TestDeadLettersOfOlderVersion, which keeps those of all webhooks together: they are listed,
 // counted, and deleted when they were delivered, beside those of this version.
 func TestDeadLettersOfOlderVersion(t *testing.T) {
