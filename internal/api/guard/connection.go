@@ -221,10 +221,8 @@ func (w *countingConn) Read(p []byte) (int, error) {
 }
 
 func (w *countingConn) Write(p []byte) (int, error) {
-	gate := &w.connection.writes
-	gate.writing.Lock()
-	defer gate.writing.Unlock()
-	gate.begun.Add(1)
+	w.connection.writes.beginWrite()
+	defer w.connection.writes.endWrite()
 	return w.Conn.Write(p)
 }
 

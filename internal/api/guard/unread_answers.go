@@ -3,7 +3,6 @@ package guard
 import (
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/lib/memorybudget"
@@ -22,6 +21,8 @@ const (
 	maxBytesPerWrite = 64 << 10
 	// briefWrite is the longest time that a write takes whose client reads.
 	briefWrite = 10 * time.Millisecond
+	// unreadPatience is how long a write may take more if the identity has no memory left for what the connection keeps.
+	unreadPatience = time.Second
 	// clearlyReading is how many writes end while a client is waited for that reads. An endless stream of writes need
 	// not pause for it.
 	clearlyReading = 16
@@ -37,37 +38,81 @@ var (
 	errUnreadAnswers     = errors.New("the client does not read the answers to its calls")
 )
 
-// writeGate tells the reader of a connection whether a write waits for the client.
+// writeGate tells the reader of a connection whether a write waits for the client. There is one write at a time.
 type writeGate struct {
-	writing sync.Mutex // locked during a write
-	begun   atomic.Uint64
+	mu      sync.Mutex
+	begun   uint64
+	writing bool
+	ended   chan struct{} // closed at the end of the write; nil if nobody waits for it
 }
 
-// isIdle reports whether nothing is being written.
-func (g *writeGate) isIdle() bool {
-	idle := g.writing.TryLock()
-	if idle {
-		g.writing.Unlock()
+func (g *writeGate) beginWrite() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.begun, g.writing = g.begun+1, true
+}
+
+func (g *writeGate) endWrite() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.writing = false
+	if g.ended != nil {
+		close(g.ended)
+		g.ended = nil
 	}
-	return idle
 }
 
-// waitForWrite waits until the write that goes on has ended.
-func (g *writeGate) waitForWrite() {
-	g.writing.Lock()
-	//lint:ignore SA2001 the write holds the lock
-	g.writing.Unlock()
+// current returns the number of the write that goes on; 0: there is none.
+func (g *writeGate) current() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.writing {
+		return 0
+	}
+	return g.begun
+}
+
+// endOfWrite returns a channel that is closed at the end of the write that goes on, and the number of writes so far.
+func (g *writeGate) endOfWrite() (ended <-chan struct{}, begun uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case !g.writing:
+		return closedChannel, g.begun
+	case g.ended == nil:
+		g.ended = make(chan struct{})
+	}
+	return g.ended, g.begun
+}
+
+var closedChannel = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// endsWithin waits for the write that goes on, and reports whether it has ended.
+func (g *writeGate) endsWithin(patience time.Duration) bool {
+	ended, _ := g.endOfWrite()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-timer.C:
+		return false
+	}
 }
 
 // waitForClient waits until all has been written, or the client clearly reads.
 func (g *writeGate) waitForClient() {
-	for first := g.begun.Load(); ; {
-		g.waitForWrite()
-		if g.begun.Load() >= first+clearlyReading {
-			return
-		}
+	ended, first := g.endOfWrite()
+	for {
+		<-ended
 		time.Sleep(strayCallDelay) // gRPC begins the next write at once, if there is one
-		if g.isIdle() {
+		var begun uint64
+		ended, begun = g.endOfWrite()
+		if ended == closedChannel || begun >= first+clearlyReading {
 			return
 		}
 	}
@@ -112,12 +157,8 @@ func (r *readPacer) waitBeforeRead(c *connection) error {
 	if n := r.calls - r.tapped - 1 - r.stray; n > 0 {
 		return r.waitForStrayCalls(c, n)
 	}
-	if c.writes.isIdle() {
-		r.callsInWrite, r.bytesInWrite = 0, 0
-		return nil
-	}
-	write := c.writes.begun.Load()
-	if write != r.write {
+	write := c.writes.current()
+	if write == 0 || write != r.write {
 		r.write, r.callsInWrite, r.bytesInWrite = write, 0, 0
 		return nil
 	}
@@ -145,19 +186,22 @@ func (r *readPacer) takeTokens(n int, now time.Time) bool {
 	return r.tokens >= 0
 }
 
-// waitForUnread waits for the client. Its identity has memory of its share for what the connection keeps meanwhile.
+// waitForUnread waits for the client. Its identity has memory of its share for what the connection keeps meanwhile. A
+// connection without that memory ends after a while.
 func (r *readPacer) waitForUnread(c *connection) error {
 	bytes := r.bytesInWrite + r.callsInWrite*unreadOverhead
 	r.callsInWrite, r.bytesInWrite = 0, 0
+	if c.writes.endsWithin(briefWrite) {
+		return nil
+	}
 	share := c.memoryShare()
 	if !r.budget.TryTake(share, bytes) {
+		if c.writes.endsWithin(unreadPatience) {
+			return nil
+		}
 		return errUnreadAnswers
 	}
 	defer r.budget.Give(share, bytes)
-	begin := time.Now()
-	c.writes.waitForWrite()
-	if time.Since(begin) > briefWrite {
-		c.writes.waitForClient()
-	}
+	c.writes.waitForClient()
 	return nil
 }

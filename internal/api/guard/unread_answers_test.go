@@ -18,7 +18,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
-const unreadPatience = 30 * time.Second
+const testPatience = 30 * time.Second
 
 // leaveUnread returns a connection whose client has sent so many calls and does not read what is written to it.
 func leaveUnread(t *testing.T, u *unauthenticatedConns, calls int) (client io.Reader, server *readyConn) {
@@ -39,8 +39,8 @@ func leaveUnread(t *testing.T, u *unauthenticatedConns, calls int) (client io.Re
 	if _, err := conn.Write(sent); err != nil {
 		t.Fatal(err)
 	}
-	redistest.Eventually(t, unreadPatience, "a write begins", func(context.Context) error {
-		if server.connection.writes.isIdle() {
+	redistest.Eventually(t, testPatience, "a write begins", func(context.Context) error {
+		if server.connection.writes.current() == 0 {
 			return errors.New("it has not")
 		}
 		return nil
@@ -82,7 +82,7 @@ func TestUnreadAnswersStopReading(t *testing.T) {
 		read <- fmt.Sprint(all, " calls")
 	}()
 	budget := server.connection.reads.budget
-	redistest.Eventually(t, unreadPatience, "the share has the memory", func(context.Context) error {
+	redistest.Eventually(t, testPatience, "the share has the memory", func(context.Context) error {
 		if n := budget.InUse(); n < maxCallsPerWrite*unreadOverhead {
 			return fmt.Errorf("%d bytes", n)
 		}
