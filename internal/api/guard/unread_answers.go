@@ -23,9 +23,10 @@ const (
 	briefWrite = 10 * time.Millisecond
 	// unreadPatience is how long a write may take more if the identity has no memory left for what the connection keeps.
 	unreadPatience = time.Second
-	// clearlyReading is how many writes end while a client is waited for that reads. An endless stream of writes need
-	// not pause for it.
+	// A client that has read clearlyReading writes is not waited for any longer, even if further writes follow.
 	clearlyReading = 16
+	// nextWriteDelay is how long the next write may take to begin, if there is more to be written.
+	nextWriteDelay = time.Millisecond
 
 	// A call that never reaches tapHandle costs its connection strayCallDelay. A connection may have MaxStreamsPerConnection
 	// of them, as after a request to connect anew, and another one in each strayCallInterval.
@@ -104,12 +105,12 @@ func (g *writeGate) endsWithin(patience time.Duration) bool {
 	}
 }
 
-// waitForClient waits until all has been written, or the client clearly reads.
+// waitForClient waits until everything has been written, or until clearlyReading writes have ended.
 func (g *writeGate) waitForClient() {
 	ended, first := g.endOfWrite()
 	for {
 		<-ended
-		time.Sleep(strayCallDelay) // gRPC begins the next write at once, if there is one
+		time.Sleep(nextWriteDelay)
 		var begun uint64
 		ended, begun = g.endOfWrite()
 		if ended == closedChannel || begun >= first+clearlyReading {
@@ -124,13 +125,13 @@ type readPacer struct {
 	frames frameScanner
 	budget *memorybudget.Budget // of answers that are not read
 
-	calls  int // all that began
-	tapped int // those of them that reached tapHandle
+	calls  int // calls that began
+	tapped int // calls that reached tapHandle
 
 	// Calls that never reached tapHandle.
-	stray   int       // all that were found
-	tokens  int       // that it may still have
-	granted time.Time // when tokens were added last
+	stray   int       // how many were found
+	tokens  int       // how many more are allowed
+	granted time.Time // when tokens were last added
 
 	// What has been read during one write.
 	write        uint64

@@ -159,8 +159,8 @@ func (g greedyEvents) Watch(_ context.Context, q job.EventQuery, _ func(job.Even
 	return job.ErrWatchersTooSlow
 }
 
-// TestWatchersHaveMemoryOfTheirIdentity: a part of that for responses which are not read. Without any left, a watcher
-// is to resume.
+// TestWatchersHaveMemoryOfTheirIdentity checks that a watcher takes memory of its identity's share for unread responses,
+// and ends with WATCHER_TOO_SLOW when none is left.
 func TestWatchersHaveMemoryOfTheirIdentity(t *testing.T) {
 	events := greedyEvents{make(chan int, 1)}
 	f := serveFlooded(t, Options{Events: events}, &floodJobs{}, nil)
@@ -170,7 +170,7 @@ func TestWatchersHaveMemoryOfTheirIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Recv(); status.Code(err) != codes.Unavailable || reasonOf(err) != "WATCHER_TOO_SLOW" {
-		t.Errorf("a watcher without memory is told %v", err)
+		t.Errorf("a watcher without memory ends with %v", err)
 	}
 	if taken := <-events.taken; taken == 0 || taken > 128<<20 {
 		t.Errorf("a watcher may have %d bytes", taken)

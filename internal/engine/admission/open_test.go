@@ -132,7 +132,7 @@ func TestRunsOfMovedJobsGoToTheirQueue(t *testing.T) {
 	}
 }
 
-// putChildren gives a stored job waiting children in these slots, of which some have begun.
+// putChildren stores waiting child runs of a job in these slots. Some of them have begun.
 func (b *bed) putChildren(parent job.RecordID, slots, begun uint64) {
 	b.store.set(func() {
 		p := b.store.records[parent]

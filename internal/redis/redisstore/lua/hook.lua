@@ -8,10 +8,10 @@
 -- Guards: the lock has the caller's value.
 -- May be repeated: a letter that is there is the same one, and what had to go has gone.
 
--- So many bytes are kept for each of the letters, as far as the mean of a sample tells.
+-- The letters may have MEAN bytes each on average. The average is that of SAMPLE letters.
 local MEAN, SAMPLE = 1024, 16
 
--- kept is how many of the letters are to be kept.
+-- kept returns how many letters may stay.
 local function kept(letters, most)
 	local bytes = 0
 	for i = 0, SAMPLE - 1 do

@@ -20,14 +20,14 @@ local function bytes_until(entry)
 	return digits and tonumber(sub(b, 1, math.min(digits, 15))) or 0
 end
 
--- place_of is the instant and the number of which an id is made.
+-- place_of returns the two parts of an id: the instant and the number.
 local function place_of(id)
 	local _, digits = find(id, '^%d+')
 	return tonumber(sub(id, 1, digits)), tonumber(sub(id, digits + 2))
 end
 
--- kept is how many entries a stream is to have whose last one has this number and sum: keep, or fewer if they have
--- too many bytes. A user that may not read events may still record them: the stream is then bounded by number only.
+-- kept returns how many entries a stream may have: keep, or fewer if they have too many bytes. seq and bytes are the
+-- number and the sum of its last entry. A user that may not read events may still record them: the stream is then bounded by number only.
 local function kept(stream, keep, seq, bytes)
 	local first = redis.pcall('xrange', stream, '-', '+', 'count', '1')[1]
 	if not first then return keep end
