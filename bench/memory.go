@@ -78,12 +78,12 @@ var memory = Scenario{
 		at := func(key string) float64 { return r.Of(peerFermata, "namespace default", key) }
 		return []Target{
 			{Text: "Redis bytes a recurring job, namespace default", Value: at("bytes"),
-				Required: 600, Aimed: 450, AtMost: true, Unit: "B"},
+				Required: 450, Aimed: 400, AtMost: true, Unit: "B"},
 			{Text: "Redis bytes a recurring job, namespace mail", Value: r.Of(peerFermata, "namespace mail", "bytes"),
-				Required: 600, Aimed: 450, AtMost: true, Unit: "B"},
+				Required: 450, Aimed: 400, AtMost: true, Unit: "B"},
 			{Text: "memory of a node with all jobs, after runs and listing",
 				Value:    max(at("node"), at("node_ran"), at("node_listed")),
-				Required: 200, Aimed: none, AtMost: true, Unit: "MB"},
+				Required: 150, Aimed: none, AtMost: true, Unit: "MB"},
 			{Text: "memory of a node a connected idle worker", Value: at("worker"),
 				Required: 50, Aimed: none, AtMost: true, Unit: "KB"},
 		}

@@ -47,7 +47,7 @@ var retry = Scenario{
 		}
 		return cases
 	},
-	Targets: func(r Results) []Target { return r.rateTargets("jobs that fail once, defaults", 8, 12) },
+	Targets: func(r Results) []Target { return r.rateTargets("jobs that fail once, defaults", 6, 8) },
 	Ratios: func(r Results) []Ratio {
 		return append(r.rateRatios("jobs that fail once"), r.cpuRatio("jobs that fail once, deletion included"))
 	},
