@@ -8,10 +8,10 @@ import (
 // allowance is time that may be spent: it grows with a share of the time that passes. It may become negative: then
 // there is a debt to wait for.
 type allowance struct {
-	share float64
 	limit time.Duration
 
 	mu    sync.Mutex
+	share float64
 	left  time.Duration
 	since time.Time
 }
@@ -25,6 +25,14 @@ func (a *allowance) grow(now time.Time) {
 	passed := max(0, now.Sub(a.since))
 	a.left = min(a.limit, a.left+time.Duration(float64(passed)*a.share))
 	a.since = now
+}
+
+// setShare changes the share from now on.
+func (a *allowance) setShare(share float64, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.grow(now)
+	a.share = share
 }
 
 // suffices reports whether work of a duration can be paid.

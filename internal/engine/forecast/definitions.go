@@ -57,6 +57,7 @@ func (f *Forecaster) readShard(ctx context.Context, shard int) (cost time.Durati
 	next := f.table.NewShard(unixtime.MilliOf(f.o.Now()))
 	f.mu.Unlock()
 	for at, more := "", true; more; more = at != "" {
+		f.paceDefinitions()
 		began := time.Now()
 		jobs, following, err := f.o.Store.WalkShard(ctx, shard, at)
 		if err != nil {

@@ -8,14 +8,15 @@
 //
 // There are two reads. A round of definitions goes through all jobs of the held shards page by page, and counts their
 // schedules (internal/core/forecast). A round of the due index reads the due times of the lanes, without a definition.
-// Both cost time of the node and of Redis, so each has an [allowance]: a share of one core, 0.6 % and 0.4 %, saved
-// up for at
-// most two seconds of work. Every page is paid with the time that it took; the part that Redis took is paid once for
-// each node of the cluster, so that all nodes together stay within the share. When nothing is left, a round pauses.
+// Both cost time of the node and of Redis, so each has an [allowance]: a share of one core, 0.6 % and 0.4 %, saved up
+// for at most two seconds of work. Definitions have 0.1 % while nobody has asked for an hour. Every page is paid with
+// the time that it took; the part that Redis took is paid once for each node of the cluster, so that all nodes together
+// stay within the share. When nothing is left, a round pauses.
 //
 // Rounds of definitions follow each other with a pause of five minutes. A query asks for new rounds of both, and waits
 // for them if the allowance suffices: with some ten thousand jobs every answer is current. With a million jobs the due
-// index is some minutes old, and the definitions half an hour; the answer says how old.
+// index is some minutes old, and the definitions half an hour, or three hours if it is the first query in an hour; the
+// answer says how old.
 //
 // # Invariants
 //

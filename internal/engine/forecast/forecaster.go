@@ -19,6 +19,9 @@ const (
 	// definitionsShare and dueShare are the shares of one core that the two reads may take.
 	definitionsShare = 0.006
 	dueShare         = 0.004
+	// unaskedShare is definitionsShare while no query has come for unaskedAfter.
+	unaskedShare = 0.001
+	unaskedAfter = time.Hour
 	// savedTime is how much of an allowance is saved up.
 	savedTime = 2 * time.Second
 	// roundPause is the pause between two rounds of definitions that no query asks for.
@@ -75,6 +78,7 @@ type Forecaster struct {
 	shards  map[int]*forecast.Shard
 	unswept int             // shards that were read since the last sweep
 	roundAt time.Time       // when the last round of definitions began
+	askedAt time.Time       // when the last query came
 	waiters []chan struct{} // queries that wait for the next round of definitions
 	taken   []chan struct{} // queries that wait for the present one
 	roundOf time.Duration   // what the last round of definitions cost
@@ -101,7 +105,7 @@ func New(o Options) (*Forecaster, error) {
 	f := &Forecaster{
 		o: o, wanted: make(chan struct{}, 1), building: make(chan struct{}, 1), dueRound: make(chan struct{}, 1),
 		answers: map[answerKey]*sharedAnswer{}, table: forecast.NewTable(o.Shards), shards: map[int]*forecast.Shard{},
-		definitions: newAllowance(definitionsShare, savedTime, now), due: newAllowance(dueShare, savedTime, now),
+		definitions: newAllowance(unaskedShare, savedTime, now), due: newAllowance(dueShare, savedTime, now),
 		spent: promauto.With(o.Registerer).NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_forecast_read_seconds_total",
 			Help: "Time that the forecast of due runs spent reading definitions, or the due index.",
@@ -169,6 +173,17 @@ func closeAll(waiting []chan struct{}) {
 	for _, w := range waiting {
 		close(w)
 	}
+}
+
+// paceDefinitions sets the share of definitions by when a query came last.
+func (f *Forecaster) paceDefinitions() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now, share := time.Now(), unaskedShare
+	if !f.askedAt.IsZero() && now.Sub(f.askedAt) < unaskedAfter {
+		share = definitionsShare
+	}
+	f.definitions.setShare(share, now)
 }
 
 // pay pays for a page: for what Redis did, once for each node. It returns how long to wait, and what was paid.

@@ -222,6 +222,32 @@ func TestReadsTakeAShareOfACore(t *testing.T) {
 	}
 }
 
+// TestReadsThatNobodyAsksForTakeLess: before the first query, and an hour after the last one, definitions are read at
+// the lower share; in between, at the higher one.
+func TestReadsThatNobodyAsksForTakeLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{pages: 4000, takes: 10 * time.Millisecond}
+		f := startForecaster(t, store, nil)
+		readFor := func(d time.Duration) time.Duration {
+			before := store.walks()
+			time.Sleep(d)
+			return time.Duration(store.walks()-before) * store.takes
+		}
+		within := func(when string, read time.Duration, share float64) {
+			t.Helper()
+			want := time.Duration(share * float64(time.Hour))
+			if read < want*9/10 || read > want*11/10 {
+				t.Errorf("%s, reads took %v of an hour, want %v", when, read, want)
+			}
+		}
+		readFor(time.Minute) // what was saved up
+		within("before the first query", readFor(time.Hour), unaskedShare)
+		ask(t, f)
+		within("after a query", readFor(time.Hour), definitionsShare)
+		within("an hour after it", readFor(time.Hour), unaskedShare)
+	})
+}
+
 func TestQueriesDoNotWaitForLongReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &fakeStore{pages: 5000, takes: 10 * time.Millisecond}

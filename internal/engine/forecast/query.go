@@ -140,6 +140,7 @@ func (f *Forecaster) makeAnswer(ctx context.Context, q forecast.Query, held []in
 func (f *Forecaster) refreshDefinitions(ctx context.Context) {
 	now := time.Now()
 	f.mu.Lock()
+	f.askedAt = now
 	if !f.roundAt.IsZero() && now.Sub(f.roundAt) < fresh || !f.definitions.suffices(f.roundOf, now) {
 		f.mu.Unlock()
 		return
