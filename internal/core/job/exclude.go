@@ -75,7 +75,7 @@ const HeldExclusion = "exclusion"
 // refusesManual reports whether a manual run is refused now, because the schedule excludes this instant. A
 // waiting run in a child record cannot be exempted.
 func (t *transition) refusesManual(ev RequestManualRun) bool {
-	if clear, ok := t.c.NextAllowed(t.now); ok && clear == t.now {
+	if !t.c.schedule.Excludes(t.now.Time()) {
 		return false
 	}
 	return !ev.IgnoreExclusions || t.Waiting != 0 && !t.isExempt(ManualRunID(t.Pending))

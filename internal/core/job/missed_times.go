@@ -125,15 +125,20 @@ func (c *Compiled) maxOverlap() int {
 
 // nthLatestNominal returns the n-th nominal time counted backwards from an instant, but not
 // before floor. Each run of a backlog asks again: one that is within its limit, as it is
-// from the second run on, is not counted time by time.
+// from the second run on, is not counted time by time. The count may pass over as many
+// excluded times as one search; what lies before that is not caught up with.
 func (c *Compiled) nthLatestNominal(upTo unixtime.Milli, n int64, floor unixtime.Milli) unixtime.Milli {
 	if int64(upTo-floor)/c.minNominalGap()+1 < n {
 		return floor
 	}
-	at := upTo
+	at, b := upTo, schedule.NewBudget(1)
+	bounded := c.Within(b)
 	for range n {
-		prev, ok := c.nominalUpTo(at)
-		if !ok || prev <= floor {
+		prev, ok := bounded.nominalUpTo(at)
+		switch {
+		case !ok && b.Exhausted() && at < upTo:
+			return at + 1
+		case !ok, prev <= floor:
 			return floor
 		}
 		at = prev - 1

@@ -166,6 +166,28 @@ func TestNthLatestNominal(t *testing.T) {
 	}
 }
 
+// TestCatchingUpPassesOverFewTimes checks that the count of a backlog ends after as many excluded times as one search
+// may pass over, here those of about six weeks, however long ago the job ran last and however much it may catch up with.
+func TestCatchingUpPassesOverFewTimes(t *testing.T) {
+	d := def()
+	d.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"* * * * *"},
+		Exclude: schedule.Exclusions{Cron: []string{"1-59 * * * *", "0 1-23 * * *"}}}
+	d.Misfire = Misfire{Policy: MisfireRunAll, MaxCatchUp: 10_000}
+	c, err := Compile(&d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := unixtime.MilliOf(time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC))
+	floor := unixtime.MilliOf(time.Date(1970, 2, 1, 0, 0, 0, 0, time.UTC))
+	got := c.nthLatestNominal(now, c.maxBacklog(), floor)
+	if age := time.Duration(now-got) * time.Millisecond; age < 30*24*time.Hour || age > 50*24*time.Hour {
+		t.Errorf("the backlog begins at %v, %v ago", got.Time().UTC(), age)
+	}
+	if clock := got.Time().UTC(); clock.Hour() != 0 || clock.Minute() != 0 {
+		t.Errorf("the backlog begins at %v, which is excluded", clock)
+	}
+}
+
 // BenchmarkBacklog works off a backlog of 5,000 minutes, run by run.
 func BenchmarkBacklog(b *testing.B) {
 	d := def()

@@ -2,7 +2,12 @@ package schedule
 
 // Budget bounds how many excluded nominal times the searches of one task may skip together. One search may skip
 // many; a thousand such searches in a row would keep a processor busy for minutes.
-type Budget struct{ remaining int }
+type Budget struct {
+	remaining int
+	// matches are of the schedule that was searched last.
+	matches  *ruleMatches
+	searched *rule // its first expression; nil: it has none
+}
 
 // NewBudget returns a budget for so many searches that each pass over as many times as one may.
 func NewBudget(searches int) *Budget { return &Budget{remaining: searches * maxSkippedTimes} }
@@ -22,6 +27,20 @@ func (b *Budget) maxSkipped() int {
 		return maxSkippedTimes
 	}
 	return min(maxSkippedTimes, b.remaining)
+}
+
+// matchesOf returns what searches of the task have found for the expressions of a schedule. Without a budget, a search
+// is a task of its own, which asks again only if it passes over excluded times.
+func (b *Budget) matchesOf(s *Schedule) *ruleMatches {
+	switch {
+	case len(s.rules) < 2, b == nil && s.exclude == nil:
+		return nil
+	case b == nil:
+		return newRuleMatches(s)
+	case b.searched != &s.rules[0]:
+		b.searched, b.matches = &s.rules[0], newRuleMatches(s)
+	}
+	return b.matches
 }
 
 func (b *Budget) countSkipped() {

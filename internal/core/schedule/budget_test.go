@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
 )
 
 // most is how often the yardstick fits into the dearest call; the dearest of the schedules
@@ -29,7 +30,7 @@ func yardstick(t *testing.T) func() {
 		at := floorMillis(created)
 		for range maxSkippedTimes {
 			s.exclude.excludedUntil(at)
-			at, _ = s.nextAny(at)
+			at, _ = s.nextAny(at, nil)
 		}
 	}
 }
@@ -82,6 +83,9 @@ func TestWorkOfEachScheduleIsBounded(t *testing.T) {
 	rarely := seconds
 	rarely.Exclude = Exclusions{Cron: []string{"1-59 * * * * *", "0 1-59 * * * *", "0 0 1-4,6-9,11-14,16-19,21-23 * * *"}}
 	specs["every second, at five hours"] = rarely
+	rareBeside := excludedAlways(Exclusions{Cron: []string{"1-59 * * * *", "0 1-23 * * *", "0 0 1-6,8-13,15-20,22-26,28-31 * *"}})
+	rareBeside.Cron = append(rareBeside.Cron, slices.Repeat([]string{"0 0 29 2 */7"}, 15)...)
+	specs["rare expressions beside exclusions"] = rareBeside
 	plain := yardstick(t)
 	accepted := 0
 	for name, spec := range specs {
@@ -120,4 +124,78 @@ func excludedAlways(e Exclusions) Spec {
 	s := cronIn("Europe/Berlin", vixie, "* * * * *")
 	s.Exclude = e
 	return s
+}
+
+// TestExcludedStretchesHaveNoGap: all instants of the stretch that a step passes over, forwards or backwards, are
+// excluded, and the step is right for each place in a stretch.
+func TestExcludedStretchesHaveNoGap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seconds := rapid.Bool().Draw(t, "seconds")
+		field := rapid.SampledFrom([]string{"*", "*", "0", "1-59", "*/2", "3-9,11", "0-20"})
+		text := field.Draw(t, "minute") + " " + rapid.SampledFrom([]string{"*", "0-22", "3", "1-23", "23"}).Draw(t, "hour") +
+			" " + rapid.SampledFrom([]string{"*", "1-28", "29-31"}).Draw(t, "day") + " * *"
+		spec := excludedAlways(Exclusions{Windows: []string{"22:00-06:00"}[:rapid.IntRange(0, 1).Draw(t, "windows")],
+			Dates: []string{"2026-03-29", "12-31"}})
+		step := int64(60_000)
+		if seconds {
+			text, step = field.Draw(t, "second")+" "+text, 1000
+			spec.Cron, spec.Seconds = []string{"* * * * * *"}, true
+		}
+		spec.Exclude.Cron = []string{text}
+		p := &problems{}
+		zone, err := time.LoadLocation("Europe/Berlin")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := compileExclusions(spec, zone, 7, p)
+		if err := p.joinErrors(); err != nil {
+			t.Fatal(err)
+		}
+		base := utc(rapid.SampledFrom([]string{"2026-03-28T20:00:00Z", "2026-10-24T20:00:00Z", "2026-12-30T22:00:00Z", "2026-06-01T00:00:00Z"}).Draw(t, "base"))
+		at := base.UnixMilli() + rapid.Int64Range(0, 30*3600).Draw(t, "at")*1000
+		until, excluded := e.excludedUntil(at)
+		since, before := e.excludedSince(at)
+		if excluded != before {
+			t.Fatalf("excluded %v forwards, %v backwards", excluded, before)
+		}
+		if !excluded {
+			return
+		}
+		for ms := since; ms < until; ms += step {
+			if _, is := e.excludedUntil(ms); !is {
+				t.Fatalf("from %d: %d is not excluded, but lies in %d to %d", at, ms, since, until)
+			}
+			if _, is := e.excludedSince(ms); !is {
+				t.Fatalf("from %d: %d is not excluded backwards", at, ms)
+			}
+		}
+	})
+}
+
+// TestFoundMatchesServeLaterSearches: searches that share what they have found come to the same times as those that do
+// not, wherever they begin.
+func TestFoundMatchesServeLaterSearches(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		expressions := []string{"0 0 29 2 */7", "59 23 31 */6 */7", "0 0 L-3,15W 2 MON#5", "30 2 8-14 3 */7", "0 0 29 2 FRI#5", "7 3 31 1-12/11 SUN#L",
+			"* * * * *", "*/7 3 * * *", "30 2 * * *", "0 0 31 2 *", "0 12 1 * *"}
+		zone := rapid.SampledFrom([]string{"", "Europe/Berlin", "America/New_York"}).Draw(t, "zone")
+		spec := cronIn(zone, vixie, rapid.SliceOfN(rapid.SampledFrom(expressions), 2, 6).Draw(t, "cron")...)
+		s, err := Compile(spec, created, 7)
+		if err != nil {
+			t.Skip(err)
+		}
+		matches, at := newRuleMatches(s), floorMillis(created)
+		for range 60 {
+			step := rapid.OneOf(rapid.Int64Range(-100_000, 100_000), rapid.Int64Range(-40*366*86_400_000, 40*366*86_400_000)).Draw(t, "step")
+			at = max(floorMillis(created), at+step)
+			want, found := s.nextCron(at, nil)
+			if got, ok := s.nextCron(at, matches); got != want || ok != found {
+				t.Fatalf("next after %d is %d %v, want %d %v", at, got, ok, want, found)
+			}
+			want, found = s.prevCron(at, nil)
+			if got, ok := s.prevCron(at, matches); got != want || ok != found {
+				t.Fatalf("last before %d is %d %v, want %d %v", at, got, ok, want, found)
+			}
+		}
+	})
 }

@@ -27,9 +27,9 @@
 // have them. A fixed delay that ends in one is due when it is over, and so is whatever
 // else would start in one ([Schedule.NextAllowed]). A local time that a gap shifts is excluded
 // if it would be without the gap, or if the instant is that it is shifted to. A search that
-// passes over 20,000 excluded times in a row counts the schedule as ended; days,
-// windows and periods are passed over in one step each, expressions minute by
-// minute. [Schedule.Jittered] gives the due time of a nominal time. MaxRuns is for
+// takes 2,000 steps over excluded times counts the schedule as ended. Days, windows and periods
+// are passed over in one step each, and so is what an expression excludes without a gap on one
+// day. [Schedule.Jittered] gives the due time of a nominal time. MaxRuns is for
 // whoever keeps the state: the schedule itself has no memory.
 //
 // # Window

@@ -17,7 +17,7 @@ const (
 	MaxExcludePeriods = 100
 	// maxSkippedTimes bounds how many excluded nominal times one search may skip. A schedule with so many in a
 	// row counts as ended there.
-	maxSkippedTimes = 20_000
+	maxSkippedTimes = 2_000
 )
 
 // exclusions answer whether an instant is excluded. Local times are the zone's,
@@ -229,6 +229,60 @@ func (e *exclusions) excludedUntil(ms int64) (until int64, excluded bool) {
 	return until, until > ms
 }
 
+// excludedSince reports whether an instant is excluded, and since when.
+func (e *exclusions) excludedSince(ms int64) (since int64, excluded bool) {
+	since = ms + 1
+	for _, p := range e.periods {
+		if ms >= p[0] && ms < p[1] {
+			since = min(since, p[0])
+		}
+	}
+	if len(e.cron)+len(e.days)+len(e.windows) > 0 {
+		sec := floorDiv(ms, 1000)
+		seg := offsetSegmentAt(e.zone, sec)
+		if begin, ok := e.localExcludedSince(sec + seg.offset); ok {
+			since = min(since, max(begin-seg.offset, seg.start)*1000)
+		}
+	}
+	return since, since <= ms
+}
+
+// localExcludedSince returns the civil time since which the one given is excluded; false if it is not.
+func (e *exclusions) localExcludedSince(c int64) (since int64, excluded bool) {
+	since = c + 1
+	day := floorDiv(c, secondsPerDay)
+	_, m, d := dateOfDay(day)
+	for _, r := range e.days {
+		switch {
+		case r.yearly && r.month == m && r.day == d:
+			since = min(since, day*secondsPerDay)
+		case !r.yearly && day >= r.from && day <= r.to:
+			since = min(since, r.from*secondsPerDay)
+		}
+	}
+	clock, weekday := c-day*secondsPerDay, weekdayOf(day)
+	for _, w := range e.windows {
+		if w.days&(1<<weekday) != 0 && clock >= w.from && clock < w.to {
+			since = min(since, day*secondsPerDay+w.from)
+		}
+		before := (weekday + 6) % 7
+		if w.days&(1<<before) != 0 && clock+secondsPerDay >= w.from && clock+secondsPerDay < w.to {
+			since = min(since, (day-1)*secondsPerDay+w.from)
+		}
+	}
+	begin := floorDiv(c, e.cronStep) * e.cronStep
+	for i := range e.cron {
+		if e.cron[i].matchesTime(begin) {
+			since = min(since, e.cron[i].matchesSince(begin, e.cronStep))
+			break
+		}
+	}
+	return since, since <= c
+}
+
+// weekdayOf returns the weekday of a day since 1970, 0 is Sunday: 1970-01-01 was a Thursday.
+func weekdayOf(day int64) int { return int((day%7 + 7 + 4) % 7) }
+
 // localExcludedUntil returns the civil time up to which the one given is excluded; 0 if it is not.
 func (e *exclusions) localExcludedUntil(c int64) (until int64) {
 	day := floorDiv(c, secondsPerDay)
@@ -241,7 +295,7 @@ func (e *exclusions) localExcludedUntil(c int64) (until int64) {
 			until = max(until, (r.to+1)*secondsPerDay)
 		}
 	}
-	clock, weekday := c-day*secondsPerDay, int((day%7+7+4)%7) // 1970-01-01 was a Thursday
+	clock, weekday := c-day*secondsPerDay, weekdayOf(day)
 	for _, w := range e.windows {
 		if w.days&(1<<weekday) != 0 && clock >= w.from && clock < w.to {
 			until = max(until, day*secondsPerDay+w.to)
@@ -254,14 +308,23 @@ func (e *exclusions) localExcludedUntil(c int64) (until int64) {
 	begin := floorDiv(c, e.cronStep) * e.cronStep
 	for i := range e.cron {
 		if e.cron[i].matchesTime(begin) {
-			return max(until, begin+e.cronStep)
+			return max(until, e.cron[i].matchesUntil(begin, e.cronStep))
 		}
 	}
 	return until
 }
 
+// Excludes reports whether the schedule excludes an instant.
+func (s *Schedule) Excludes(t time.Time) bool {
+	if s == nil || s.exclude == nil {
+		return false
+	}
+	_, excluded := s.exclude.excludedUntil(floorMillis(t))
+	return excluded
+}
+
 // NextAllowed returns the first instant from t on, by the millisecond, that is not excluded. It returns false if there
-// is none: the exclusion does not end within the supported years, or its end is more than 20,000 steps away and
+// is none: the exclusion does not end within the supported years, or its end is more than 2,000 steps away and
 // no nominal time follows.
 func (s *Schedule) NextAllowed(t time.Time) (time.Time, bool) {
 	if s == nil || s.exclude == nil {

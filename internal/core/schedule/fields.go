@@ -82,6 +82,54 @@ func (f *fields) matchesTime(c int64) bool {
 	return f.matchingDays(y, m)&(1<<d) != 0
 }
 
+// matchesUntil returns the end of the matches that follow each other without a gap from match c on, or the end of its day
+// if that is earlier. A match covers step: 60 seconds for an expression without seconds, otherwise one.
+func (f *fields) matchesUntil(c, step int64) int64 {
+	day := floorDiv(c, secondsPerDay)
+	tod := c - day*secondsPerDay
+	hour, minute := tod/3600*3600, tod/60*60
+	if step == 1 {
+		n := consecutiveBits(f.second, tod%60)
+		if tod%60+n < 60 || !isFull(f.second, 60) {
+			return c + n
+		}
+	}
+	n := consecutiveBits(f.minute, tod/60%60)
+	if tod/60%60+n < 60 || !isFull(f.minute, 60) {
+		return day*secondsPerDay + minute + n*60
+	}
+	return day*secondsPerDay + hour + consecutiveBits(f.hour, tod/3600)*3600
+}
+
+// matchesSince returns the beginning of the matches that follow each other without a gap up to match c, or that of its
+// day if that is later. See matchesUntil.
+func (f *fields) matchesSince(c, step int64) int64 {
+	day := floorDiv(c, secondsPerDay)
+	tod := c - day*secondsPerDay
+	if step == 1 {
+		n := consecutiveBitsDown(f.second, tod%60)
+		if n <= tod%60 || !isFull(f.second, 60) {
+			return c - n + 1
+		}
+	}
+	n := consecutiveBitsDown(f.minute, tod/60%60)
+	if n <= tod/60%60 || !isFull(f.minute, 60) {
+		return day*secondsPerDay + (tod/60-n+1)*60
+	}
+	return day*secondsPerDay + (tod/3600-consecutiveBitsDown(f.hour, tod/3600)+1)*3600
+}
+
+// consecutiveBitsDown returns how many members of set follow each other from i downwards, which is one.
+func consecutiveBitsDown(set uint64, i int64) int64 {
+	return int64(bits.LeadingZeros64(^(set << (63 - i))))
+}
+
+// consecutiveBits returns how many members of set follow each other from i on, which is one.
+func consecutiveBits(set uint64, i int64) int64 { return int64(bits.TrailingZeros64(^(set >> i))) }
+
+// isFull reports whether set has all numbers from 0 to n-1.
+func isFull(set uint64, n int) bool { return set&(1<<n-1) == 1<<n-1 }
+
 // prevMatch returns the last match at or before civil time c.
 func (f *fields) prevMatch(c int64) (int64, bool) {
 	day := floorDiv(c, secondsPerDay)

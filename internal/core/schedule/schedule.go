@@ -65,15 +65,16 @@ func (s *Schedule) limitToWindow(ms int64, ok bool) (time.Time, bool) {
 
 // nextInstant ignores end, and prev ignores start; bounded looks after both.
 func (s *Schedule) nextInstant(after int64, b *Budget) (int64, bool) {
-	t, ok := s.nextAny(after)
+	if b == nil {
+		b = s.budget
+	}
+	matches := b.matchesOf(s)
+	t, ok := s.nextAny(after, matches)
 	if s.exclude == nil || !ok {
 		return t, ok
 	}
 	if s.fixedDelay {
 		return s.skipExcluded(t)
-	}
-	if b == nil {
-		b = s.budget
 	}
 	for range b.maxSkipped() {
 		until, excluded := s.exclude.excludedUntil(t)
@@ -81,7 +82,7 @@ func (s *Schedule) nextInstant(after int64, b *Budget) (int64, bool) {
 			return t, true
 		}
 		b.countSkipped()
-		t, ok = s.nextAny(until - 1)
+		t, ok = s.nextAny(until-1, matches)
 		if !ok || t >= s.end {
 			return 0, false
 		}
@@ -90,41 +91,43 @@ func (s *Schedule) nextInstant(after int64, b *Budget) (int64, bool) {
 }
 
 func (s *Schedule) prevInstant(before int64) (int64, bool) {
-	t, ok := s.prevAny(before)
+	matches := s.budget.matchesOf(s)
+	t, ok := s.prevAny(before, matches)
 	for range s.budget.maxSkipped() {
 		if !ok || s.exclude == nil || t < s.start {
 			return t, ok
 		}
-		if _, excluded := s.exclude.excludedUntil(t); !excluded {
+		since, excluded := s.exclude.excludedSince(t)
+		if !excluded {
 			return t, true
 		}
 		s.budget.countSkipped()
-		t, ok = s.prevAny(t - 1)
+		t, ok = s.prevAny(since-1, matches)
 	}
 	return 0, false
 }
 
-// nextAny and prevAny know nothing of exclusions.
-func (s *Schedule) nextAny(after int64) (int64, bool) {
+// nextAny and prevAny know nothing of exclusions. Matches may be nil.
+func (s *Schedule) nextAny(after int64, matches *ruleMatches) (int64, bool) {
 	switch s.kind {
 	case KindOnce:
 		return s.at, after < s.at
 	case KindInterval:
 		return s.nextInterval(after), true
 	case KindCron, KindCalendar:
-		return s.nextCron(after)
+		return s.nextCron(after, matches)
 	}
 	return 0, false
 }
 
-func (s *Schedule) prevAny(before int64) (int64, bool) {
+func (s *Schedule) prevAny(before int64, matches *ruleMatches) (int64, bool) {
 	switch s.kind {
 	case KindOnce:
 		return s.at, s.at <= before
 	case KindInterval:
 		return s.first + (before-s.first)/s.intervalMS*s.intervalMS, before >= s.first && !s.fixedDelay
 	case KindCron, KindCalendar:
-		return s.prevCron(before)
+		return s.prevCron(before, matches)
 	}
 	return 0, false
 }
@@ -139,22 +142,22 @@ func (s *Schedule) nextInterval(after int64) int64 {
 	return s.first + ((after-s.first)/s.intervalMS+1)*s.intervalMS
 }
 
-func (s *Schedule) nextCron(after int64) (int64, bool) {
+func (s *Schedule) nextCron(after int64, matches *ruleMatches) (int64, bool) {
 	from := ceilSecond(max(after+1, s.start))
 	best, found := int64(0), false
 	for i := range s.rules {
-		if t, ok := s.rules[i].nextInstant(from); ok && (!found || t < best) {
+		if t, ok := matches.nextOf(s, i, from); ok && (!found || t < best) {
 			best, found = t, true
 		}
 	}
 	return best * 1000, found
 }
 
-func (s *Schedule) prevCron(before int64) (int64, bool) {
+func (s *Schedule) prevCron(before int64, matches *ruleMatches) (int64, bool) {
 	from := floorDiv(before, 1000)
 	best, found := int64(0), false
 	for i := range s.rules {
-		if t, ok := s.rules[i].prevInstant(from); ok && (!found || t > best) {
+		if t, ok := matches.prevOf(s, i, from); ok && (!found || t > best) {
 			best, found = t, true
 		}
 	}
@@ -217,11 +220,11 @@ func (s *Schedule) Period(at time.Time) time.Duration {
 
 func (s *Schedule) estimateCronPeriod(at time.Time) time.Duration {
 	// A nominal time at `at` exactly counts; one in the fraction before it does not.
-	a, ok := s.nextCron(floorMillis(at.Add(time.Millisecond-1)) - 1)
+	a, ok := s.nextCron(floorMillis(at.Add(time.Millisecond-1))-1, nil)
 	if !ok {
 		return 0
 	}
-	b, ok := s.nextCron(a)
+	b, ok := s.nextCron(a, nil)
 	if !ok {
 		return 0
 	}

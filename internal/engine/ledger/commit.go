@@ -15,6 +15,9 @@ const (
 	triesInBatch = 3
 	// maxTries bounds the tries for a record that keeps changing.
 	maxTries = 20
+	// maxDecisionTime bounds how long a round decides before what it has decided is written: schedules may take
+	// milliseconds, and all changes of a round have to be written before the first of them expires.
+	maxDecisionTime = 250 * time.Millisecond
 )
 
 // committer commits one batch at a time, or those of several shards together.
@@ -173,7 +176,12 @@ func (r *shardRound) decide(ctx context.Context) {
 	clock := job.Reading{NowMS: now, Latest: r.o.Store.Latest(r.shard)}
 	all, items, writes := r.makeRoom(len(round))
 	var unchanged []*decidedChange
+	began := time.Now()
 	for i, e := range round {
+		if i > 0 && time.Since(began) > r.o.decisionTime {
+			r.postpone(round[i:])
+			break
+		}
 		it := &all[i]
 		it.changeEntry = e
 		if !e.isCovered() {
@@ -204,6 +212,14 @@ func (r *shardRound) decide(ctx context.Context) {
 	}
 	r.items, r.writes = items, writes
 	r.confirmUnchanged(ctx, r.shard, unchanged)
+}
+
+// postpone leaves changes to the next round, before later changes of the same jobs.
+func (r *shardRound) postpone(late []*changeEntry) {
+	for _, e := range late {
+		e.forgetKnown()
+	}
+	r.rest = slices.Concat(late, r.rest)
 }
 
 // complete answers the changes that were written; sent is when.

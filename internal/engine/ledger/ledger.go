@@ -72,6 +72,8 @@ type Options struct {
 	Timeout    time.Duration
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+
+	decisionTime time.Duration // default: maxDecisionTime
 }
 
 // ErrClosed answers changes that arrive after Stop. Another node can take them.
@@ -133,6 +135,9 @@ func New(o Options) *Ledger {
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = 5 * time.Second
+	}
+	if o.decisionTime <= 0 {
+		o.decisionTime = maxDecisionTime
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -305,6 +305,33 @@ func TestChangesOfARecordKeepTheirOrder(t *testing.T) {
 	}
 }
 
+// TestRoundsDecideForAShortTime checks that a round writes what it has decided when its time for decisions is over, and
+// that the changes left to the next rounds keep their order.
+func TestRoundsDecideForAShortTime(t *testing.T) {
+	l, store, _ := setup(t, Options{decisionTime: time.Nanosecond}, "a", "b", "c")
+	var changes []job.Change
+	for i := range 5 {
+		for _, id := range []string{"a", "b", "c"} {
+			changes = append(changes, job.Change{Record: job.RecordID("ns/" + id), Input: job.Pause{Note: fmt.Sprint(i)}})
+		}
+	}
+	for _, r := range l.SubmitAndWait(t.Context(), changes...) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	for id, r := range store.records {
+		if r.State.PauseNote != "4" {
+			t.Errorf("the last change of %s left %q", id, r.State.PauseNote)
+		}
+	}
+	for _, batch := range store.batches {
+		if len(batch) != 1 {
+			t.Errorf("a round wrote %d changes", len(batch))
+		}
+	}
+}
+
 func TestChangesDuringABatchFormTheNextBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ids := make([]string, 60)
