@@ -79,7 +79,8 @@ type HTTPRequest struct {
 	FollowRedirects string `json:"follow_redirects,omitempty"`
 	// Timeout is the timeout of the request, such as "5s". Default: that of the attempt.
 	Timeout string `json:"timeout,omitempty"`
-	// MaxBodyBytes is the maximum number of bytes read from the response. Default: the worker's maximum.
+	// MaxBodyBytes is the maximum number of bytes of the response that are counted and kept. Default: the worker's
+	// maximum.
 	MaxBodyBytes *int `json:"max_body_bytes,omitempty"`
 }
 

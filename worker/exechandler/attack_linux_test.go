@@ -4,6 +4,7 @@ package exechandler
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,6 +20,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/payload"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/worker"
+	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
 	"github.com/fermata-io/fermata/worker/secrets"
 )
 
@@ -275,7 +277,8 @@ func TestSecrets(t *testing.T) {
 	}{
 		"arrives":         {payload: sh(`read line; [ "$KEY" = CANARY-51b2e8-"secret" ] && [ "$line" = "pw=$KEY" ] && echo yes`), output: "yes\n"},
 		"echoed":          {payload: sh(`cat; echo "$KEY"`), output: "pw=" + secrets.Mask + "\n" + secrets.Mask + "\n"},
-		"echoed in part":  {payload: sh(`printf %.10s "$KEY"`), output: secrets.Mask},
+		"a part of it":    {payload: sh(`printf %.10s "$KEY" | tail -c 4`), output: canary[6:10]}, // or whose output is that
+		"across the cut":  {payload: sh(`echo "$KEY"; head -c 2036 /dev/zero | tr '\0' x`), output: secrets.Mask + "\n" + strings.Repeat("x", 2036)},
 		"echoed, failing": {payload: sh(`echo "$KEY" >&2; exit 3`), err: "exit status 3", output: secrets.Mask + "\n"},
 		"not in ps":       {payload: sh(`tr '\0' ' ' < /proc/$$/cmdline | grep -c "$KEY"; exit 0`), output: "0\n"},
 		"another program": {payload: payload.Exec{Argv: []string{"/usr/bin/env"}, Env: map[string]string{"KEY": "${secret:key}"}}, err: "does not allow it to go to /usr/bin/env"},
@@ -296,6 +299,54 @@ func TestSecrets(t *testing.T) {
 				t.Errorf("told: %s", told)
 			}
 		})
+	}
+}
+
+// TestPartsOfSecretsAreOrdinaryText: what an author takes for a part of a secret is shown alike whether that is right, at
+// the end of an output, as all of it and where the excerpt cuts it. A secret is never shown in part.
+func TestPartsOfSecretsAreOrdinaryText(t *testing.T) {
+	path := t.TempDir()
+	for name, text := range map[string]string{"key": canary, "key.allow": "/bin/sh"} {
+		if err := os.WriteFile(filepath.Join(path, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir, err := secrets.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	use := dir.For("/bin/sh")
+	if _, err := use.Expand("${secret:key}"); err != nil {
+		t.Fatal(err)
+	}
+	show := func(text string) string {
+		w := tailBuffer{limit: tailLimit(use.Margin())}
+		w.Write([]byte(text))
+		var r report
+		if err := json.Unmarshal(encodeReport(launch.Report{}, &w, use, 0), &r); err != nil {
+			t.Fatal(err)
+		}
+		return r.Output
+	}
+	for k := 1; k < len(canary); k++ {
+		for _, filler := range []int{0, MaxExcerpt - k - 1, MaxExcerpt - k, MaxExcerpt - 1, MaxExcerpt, 5 * MaxExcerpt} {
+			fill := strings.Repeat("~", filler)
+			for _, guess := range [][2]string{
+				{canary[:k] + fill, canary[:k-1] + "!" + fill}, {canary[k:] + fill, "!" + canary[k+1:] + fill},
+				{fill + canary[:k], fill + canary[:k-1] + "!"},
+			} {
+				right, wrong := show(guess[0]), show(guess[1])
+				if len(right) != len(wrong) || strings.Contains(right, secrets.Mask) {
+					t.Errorf("%d characters, %d others: a right guess became %.40q, a wrong one %.40q", k, filler, right, wrong)
+				}
+			}
+		}
+		for _, more := range []int{0, 5 * MaxExcerpt} {
+			got := show(strings.Repeat("~", more) + canary + strings.Repeat("~", MaxExcerpt-k))
+			if !strings.HasPrefix(strings.TrimLeft(got, "~"), secrets.Mask+"~") {
+				t.Errorf("a secret, %d bytes of it in the excerpt, became %.40q", k, got)
+			}
+		}
 	}
 }
 

@@ -147,7 +147,7 @@ func (h handler) runProgram(ctx context.Context, t *worker.Task, p *payload.Exec
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	var written tailBuffer
+	written := tailBuffer{limit: tailLimit(use.Margin())}
 	start := time.Now()
 	s, err := h.startProgram(file, dir, p, t, traceVariables(ctx), &written)
 	if err != nil {
@@ -267,7 +267,8 @@ func (h handler) programEnvironment(p *payload.Exec, t *worker.Task, traced []st
 
 func encodeReport(end launch.Report, written *tailBuffer, use *secrets.Resolver, took time.Duration) []byte {
 	last, total := written.lastBytes()
-	r := report{DurationMS: took.Milliseconds(), Bytes: total, Output: worker.Excerpt(use.Mask(last), MaxExcerpt),
+	shown := use.MaskEnd(last, excerptLength(last), total > int64(len(last)))
+	r := report{DurationMS: took.Milliseconds(), Bytes: total, Output: worker.Excerpt(shown, MaxExcerpt),
 		ExitCode: end.Status.ExitStatus()}
 	if end.Status.Signaled() {
 		r.Signal = unix.SignalName(end.Status.Signal())

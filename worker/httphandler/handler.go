@@ -27,7 +27,8 @@ import (
 )
 
 const (
-	// MaxBody is the maximum number of bytes read from a response body.
+	// MaxBody is the maximum number of bytes read from a response body. After a secret was sent, up to 64 KiB more
+	// are read, so that it is masked as a whole where the body is cut.
 	MaxBody = payload.MaxAnswer
 	// MaxExcerpt is the maximum number of bytes of a response body that are kept with the run.
 	MaxExcerpt = 1 << 10
@@ -147,10 +148,11 @@ func (h *handler) sendRequest(ctx context.Context, t *worker.Task, p *payload.HT
 		return sendError(ctx, request, err)
 	}
 	defer response.Body.Close()
-	body, truncated, err := h.readBody(response, asksForGzip, p.MaxBody, stop)
+	body, whole, err := h.readBody(response, asksForGzip, p.MaxBody, use.Margin(), stop)
+	shown := use.MaskStart(body, min(p.MaxBody, MaxExcerpt), !whole)
 	t.SetOutput(encodeReport(report{
-		Status: response.StatusCode, Bytes: len(body), Truncated: truncated,
-		DurationMS: time.Since(start).Milliseconds(), Body: bodyExcerpt(body, use),
+		Status: response.StatusCode, Bytes: min(len(body), p.MaxBody), Truncated: len(body) > p.MaxBody,
+		DurationMS: time.Since(start).Milliseconds(), Body: worker.Excerpt(shown, MaxExcerpt),
 	}))
 	if !p.Expects(response.StatusCode) {
 		if p.Redirect == payload.RedirectKeepingMethod && changesRequest(response) {
@@ -229,10 +231,11 @@ func setTime(h http.Header, name string, at time.Time) {
 // timeLayout is RFC 3339 with milliseconds, the resolution of schedules.
 const timeLayout = "2006-01-02T15:04:05.000Z07:00"
 
-// readBody reads up to n bytes and drops the connection after that. It calls stop if no bytes have arrived for
-// the idle timeout.
-func (h *handler) readBody(response *http.Response, asksForGzip bool, n int,
-	stop context.CancelCauseFunc) (b []byte, truncated bool, err error) {
+// readBody reads up to n bytes, a margin for masking and one byte more, and drops the connection after that. It reports
+// whether that is the whole body. It calls stop if no bytes have arrived for the idle timeout. Errors behind the n
+// bytes do not matter.
+func (h *handler) readBody(response *http.Response, asksForGzip bool, n, margin int,
+	stop context.CancelCauseFunc) (b []byte, whole bool, err error) {
 	idle := time.AfterFunc(h.idle, func() { stop(fmt.Errorf("the answer paused for %v", h.idle)) })
 	defer idle.Stop()
 	var body io.Reader = readerFunc(func(p []byte) (int, error) {
@@ -240,25 +243,20 @@ func (h *handler) readBody(response *http.Response, asksForGzip bool, n int,
 		return response.Body.Read(p)
 	})
 	if asksForGzip && strings.EqualFold(response.Header.Get("Content-Encoding"), "gzip") {
-		body = &gzipReader{compressed: body, left: n + gzipOverhead}
+		body = &gzipReader{compressed: body, left: n + margin + gzipOverhead}
 	}
-	b, err = io.ReadAll(io.LimitReader(body, int64(n)+1))
+	limit := n + margin + 1
+	b, err = io.ReadAll(io.LimitReader(body, int64(limit)))
+	whole = err == nil && len(b) < limit
 	if len(b) > n {
-		return b[:n], true, err
+		err = nil
 	}
-	return b, false, err
+	return b, whole, err
 }
 
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
-
-// bodyExcerpt returns the start of a response without the secrets that were sent.
-func bodyExcerpt(body []byte, use *secrets.Resolver) string {
-	// A masked secret takes less room, and one in a URL's escapes three times its own.
-	const enough = MaxExcerpt + 4*secrets.MaxSecret
-	return worker.Excerpt(use.Mask(body[:min(len(body), enough)]), MaxExcerpt)
-}
 
 func encodeReport(r report) []byte {
 	// Numbers and valid text always encode.

@@ -2,6 +2,7 @@ package httphandler
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -121,6 +122,74 @@ func TestExcerptBoundDoesNotSplitASecret(t *testing.T) {
 		}
 		if out := string(task.Output()); strings.Contains(out, canary[:1]) || n > 0 && !strings.Contains(out, secrets.Mask) {
 			t.Errorf("%d bytes: %s", n, out)
+		}
+	}
+}
+
+// TestPartsOfSecretsAreOrdinaryText: an answer that has what the author of a job takes for a part of the secret is shown
+// alike whether that is right, wherever max_body_bytes cuts it or the answer breaks off.
+func TestPartsOfSecretsAreOrdinaryText(t *testing.T) {
+	var answer string
+	var length int
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(length))
+		io.WriteString(w, answer)
+	}))
+	defer s.Close()
+	h := newHandler(Options{Allow: loopback, Secrets: keep(t, s.URL)}, nil)
+	defer h.client.CloseIdleConnections()
+	read := func(text string, size, n int) string {
+		t.Helper()
+		answer, length = text, size
+		task := task(fmt.Sprintf(`{"url":"%s","max_body_bytes":%d,"headers":{"X":"${secret:token}"}}`, s.URL, n))
+		if err := h.handle(t.Context(), task); (err != nil) != (size > len(text) && n >= len(text)) {
+			t.Fatal(err)
+		}
+		var r report
+		if err := json.Unmarshal(task.Output(), &r); err != nil {
+			t.Fatal(err)
+		}
+		return r.Body
+	}
+	filler := strings.Repeat("~", MaxExcerpt-5)
+	for k := 1; k < len(canary); k++ {
+		right, wrong := "="+canary[:k], "="+canary[:k-1]+"!"
+		for _, cut := range []int{0, 1} {
+			for _, n := range []int{k, k + 1, 1000} {
+				a, b := read(right, len(right)+cut, n), read(wrong, len(wrong)+cut, n)
+				if len(a) != len(b) || strings.Contains(a, secrets.Mask) {
+					t.Errorf("%d characters, %d bytes: a right guess became %q, a wrong one %q", k, n, a, b)
+				}
+			}
+		}
+		a, b := read(filler+right, len(filler+right), 5000), read(filler+wrong, len(filler+wrong), 5000)
+		if len(a) != len(b) {
+			t.Errorf("%d characters at the end of the excerpt: a right guess became %q, a wrong one %q", k, a[1000:], b[1000:])
+		}
+	}
+}
+
+// TestBrokenAnswersDoNotShowPartOfASecret: neither does the excerpt's end.
+func TestBrokenAnswersDoNotShowPartOfASecret(t *testing.T) {
+	var before, sent int
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "5000")
+		said := strings.Repeat("~", before) + url.QueryEscape(r.Header.Get("X")) + strings.Repeat("~", 1000)
+		io.WriteString(w, said[:sent])
+	}))
+	defer s.Close()
+	h := newHandler(Options{Allow: loopback, Secrets: keep(t, s.URL)}, nil)
+	defer h.client.CloseIdleConnections()
+	for at := range len(canary) + 2 {
+		for _, test := range [][2]int{{500, 500 + at}, {500 - at, 500 + len(canary)}, {MaxExcerpt - at, MaxExcerpt + 900}} {
+			before, sent = test[0], test[1]
+			task := task(fmt.Sprintf(`{"url":"%s","headers":{"X":"${secret:token}"}}`, s.URL))
+			if err := h.handle(t.Context(), task); err == nil {
+				t.Fatal("an answer that breaks off is whole")
+			}
+			if out := string(task.Output()); strings.Contains(out, `~C`) || !strings.Contains(out, "~") {
+				t.Errorf("%d and %d bytes: %s", before, sent, out)
+			}
 		}
 	}
 }

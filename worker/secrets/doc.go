@@ -24,6 +24,7 @@
 //     of it. Only regular files are read.
 //  2. A secret is given only to a destination that its file .allow names exactly.
 //  3. Errors contain the names of secrets, never their values.
-//  4. [Resolver.Mask] masks the secrets that were given, and their usual encodings, which package
-//     internal/lib/mask lists, also if an excerpt ends within one.
+//  4. [Resolver.MaskStart] and [Resolver.MaskEnd] mask the secrets that were given, and their usual encodings, which
+//     package internal/lib/mask lists, also if an excerpt ends within one. What they return does not depend on
+//     whether a text has a part of a secret.
 package secrets

@@ -57,12 +57,21 @@ func (u *Resolver) Expand(text string) (string, error) {
 // Given reports whether a secret was given.
 func (u *Resolver) Given() bool { return !u.masker.Empty() }
 
-// Mask masks what was given in a text, in the encodings that package
-// internal/lib/mask lists. The text may be the middle of a longer one:
-// an end of it that is the beginning of a secret is masked too, a beginning that is
-// the end of one, and a text that is nothing but a piece of one. It returns text
-// itself if there is nothing to mask.
-func (u *Resolver) Mask(text []byte) []byte { return u.masker.MaskPart(text) }
+// Margin is how many bytes of a text [Resolver.MaskStart] and [Resolver.MaskEnd] have to know beyond the part that is
+// shown: a secret may begin in one and end in the other. It is 0 if no secret was given.
+func (u *Resolver) Margin() int { return u.masker.Margin() }
+
+// MaskStart masks what was given in the first n bytes of a text, in the encodings that package internal/lib/mask
+// lists. If the text was cut off less than [Resolver.Margin] bytes behind them, it drops bytes that the start of a
+// secret could be in.
+func (u *Resolver) MaskStart(text []byte, n int, cut bool) []byte {
+	return u.masker.MaskStart(text, n, cut)
+}
+
+// MaskEnd masks what was given in the last n bytes of a text, like [Resolver.MaskStart].
+func (u *Resolver) MaskEnd(text []byte, n int, cut bool) []byte {
+	return u.masker.MaskEnd(text, n, cut)
+}
 
 // MaskError masks the given secrets in the text of an error. [errors.Is] and [errors.As] see the original error.
 func (u *Resolver) MaskError(err error) error {

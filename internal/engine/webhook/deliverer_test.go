@@ -25,6 +25,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
+	"github.com/fermata-io/fermata/internal/lib/mask"
 	"github.com/fermata-io/fermata/internal/test/keytest"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -419,6 +420,48 @@ func TestStatesOfRemovedWebhooksAreDeleted(t *testing.T) {
 	redistest.Eventually(t, redistest.Patience, "one is forgotten", func() bool { _, there := b.state(0, "gone"); return !there })
 	if _, there := b.state(0, "away"); !there {
 		t.Error("one that may come back is forgotten")
+	}
+}
+
+// TestReasonsHideWholeSecretsOnly: what an endpoint takes for a part of the URL's secret is shown alike whether that is
+// right, wherever its answer ends. The secret is never shown in part.
+func TestReasonsHideWholeSecretsOnly(t *testing.T) {
+	const segment = "Zx93kfLq20vbTT71rWc4"
+	var said string
+	var length int
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(length))
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, said)
+	}))
+	defer s.Close()
+	path := write(t, "", "")
+	write(t, path, "webhooks:"+hookText(strings.TrimSuffix(path, "/webhooks.yaml"), "ops", s.URL+"/"+segment, ""))
+	hooks, err := loadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender := newSender(hooks[0], "urn:x", "1", slog.New(slog.DiscardHandler))
+	defer sender.close()
+	reason := func(text string, more int) string {
+		said, length = text, len(text)+more
+		return sender.postEvent(t.Context(), &job.Event{Kind: job.KindRunDead}).reason
+	}
+	filler := strings.Repeat("~", maxExcerpt)
+	for k := 1; k < len(segment); k++ {
+		for _, fill := range []string{"=", filler[:maxExcerpt-k], filler[:maxExcerpt-1]} {
+			for _, more := range []int{0, 1} {
+				right, wrong := reason(fill+segment[:k], more), reason(fill+segment[:k-1]+"!", more)
+				if len(right) != len(wrong) || strings.Contains(right, mask.Mark) {
+					t.Errorf("%d characters: a right guess became %q, a wrong one %q", k, right, wrong)
+				}
+			}
+		}
+		for _, text := range []string{filler[:maxExcerpt-k] + segment + filler, filler[:20] + segment[:k]} {
+			if got := reason(text, 1); strings.Contains(got, "~Z") {
+				t.Errorf("%q became %q", text, got)
+			}
+		}
 	}
 }
 

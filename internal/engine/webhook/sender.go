@@ -106,15 +106,21 @@ func (s *sender) postEvent(ctx context.Context, h *job.Event) *deliveryFailure {
 		_, _ = io.CopyN(io.Discard, response.Body, maxDrain)
 		return nil
 	}
-	excerpt, _ := io.ReadAll(io.LimitReader(response.Body, maxExcerpt))
 	reason := fmt.Sprintf("status %d", response.StatusCode)
-	if text := strings.TrimSpace(string(s.mask.MaskPart(excerpt))); text != "" {
+	if text := strings.TrimSpace(string(s.readExcerpt(response.Body))); text != "" {
 		reason += ": " + text
 	}
 	return &deliveryFailure{
 		reason: job.Clip(reason, job.MaxError), refused: eventRefusals[response.StatusCode],
 		retryAfter: retryAfter(response.Header, now),
 	}
+}
+
+// readExcerpt returns the start of an answer without what is in the URL.
+func (s *sender) readExcerpt(body io.Reader) []byte {
+	limit := maxExcerpt + s.mask.Margin()
+	text, err := io.ReadAll(io.LimitReader(body, int64(limit)))
+	return s.mask.MaskStart(text, maxExcerpt, err != nil || len(text) == limit)
 }
 
 // eventRefusals are answers about the event, not about the endpoint or its credentials.

@@ -29,11 +29,11 @@
 // Invariants:
 //
 //  1. The text around a secret does not prevent a match.
-//  2. If a text was cut out of a longer one, the end of a secret at its start and the start of a
-//     secret at its end are masked as well; for base64, hex and lines from [Shortest] characters on. The end of a
-//     secret is not found if the text begins inside an HTML escape that is itself escaped.
-//  3. Time is bounded by the lengths of text and secrets, and in any case by 1,310,720 steps, about
-//     20 ms of CPU time, after which the whole text is masked. A step is one reading of a position of the
-//     text, or one comparison with a position of a pattern. Memory is bounded by the lengths of the
+//  2. Only whole secrets are masked, so that nobody can guess one piece by piece from what is masked. Of a
+//     text that is shown in part, [Masker.Margin] bytes more are searched, and bytes next to a place where a
+//     text was cut off before are dropped. So no part is shown of a secret that takes at most Margin bytes.
+//  3. Time is bounded by the lengths of text and secrets, and in any case by 1,310,720 readings of
+//     a position of the text and as many comparisons with a position of a pattern, each about 20 ms of CPU
+//     time, after which the whole text is masked. Memory is bounded by the lengths of the
 //     secrets and of the text.
 package mask

@@ -3,7 +3,6 @@ package mask
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -11,28 +10,30 @@ import (
 const Mark = "[secret]"
 
 const (
-	// Shortest is the minimum number of bytes for searching a secret in base64 and hex, and for masking a
-	// truncated piece of base64 or hex.
+	// Shortest is the minimum number of bytes for searching a secret in base64 and hex.
 	Shortest = 4
 	// ShortestLine is the minimum number of bytes for masking a single line of a secret of several lines.
 	ShortestLine = 16
 
-	// maxSteps bounds the work on one text: a step is 10 to 20 ns, so the bound is about 20 ms.
+	// maxSteps bounds the work of reading one text, and the work of comparing it with patterns: a step is 10 to 20 ns,
+	// so each bound is about 20 ms. They are counted apart because a text in which a part of a secret is repeated takes
+	// more comparisons: whether such a text is near the bound of readings must not tell that.
 	maxSteps = 5 << 18
-	// positionsPerStep is how many positions of a pattern are compared in the time of a step.
-	positionsPerStep = 8
 	// stepsPerSort is the time of sorting one more state.
 	stepsPerSort = 4
-	// maxCutEscape bounds the part of an escape that may be missing at the start of a text.
-	maxCutEscape = 12
-	// maxLeadingBlanks bounds the spaces at the start of a text that are skipped at once.
-	maxLeadingBlanks = 256
+
+	// bytesPerByte is how many bytes one byte of a secret may take in a text: one for itself, 6 in &#x2f; or 0x2f with
+	// a comma and a space, 8 in base64 of \u002f, 10 in &amp;#x2f;, 13 in \u0026#X002F;.
+	bytesPerByte = 16
+	// maxMargin bounds [Masker.Margin].
+	maxMargin = 64 << 10
 )
 
 // Masker masks secrets in texts. The zero value has none. It is not safe for concurrent
 // use while secrets are added.
 type Masker struct {
 	secrets  []string
+	longest  int // bytes of the longest secret
 	patterns []pattern
 	starts   [256][]int32 // the patterns that start with a byte
 }
@@ -43,6 +44,7 @@ func (m *Masker) Add(secret string) {
 		return
 	}
 	m.secrets = append(m.secrets, secret)
+	m.longest = max(m.longest, len(secret))
 	for _, p := range secretPatterns(secret) {
 		id := int32(len(m.patterns))
 		m.patterns = append(m.patterns, p)
@@ -57,70 +59,93 @@ func (m *Masker) Add(secret string) {
 // Empty reports whether there is nothing to mask.
 func (m *Masker) Empty() bool { return len(m.patterns) == 0 }
 
-// MaskPart masks secrets in a text that may be a part of a longer one. It returns text itself if there are none.
-func (m *Masker) MaskPart(text []byte) []byte { return m.maskText(text, true) }
+// Margin is how many bytes of a text have to be known beyond the part that is shown, so that a secret that is only
+// partly in it is found. It is 0 if there are no secrets.
+func (m *Masker) Margin() int { return min(bytesPerByte*m.longest, maxMargin) }
 
-// MaskText masks secrets in a complete text.
-func (m *Masker) MaskText(text []byte) []byte { return m.maskText(text, false) }
+// MaskText masks secrets in a complete text. It returns text itself if there are none.
+func (m *Masker) MaskText(text []byte) []byte { return m.maskRange(text, 0, len(text)) }
 
-func (m *Masker) maskText(text []byte, cut bool) []byte {
-	if m.Empty() || len(text) == 0 {
-		return text
+// MaskStart masks secrets in the first n bytes of a text. [Masker.Margin] bytes behind them are searched as well. If
+// the text was cut off and so has fewer, as many of the n bytes are dropped, whatever they are.
+func (m *Masker) MaskStart(text []byte, n int, cut bool) []byte {
+	n = m.shownBytes(text, n, cut)
+	return m.maskRange(text[:min(len(text), n+m.Margin())], 0, n)
+}
+
+// MaskEnd masks secrets in the last n bytes of a text, like [Masker.MaskStart], with the bytes in front of them. A cut
+// text was cut off at its start.
+func (m *Masker) MaskEnd(text []byte, n int, cut bool) []byte {
+	n = m.shownBytes(text, n, cut)
+	text = text[max(0, len(text)-n-m.Margin()):]
+	return m.maskRange(text, len(text)-n, len(text))
+}
+
+// shownBytes returns how many of n bytes of a text are shown: fewer if the text was cut off near them.
+func (m *Masker) shownBytes(text []byte, n int, cut bool) int {
+	known := len(text)
+	if cut {
+		known -= m.Margin()
 	}
-	s := search{Masker: m, textReader: textReader{text: text}, cut: cut}
+	return max(0, min(n, known))
+}
+
+// maskRange returns text[from:to] with a mark for each secret of text that is in it wholly or partly. Only whole
+// secrets are replaced: if a part were, the author of a text could guess a secret piece by piece.
+func (m *Masker) maskRange(text []byte, from, to int) []byte {
+	if m.Empty() || from == to {
+		return text[from:to]
+	}
+	s := search{Masker: m, textReader: textReader{text: text}}
 	if !s.findAll() {
 		return []byte(Mark)
 	}
+	s.found = slices.DeleteFunc(s.found, func(f span) bool { return f.to <= from || f.from >= to })
 	if len(s.found) == 0 {
-		return text
+		return text[from:to]
 	}
 	slices.SortFunc(s.found, func(a, b span) int {
-		return cmp.Or(cmp.Compare(a.from, b.from),
-			cmp.Compare(a.to, b.to))
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
 	})
 	var out []byte
-	shown := 0
+	shown := from
 	for i := 0; i < len(s.found); {
 		all := s.found[i]
 		for i++; i < len(s.found) && s.found[i].from < all.to; i++ {
 			all.to = max(all.to, s.found[i].to)
 		}
-		out = append(append(out, text[shown:all.from]...), Mark...)
+		out = append(append(out, text[shown:max(shown, all.from)]...), Mark...)
 		shown = all.to
 	}
-	return append(out, text[shown:]...)
+	return append(out, text[min(shown, to):to]...)
 }
 
 // span is a part of a text.
 type span struct{ from, to int }
 
-// matchState is a pattern that matches up to a position in it. The match started at from or, if that is
-// negative, before the text, of which -from-1 bytes are the end of an escape.
+// matchState is a pattern that matches up to a position in it. The match started at from.
 type matchState struct{ pattern, at, from int32 }
 
 // search searches all patterns at once, with all readings of each position of the text.
 type search struct {
 	*Masker
 	textReader
-	cut           bool
 	ahead         [maxEscapeBytes + 1][]matchState // states to continue, by position modulo its length
+	matchSteps    int                              // work of comparisons so far
 	lastAmbiguous int                              // the last position with several readings
 	found         []span
 }
 
 // findAll returns false if the search exceeded its bound.
 func (s *search) findAll() bool {
-	if s.cut {
-		s.startBeforeText()
-	}
 	for i, c := range s.text {
-		if s.isExhausted() {
+		if s.isExhausted() || s.matchSteps > maxSteps {
 			return false
 		}
 		here := &s.ahead[i%len(s.ahead)]
 		active := *here
 		if i <= s.lastAmbiguous {
-			s.steps += stepsPerSort * len(active)
+			s.matchSteps += stepsPerSort * len(active)
 			active = longestMatches(active)
 		}
 		if !startsEscape[c] { // it has one reading
@@ -134,13 +159,7 @@ func (s *search) findAll() bool {
 				s.advanceStates(i, active, way)
 			}
 		}
-		if s.cut && canStartEscape(s.text[i:min(len(s.text), i+maxEntityName+1)]) {
-			s.maskCutEnd(active)
-		}
 		*here = active[:0]
-	}
-	if s.cut {
-		s.maskCutEnd(longestMatches(s.ahead[len(s.text)%len(s.ahead)]))
 	}
 	return true
 }
@@ -152,7 +171,7 @@ func longestMatches(list []matchState) []matchState {
 	}
 	slices.SortFunc(list, func(a, b matchState) int {
 		return cmp.Or(cmp.Compare(a.pattern, b.pattern), cmp.Compare(a.at, b.at),
-			cmp.Compare(max(0, a.from), max(0, b.from)), cmp.Compare(b.from, a.from))
+			cmp.Compare(a.from, b.from))
 	})
 	return slices.CompactFunc(list, func(a, b matchState) bool { return a.pattern == b.pattern && a.at == b.at })
 }
@@ -160,7 +179,7 @@ func longestMatches(list []matchState) []matchState {
 // advanceStates continues with one reading of the text at i.
 func (s *search) advanceStates(i int, active []matchState, way textReading) {
 	next := &s.ahead[int(way.end)%len(s.ahead)]
-	s.steps += len(active) + 1
+	s.matchSteps += len(active) + 1
 	for _, st := range active {
 		p := &s.patterns[st.pattern]
 		if way.n == 0 || way.n == 1 && p.allowsSeparator(way.bytes[0]) {
@@ -172,10 +191,10 @@ func (s *search) advanceStates(i int, active []matchState, way textReading) {
 		return
 	}
 	for _, id := range s.starts[way.bytes[0]] {
-		s.steps++
+		s.matchSteps++
 		s.advanceState(next, matchState{pattern: id, from: int32(i)}, way)
 	}
-	if way.isByte('0') && len(active) > 0 {
+	if way.isByte('0') {
 		s.skipHexPrefix(active, int(way.end))
 	}
 }
@@ -183,9 +202,6 @@ func (s *search) advanceStates(i int, active []matchState, way textReading) {
 // skipHexPrefix continues hex patterns after the 0x that may precede a byte.
 func (s *search) skipHexPrefix(active []matchState, i int) {
 	isHex := func(st matchState) bool { return s.patterns[st.pattern].alphabet == hexDigits }
-	if !slices.ContainsFunc(active, isHex) {
-		return
-	}
 	for _, end := range s.textEnds(s.textEnds(nil, i, "x", maxNested), i, "X", maxNested) {
 		for _, st := range active {
 			if isHex(st) && end-i < maxEscapeBytes {
@@ -204,71 +220,11 @@ func (s *search) advanceState(next *[]matchState, st matchState, way textReading
 		}
 		st.at++
 		if int(st.at) == len(p.want) {
-			s.recordMatch(p, st, int(way.end))
+			s.found = append(s.found, span{int(st.from), int(way.end)})
 			return
 		}
 	}
 	if way.n > 0 {
 		*next = append(*next, st)
-	}
-}
-
-// recordMatch records a complete match of a pattern.
-func (s *search) recordMatch(p *pattern, st matchState, end int) {
-	switch rest := end + int(st.from) + 1; { // after a truncated escape
-	case st.from < -1 && rest < Shortest-1:
-	case st.from == -1 && p.needsMinLength() && rest < Shortest:
-	default:
-		s.found = append(s.found, span{max(0, int(st.from)), end})
-	}
-}
-
-// startBeforeText starts at all positions of all patterns from which the text can continue: it may start within
-// a secret, or within an escape of it.
-func (s *search) startBeforeText() {
-	for skip := range min(maxCutEscape+1, len(s.text)) {
-		if skip > 0 && !canEndEscape(s.text[:skip]) {
-			continue
-		}
-		s.lastAmbiguous = skip
-		s.startAt(skip, -skip-1, s.readingsAt(skip, maxNested),
-			func(p *pattern) bool { return skip > 0 || !p.hasNoBlanks() })
-	}
-	// Patterns without blanks continue after the spaces at the start of a text.
-	first := 0
-	for first < min(maxLeadingBlanks, len(s.text)-1) && strings.IndexByte(" \t\r\n", s.text[first]) >= 0 {
-		first++
-	}
-	s.startAt(first, -1, s.readingsAt(first, maxNested), (*pattern).hasNoBlanks)
-}
-
-// startAt starts at i with the positions of some patterns from which the text can continue there.
-func (s *search) startAt(i, from int, ways []textReading, chosen func(*pattern) bool) {
-	all := len(s.text)-i <= maxEntityName // the rest may be a truncated escape
-	list := &s.ahead[i%len(s.ahead)]
-	for id := range s.patterns {
-		p := &s.patterns[id]
-		if !chosen(p) {
-			continue
-		}
-		s.steps += len(p.want) / positionsPerStep
-		for at := 1; at < len(p.want); at++ {
-			if all || p.canContinue(at, ways) {
-				*list = append(*list, matchState{pattern: int32(id), at: int32(at), from: int32(from)})
-			}
-		}
-	}
-}
-
-// maskCutEnd masks the possible start of a secret at the end of the text.
-func (s *search) maskCutEnd(active []matchState) {
-	for _, st := range active {
-		from := max(0, int(st.from))
-		switch {
-		case st.from < 0 && len(s.text) < Shortest: // too short to distinguish from other text
-		case s.patterns[st.pattern].needsMinLength() && st.from >= 0 && st.at < Shortest:
-		default:
-			s.found = append(s.found, span{from, len(s.text)})
-		}
 	}
 }

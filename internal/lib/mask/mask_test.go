@@ -219,7 +219,7 @@ func TestShortSecrets(t *testing.T) {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}
-	if got := string(masker("").MaskPart([]byte("text"))); got != "text" {
+	if got := string(masker("").MaskText([]byte("text"))); got != "text" {
 		t.Errorf("the empty secret: %q", got)
 	}
 }
@@ -258,17 +258,9 @@ func TestLinesOfSecretsAreMasked(t *testing.T) {
 		"one line": "key: " + lines[3] + "!",
 		"entities": strings.ReplaceAll(strings.Join(lines, "&#10;"), "+", "&#43;"),
 	} {
-		for form, got := range map[string]string{"whole": string(masker(key).MaskText([]byte(text))),
-			"piece": string(masker(key).MaskPart([]byte("~ " + text + " ~")))} {
-			if piece := longestOf(key, got); len(piece) >= mask.Shortest || !strings.Contains(got, mask.Mark) {
-				t.Errorf("%s, %s: %q is left in %q", name, form, piece, got)
-			}
-		}
-	}
-	// Less than four characters of a line are not taken for it.
-	for _, text := range []string{"started", "a b c d", "done: Mi"} {
-		if got := string(masker(key).MaskPart([]byte(text))); got != text {
-			t.Errorf("%q became %q", text, got)
+		got := string(masker(key).MaskText([]byte(text)))
+		if piece := longestOf(key, got); len(piece) >= mask.Shortest || !strings.Contains(got, mask.Mark) {
+			t.Errorf("%s: %q is left in %q", name, piece, got)
 		}
 	}
 	if got := string(masker("one\ntwo").MaskText([]byte("one two onetwo"))); got != "one two onetwo" {
@@ -276,27 +268,81 @@ func TestLinesOfSecretsAreMasked(t *testing.T) {
 	}
 }
 
-// TestCutEncodings: of a text that was cut, no more is left of a secret than less than four
-// characters of base64 or hex, or of one escape.
+// checkCuts checks that a part of a text is shown as it is in the whole text, and that less is shown, of any
+// content, where a text was cut off.
+func checkCuts(t *testing.T, m *mask.Masker, text string, n int) {
+	t.Helper()
+	whole := string(m.MaskText([]byte(text)))
+	if got := string(m.MaskStart([]byte(text), n, false)); !strings.HasPrefix(whole, got) {
+		t.Errorf("the first %d bytes of %q became %q, all became %q", n, text, got, whole)
+	}
+	if got := string(m.MaskEnd([]byte(text), n, false)); !strings.HasSuffix(whole, got) {
+		t.Errorf("the last %d bytes of %q became %q, all became %q", n, text, got, whole)
+	}
+	if got := string(m.MaskStart([]byte(text[:n]), n, true)); !strings.HasPrefix(whole, got) {
+		t.Errorf("%q, cut off, became %q, all became %q", text[:n], got, whole)
+	}
+	if got := string(m.MaskEnd([]byte(text[n:]), len(text), true)); !strings.HasSuffix(whole, got) {
+		t.Errorf("%q, cut off, became %q, all became %q", text[n:], got, whole)
+	}
+}
+
+// TestCutEncodings: a secret across a cut is shown as little as a whole one, in each encoding and at each place.
 func TestCutEncodings(t *testing.T) {
-	const secret = `X7$kq"9/ZpW+4&vT<20>`
+	const secret = `X7$k"9/Z+4&v<20>`
 	m := masker(secret)
+	filler := strings.Repeat("~", m.Margin()+2)
 	for name, encode := range texts {
-		if strings.Contains(name, "behind") || strings.Contains(name, "before more") ||
-			strings.HasPrefix(name, "in the middle") || strings.HasPrefix(name, "base64 of") ||
-			strings.HasPrefix(name, "wrapped") {
-			continue
+		for _, escape := range []string{"as it is", "JSON"} {
+			form := escapes[escape](encode(secret))
+			if len(form) > m.Margin() {
+				t.Errorf("%s in %s takes %d bytes", name, escape, len(form))
+				continue
+			}
+			text := filler + form + filler
+			for at := range len(form) + 4 {
+				checkCuts(t, m, text, len(filler)-2+at)
+				checkCuts(t, m, text, at)                       // the end of the form is at the start of the margin
+				checkCuts(t, m, text, len(text)-len(form)-3+at) // its start is at the end of the margin
+			}
 		}
-		form := encode(secret)
-		text := "~~~~ " + form + " ~~~~"
-		for from := range len(text) {
-			for _, to := range []int{len(text), 5 + len(form)/2, 5 + len(form) - 1} {
-				if to-from < 6 {
-					continue
-				}
-				got := string(m.MaskPart([]byte(text[from:to])))
-				if piece := longestOf(form, got); len(strings.Trim(piece, "= \n")) > 10 {
-					t.Fatalf("%s: %q became %q, which has %q", name, text[from:to], got, piece)
+	}
+}
+
+// placesToCut are the places near the ends of a text, and near where the margin of one reaches them.
+func placesToCut(size, margin int) (list []int) {
+	for n := range 25 {
+		for _, at := range []int{n, size - n, margin + n, size - margin - n} {
+			if at >= 0 && at <= size {
+				list = append(list, at)
+			}
+		}
+	}
+	return list
+}
+
+// TestPartsOfSecretsAreOrdinaryText: whether a guess of a part of a secret is right does not show, wherever a text ends
+// or is cut off.
+func TestPartsOfSecretsAreOrdinaryText(t *testing.T) {
+	const secret = "X7kq9ZpW4vT20"
+	m := masker(secret, "first line of a key\nsecond line of a key")
+	fill := strings.Repeat("~", m.Margin()+20)
+	for k := 1; k < len(secret); k++ {
+		for name, pair := range map[string][2]string{
+			"start": {secret[:k], secret[:k-1] + "!"}, "end": {secret[k:], "!" + secret[k+1:]},
+			"base64": {std(secret)[:k], std(secret)[:k-1] + "!"},
+		} {
+			for _, texts := range [][2]string{pair, {fill + pair[0], fill + pair[1]}, {pair[0] + fill, pair[1] + fill}} {
+				right, wrong := []byte(texts[0]), []byte(texts[1])
+				for _, n := range placesToCut(len(right), m.Margin()) {
+					for _, cut := range []bool{false, true} {
+						a, b := m.MaskStart(right, n, cut), m.MaskStart(wrong, n, cut)
+						c, d := m.MaskEnd(right, n, cut), m.MaskEnd(wrong, n, cut)
+						if len(a) != len(b) || len(c) != len(d) {
+							t.Fatalf("%s: a right guess of %d characters became %q and %q, a wrong one %q and %q", name, k, a,
+								c, b, d)
+						}
+					}
 				}
 			}
 		}
@@ -312,19 +358,9 @@ func TestWorkIsBounded(t *testing.T) {
 		"percent signs": strings.Repeat("%25", 24<<10),
 		"ampersands":    strings.Repeat("&amp;", 14<<10), "base64": strings.Repeat("YWFh", 18<<10),
 	} {
-		got := string(masker(long).MaskPart([]byte(text)))
+		got := string(masker(long).MaskText([]byte(text)))
 		if strings.Contains(got, long) || strings.Contains(got, "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFh") {
 			t.Errorf("%s: %d bytes are left", name, len(got))
-		}
-	}
-}
-
-// TestCutEscapes: what a text begins with may be the end of an escape of up to 12 bytes.
-func TestCutEscapes(t *testing.T) {
-	for text, want := range map[string]string{"amp;1amp;34;one.": "[secret].", "acramp;5amp;one=": "[secret]=",
-		"abcdamp;5quot;one=": "abcdamp;5quot;one="} {
-		if got := string(masker("s3cr-t/+one").MaskPart([]byte(text))); got != want {
-			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}
 }
@@ -345,10 +381,23 @@ func TestStepsAreCounted(t *testing.T) {
 		if n := m.Steps(text); n <= mask.MaxSteps || n > mask.MaxSteps+overshoot {
 			t.Errorf("%q took %d steps, want about %d", piece, n, mask.MaxSteps)
 		}
-		if got := string(m.MaskPart(text)); got != mask.Mark {
+		if got := string(m.MaskText(text)); got != mask.Mark {
 			t.Errorf("%q: %d bytes are left", piece, len(got))
 		}
 	}
+}
+
+// TestReadingsDoNotDependOnTheSecret: a text near the bound is not masked whole because it has a part of the secret.
+func TestReadingsDoNotDependOnTheSecret(t *testing.T) {
+	const secret = "k3y-0x/+one two5"
+	rapid.Check(t, func(t *rapid.T) {
+		piece := rapid.StringMatching(`[\\%&=+'"uUx#{};0257cn\n]{1,6}`).Draw(t, "piece")
+		guess := rapid.SampledFrom([]string{"k", "k3", "k3y-0x", "6b33", "6B33792D", "azN5", "M3kt"}).Draw(t, "guess")
+		text := []byte(strings.Repeat(piece+guess, 100))
+		if right, wrong := masker(secret).Readings(text), masker("QQQQQQQQQQQQ").Readings(text); right != wrong {
+			t.Fatalf("%q: %d readings for one secret, %d for another one", text, right, wrong)
+		}
+	})
 }
 
 // TestRepeatedTextsStayWithinTheBound: no short text that is repeated takes more steps.
@@ -375,7 +424,7 @@ func TestOrdinaryTextsAreShown(t *testing.T) {
 			"level=info msg=\"started\" time=2030-01-01T00:00:00+02:00\n",
 		} {
 			for _, before := range []string{"", "\n\n", strings.Repeat(" ", 40)} {
-				if got := m.MaskPart([]byte(before + string(repeated(piece)))); len(got) < 70<<10 {
+				if got := m.MaskText([]byte(before + string(repeated(piece)))); len(got) < 70<<10 {
 					t.Errorf("%s secret: of %q behind %q, %d bytes are left, %d steps", name, piece, before, len(got),
 						m.Steps([]byte(before+string(repeated(piece)))))
 				}
@@ -393,13 +442,15 @@ func FuzzMask(f *testing.F) {
 			return
 		}
 		m := masker(secret)
-		for _, got := range [][]byte{m.MaskText([]byte(text)), m.MaskPart([]byte(text))} {
-			// What is around a mark may make the secret anew: a mark has to be in it then.
-			for _, part := range strings.Split(string(got), mask.Mark) {
-				if strings.Contains(part, secret) {
-					t.Fatalf("%q in %q became %q", secret, text, got)
-				}
+		got := string(m.MaskText([]byte(text)))
+		// What is around a mark may make the secret anew: a mark has to be in it then.
+		for _, part := range strings.Split(got, mask.Mark) {
+			if strings.Contains(part, secret) {
+				t.Fatalf("%q in %q became %q", secret, text, got)
 			}
+		}
+		if len(text) <= m.Margin() { // a secret with very many line breaks in it may take more
+			checkCuts(t, m, text, 7*len(secret)%(len(text)+1))
 		}
 	})
 }
@@ -409,6 +460,6 @@ func BenchmarkMask(b *testing.B) {
 	text := []byte(strings.Repeat(`{"id":"16C7e42F","ok":true,"note":"nothing \"to\" see\/here"}`, 1200))
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		m.MaskPart(text)
+		m.MaskText(text)
 	}
 }

@@ -64,17 +64,6 @@ func (p *pattern) matchesChar(at int, c byte) bool {
 	return value != 0xff && (value^p.want[at])&bits == 0
 }
 
-// canContinue reports whether a text with these readings may continue from a position of the pattern.
-func (p *pattern) canContinue(at int, ways []textReading) bool {
-	for _, way := range ways {
-		if way.n == 0 || p.matchesChar(at, way.bytes[0]) || way.n == 1 && p.allowsSeparator(way.bytes[0]) ||
-			p.alphabet == hexDigits && way.isByte('0') {
-			return true
-		}
-	}
-	return false
-}
-
 // allowsSeparator reports whether a character may stand between two characters of the pattern.
 func (p *pattern) allowsSeparator(c byte) bool {
 	switch {
@@ -87,12 +76,6 @@ func (p *pattern) allowsSeparator(c byte) bool {
 	}
 	return false
 }
-
-// hasNoBlanks reports whether the pattern itself contains no spaces and line breaks.
-func (p *pattern) hasNoBlanks() bool { return p.alphabet != rawBytes || p.kind == joinedLines }
-
-// needsMinLength reports whether fewer than [Shortest] characters of the pattern occur in any text.
-func (p *pattern) needsMinLength() bool { return p.alphabet != rawBytes || p.kind != wholeSecret }
 
 // secretPatterns are the forms of a secret.
 func secretPatterns(secret string) []pattern {

@@ -1,11 +1,9 @@
 package mask
 
 import (
-	"bytes"
 	"html"
 	"slices"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -389,39 +387,4 @@ func hexValue(c byte) byte {
 
 func isAlphanumeric(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-}
-
-// canEndEscape reports whether a text can be the end of a truncated escape.
-func canEndEscape(text []byte) bool {
-	all := func(text []byte, fits func(byte) bool) bool {
-		for _, c := range text {
-			if !fits(c) {
-				return false
-			}
-		}
-		return true
-	}
-	digits := text
-	if c := text[0] | 0x20; c == 'u' || c == 'x' {
-		digits = text[1:]
-	}
-	if len(digits) > 0 && digits[0] == '{' {
-		digits = digits[1:]
-	}
-	digits = bytes.TrimSuffix(digits, []byte("}"))
-	return len(digits) <= 8 && all(digits, func(c byte) bool { return hexValue(c) < 16 }) ||
-		text[len(text)-1] == ';' && all(text[:len(text)-1], isNameChar)
-}
-
-// canStartEscape reports whether a text can be the start of a truncated escape.
-func canStartEscape(text []byte) bool {
-	if c := text[0]; len(text) > maxEntityName || c != '\\' && c != '%' && c != '&' && c != '=' {
-		return false
-	}
-	for _, c := range text {
-		if !isAlphanumeric(c) && strings.IndexByte(`\%&=#;{}`, c) < 0 {
-			return false
-		}
-	}
-	return true
 }
