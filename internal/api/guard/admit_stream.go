@@ -204,7 +204,7 @@ func (g *Gate) countingCredentials(secure credentials.TransportCredentials) coun
 		secure = insecure.NewCredentials()
 	}
 	watched := newUnauthenticatedConns(g.options.MaxUnauthenticated, g.options.UnauthenticatedAge, g.reportClosed)
-	return countingCredentials{secure, watched, g.unread}
+	return countingCredentials{secure, watched, g.unread, g.strangers}
 }
 
 // registerGauge shows how many connections are unauthenticated.

@@ -25,6 +25,8 @@ const (
 	// the process is to keep to.
 	maxUnreadBytes = 256 << 20
 	minUnreadBytes = 16 << 20
+	// strangersPart is the divisor for what connections without an identity have in addition.
+	strangersPart = 4
 	// Responses up to smallResponse bytes take no memory of the budget as long as the small unread responses of the
 	// identity take at most maxSmallUnread bytes. Each counts with unreadOverhead, for what gRPC keeps of its stream: 4 KiB,
 	// and a table of headers, whose size a client chooses within MaxHeaderBytes; and with the headers that are read.
@@ -36,7 +38,17 @@ const (
 )
 
 func newUnreadBudget(memory int64) *memorybudget.Budget {
-	return memorybudget.New(int(min(maxUnreadBytes, max(minUnreadBytes, memory/8))))
+	return memorybudget.New(unreadBytes(memory))
+}
+
+// newStrangersBudget is the memory for unread answers to connections that have not proved an identity with a role,
+// shared by the groups of their addresses. They take nothing of the memory of identities.
+func newStrangersBudget(memory int64) *memorybudget.Budget {
+	return memorybudget.New(unreadBytes(memory) / strangersPart)
+}
+
+func unreadBytes(memory int64) int {
+	return int(min(maxUnreadBytes, max(minUnreadBytes, memory/8)))
 }
 
 func processMemory() int64 { return debug.SetMemoryLimit(-1) }
@@ -81,9 +93,11 @@ func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInf
 	if c == nil {
 		c = &Caller{gate: g, method: info.FullMethod}
 	}
-	share, changes := c.memoryShare(conn), !changesNothing(info.FullMethod)
+	share := g.unreadShare(c, conn)
+	isStranger := share.budget == g.strangers // what is open to everybody changes nothing
+	changes := !isStranger && !changesNothing(info.FullMethod)
 	if changes {
-		giveBack, ok := g.reserveAnswer(share, q)
+		giveBack, ok := share.reserveAnswer(q)
 		if !ok {
 			return nil, c.refuseOverLimit(ctx, "unread_bytes", time.Second)
 		}
@@ -95,18 +109,24 @@ func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInf
 		return answer, err
 	}
 	n := proto.Size(m)
-	u := &unreadResponse{message: m, budget: g.unread, share: share, bytes: n + unreadOverhead + keptHeaderBytes(ctx), conn: conn}
+	u := &unreadResponse{
+		message: m, budget: share.budget, share: share.share, bytes: n + unreadOverhead + keptHeaderBytes(ctx), conn: conn,
+	}
 	switch quota := conn.lastQuota(); {
-	case n <= smallResponse && quota == nil: // nothing bounds the calls either
+	case isStranger && !share.TryTake(u.bytes):
+		conn.closeUnread()
+		return nil, c.refuseOverLimit(ctx, "unread_bytes", time.Second)
+	case isStranger:
+	case n <= smallResponse && quota == nil: // without access control nothing bounds the calls either
 		return answer, nil
 	case n <= smallResponse && quota.addSmallUnread(u.bytes):
 		u.quota = quota
 	case changes: // a refusal would say that nothing was changed
-		if !g.unread.Allows(share, u.bytes) {
+		if !share.budget.Allows(share.share, u.bytes) {
 			u.closing = time.AfterFunc(StuckTimeout, conn.closeNow)
 		}
-		g.unread.TakeAnyway(share, u.bytes)
-	case !g.unread.TryTake(share, u.bytes):
+		share.budget.TakeAnyway(share.share, u.bytes)
+	case !share.TryTake(u.bytes):
 		return nil, c.refuseOverLimit(ctx, "unread_bytes", time.Second)
 	}
 	if !conn.addUnread(u) {
@@ -117,19 +137,19 @@ func (g *Gate) BoundUnread(ctx context.Context, q any, info *grpc.UnaryServerInf
 
 // reserveAnswer takes memory for the response of a call before the call changes anything: the size of the request,
 // because such responses repeat what was sent. Call giveBack when the response has taken its own memory.
-func (g *Gate) reserveAnswer(share string, q any) (giveBack func(), ok bool) {
+func (u UnreadShare) reserveAnswer(q any) (giveBack func(), ok bool) {
 	n := 0
 	if m, isMessage := q.(proto.Message); isMessage {
 		n = proto.Size(m)
 	}
 	if n <= smallResponse {
-		return func() {}, g.unread.Allows(share, smallResponse)
+		return func() {}, u.budget.Allows(u.share, smallResponse)
 	}
-	n = min(n, g.unread.Largest()/2) // the largest request is more than a small process has
-	if !g.unread.TryTake(share, n) {
+	n = min(n, u.budget.Largest()/2) // the largest request is more than a small process has
+	if !u.TryTake(n) {
 		return nil, false
 	}
-	return func() { g.unread.Give(share, n) }, true
+	return func() { u.Give(n) }, true
 }
 
 // UnreadShare is a stream's access to the memory for unread responses. All streams and calls of the caller's identity
@@ -148,10 +168,10 @@ func UnreadShareFrom(ctx context.Context) *UnreadShare {
 }
 
 // TryTake takes memory. It returns false if that would exceed the share.
-func (u *UnreadShare) TryTake(bytes int) bool { return u.budget.TryTake(u.share, bytes) }
+func (u UnreadShare) TryTake(bytes int) bool { return u.budget.TryTake(u.share, bytes) }
 
 // Give gives back memory that the caller has.
-func (u *UnreadShare) Give(bytes int) { u.budget.Give(u.share, bytes) }
+func (u UnreadShare) Give(bytes int) { u.budget.Give(u.share, bytes) }
 
 // withUnreadShare gives a stream's context the share of its caller.
 func (g *Gate) withUnreadShare(ctx context.Context) context.Context {
@@ -163,7 +183,17 @@ func (g *Gate) withUnreadShare(ctx context.Context) context.Context {
 	if c == nil {
 		c = &Caller{gate: g}
 	}
-	return context.WithValue(ctx, unreadShareKey{}, &UnreadShare{budget: g.unread, share: c.memoryShare(conn)})
+	share := g.unreadShare(c, conn)
+	return context.WithValue(ctx, unreadShareKey{}, &share)
+}
+
+// unreadShare returns the share of a caller, or of the connection if the caller is not authenticated.
+func (g *Gate) unreadShare(c *Caller, conn *connection) UnreadShare {
+	budget := g.unread
+	if !c.isAuthenticated() && !conn.isAuthenticated() {
+		budget = g.strangers
+	}
+	return UnreadShare{budget: budget, share: c.memoryShare(conn)}
 }
 
 // readVerbs begin the names of methods that change nothing.
@@ -174,21 +204,24 @@ func changesNothing(method string) bool {
 	return slices.ContainsFunc(readVerbs, func(verb string) bool { return strings.HasPrefix(name, verb) })
 }
 
-// addUnread has the end of the connection free a response; false: it has ended.
-func (c *connection) addUnread(u *unreadResponse) bool {
+// unreadAnswers are answers that gRPC has, and that the end of their connection frees.
+type unreadAnswers interface{ free() }
+
+// addUnread has the end of the connection free answers; false: it has ended.
+func (c *connection) addUnread(u unreadAnswers) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return false
 	}
 	if c.unread == nil {
-		c.unread = map[*unreadResponse]struct{}{}
+		c.unread = map[unreadAnswers]struct{}{}
 	}
 	c.unread[u] = struct{}{}
 	return true
 }
 
-func (c *connection) removeUnread(u *unreadResponse) {
+func (c *connection) removeUnread(u unreadAnswers) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.unread, u)
@@ -198,6 +231,13 @@ func (c *connection) removeUnread(u *unreadResponse) {
 func (c *connection) closeNow() {
 	if c.rawConn != nil {
 		_ = c.rawConn.Close()
+	}
+}
+
+// closeUnread closes a connection whose client leaves too many answers unread.
+func (c *connection) closeUnread() {
+	if !c.closing.Swap(true) {
+		c.unauthenticated.closeRaw(c, errUnreadAnswers)
 	}
 }
 
@@ -212,12 +252,16 @@ func (c *connection) freeUnread() {
 	}
 }
 
-// UnreadCodec encodes what [Gate.BoundUnread] returns. Other messages are those of the inner codec.
+// UnreadCodec encodes what [Gate.BoundUnread] returns and what the streams of [Gate.Services] send. Other messages are
+// those of the inner codec.
 func UnreadCodec(inner encoding.CodecV2) encoding.CodecV2 { return unreadCodec{inner} }
 
 type unreadCodec struct{ encoding.CodecV2 }
 
 func (c unreadCodec) Marshal(v any) (mem.BufferSlice, error) {
+	if b, ok := v.(*countedBuffer); ok {
+		return b.slice(), nil
+	}
 	u, ok := v.(*unreadResponse)
 	if !ok {
 		return c.CodecV2.Marshal(v)

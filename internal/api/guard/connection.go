@@ -48,7 +48,10 @@ type connection struct {
 	mu     sync.Mutex
 	quota  *quota // of the identity that called last
 	closed bool
-	unread map[*unreadResponse]struct{} // see [Gate.BoundUnread]
+	unread map[unreadAnswers]struct{} // see [Gate.BoundUnread] and queuedMessages
+
+	lateStreams atomic.Int32 // streams that have ended while gRPC has messages of them
+	closing     atomic.Bool  // by closeUnread
 }
 
 // markAuthenticated keeps a proof. With that of an identity that has a role the connection may send
@@ -91,7 +94,15 @@ func (c *connection) memoryShare() string {
 	if p := c.proof.Load(); p != nil && p.hasRole && p != anonymousProof {
 		return p.identity.Subject
 	}
-	return "host:" + c.host
+	return "host:" + c.group
+}
+
+// unreadBudget is the budget of [connection.memoryShare] for answers that are not read.
+func (c *connection) unreadBudget() *memorybudget.Budget {
+	if c.isAuthenticated() {
+		return c.reads.budget
+	}
+	return c.reads.strangers
 }
 
 // proof is an identity that was found, and what for.
@@ -157,11 +168,13 @@ type countingCredentials struct {
 	credentials.TransportCredentials
 	unauthenticated *unauthenticatedConns
 	unread          *memorybudget.Budget
+	strangers       *memorybudget.Budget // the same of connections without an identity
 }
 
 func (w countingCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c := &connection{
-		host: hostWithoutPort(raw.RemoteAddr()), unauthenticated: w.unauthenticated, reads: newReadPacer(w.unread),
+		host: hostWithoutPort(raw.RemoteAddr()), unauthenticated: w.unauthenticated,
+		reads: newReadPacer(w.unread, w.strangers),
 	}
 	if err := w.unauthenticated.admit(c, raw); err != nil {
 		return nil, nil, err
@@ -181,7 +194,7 @@ func (w countingCredentials) ServerHandshake(raw net.Conn) (net.Conn, credential
 }
 
 func (w countingCredentials) Clone() credentials.TransportCredentials {
-	return countingCredentials{w.TransportCredentials.Clone(), w.unauthenticated, w.unread}
+	return countingCredentials{w.TransportCredentials.Clone(), w.unauthenticated, w.unread, w.strangers}
 }
 
 func hostWithoutPort(a net.Addr) string {

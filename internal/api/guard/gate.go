@@ -24,6 +24,7 @@ type Gate struct {
 	quotas     quotaTable
 	turns      turns
 	unread     *memorybudget.Budget
+	strangers  *memorybudget.Budget // the same of connections without an identity
 	requests   requestMemory
 	denied     *prometheus.CounterVec
 	leases     prometheus.Counter
@@ -34,8 +35,9 @@ type Gate struct {
 func New(o Options) (*Gate, error) {
 	g := &Gate{
 		options: o, authority: o.Authority, limits: o.Limits, binding: o.Binding, logger: o.Logger,
-		unread: newUnreadBudget(processMemory()), requests: newRequestMemory(processMemory()),
-		quotas: quotaTable{bySubject: make(map[string]*quota)}, turns: newTurnsOfNode(),
+		unread: newUnreadBudget(processMemory()), strangers: newStrangersBudget(processMemory()),
+		requests: newRequestMemory(processMemory()),
+		quotas:   quotaTable{bySubject: make(map[string]*quota)}, turns: newTurnsOfNode(),
 		logLimiter: rate.NewLimiter(1, 20),
 		denied: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_access_denied_total", Help: "Calls that were refused, by method and reason.",

@@ -5,6 +5,8 @@ import (
 	"crypto/x509"
 	"net"
 	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -15,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/lib/grpccodec"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -101,4 +104,61 @@ func BenchmarkConnection(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkStream is a message of a stream to a client that reads, with what the gate counts of it.
+func BenchmarkStream(b *testing.B) {
+	for _, size := range []int{20, 500, 4 << 10, 30 << 10} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			g, err := New(Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			options, err := g.ConnectionOptions(nil, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			codec := UnreadCodec(grpccodec.Codec())
+			server := grpc.NewServer(append(options, grpc.ForceServerCodecV2(codec))...)
+			services := g.Services(server, codec, MaxRequestBytes)
+			fermatav1.RegisterEventServiceServer(services, &steadyEvents{token: strings.Repeat("x", size)})
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				b.Fatal(err)
+			}
+			go func() { _ = server.Serve(listener) }()
+			b.Cleanup(server.Stop)
+			conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = conn.Close() })
+			s, err := fermatav1.NewEventServiceClient(conn).WatchEvents(b.Context(), &fermatav1.WatchEventsRequest{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Recv(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// steadyEvents send the same message until the client has had enough.
+type steadyEvents struct {
+	fermatav1.UnimplementedEventServiceServer
+	token string
+}
+
+func (e *steadyEvents) WatchEvents(_ *fermatav1.WatchEventsRequest,
+	s grpc.ServerStreamingServer[fermatav1.WatchEventsResponse]) error {
+	m := &fermatav1.WatchEventsResponse{ResumeToken: e.token}
+	for {
+		if err := s.Send(m); err != nil {
+			return err
+		}
+	}
 }

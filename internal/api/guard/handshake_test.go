@@ -22,7 +22,7 @@ func TestHandshakesAreBounded(t *testing.T) {
 	u := newUnauthenticatedConns(100, time.Hour, func(_ string, why error) { closed = append(closed, why) })
 	w := countingCredentials{
 		credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: server.TLS.Certificates, NextProtos: []string{"h2"}}), u,
-		newUnreadBudget(processMemory()),
+		newUnreadBudget(processMemory()), newStrangersBudget(processMemory()),
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

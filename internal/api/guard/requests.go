@@ -145,6 +145,10 @@ func (r *messageReader) boundStream(next grpc.StreamHandler, clientStreams bool)
 			q: incoming{messageReader: r, wire: wire, ctx: stream.Context(), caller: CallerFrom(stream.Context()),
 				ofStream: clientStreams}}
 		defer s.q.end()
+		s.queued = newQueuedMessages(s.ctx)
+		if s.queued != nil {
+			defer s.queued.end()
+		}
 		return next(impl, s)
 	}
 }
@@ -158,6 +162,7 @@ type readingStream struct {
 	ctx           context.Context
 	q             incoming
 	clientStreams bool
+	queued        *queuedMessages // nil: its connection is not known, or has ended
 }
 
 func (s *readingStream) Context() context.Context { return s.ctx }
@@ -477,7 +482,7 @@ func (c *Caller) memoryShare(conn *connection) string {
 	if c.isAuthenticated() {
 		return c.Identity.Subject
 	}
-	return "host:" + conn.host
+	return conn.memoryShare()
 }
 
 // readError is the error of a call whose message cannot be read.

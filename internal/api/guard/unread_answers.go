@@ -122,8 +122,9 @@ func (g *writeGate) waitForClient() {
 // readPacer decides when more of a connection is read. Only the goroutine that reads the connection uses it, which is
 // also the one that gRPC calls tapHandle from.
 type readPacer struct {
-	frames frameScanner
-	budget *memorybudget.Budget // of answers that are not read
+	frames    frameScanner
+	budget    *memorybudget.Budget // of answers that are not read
+	strangers *memorybudget.Budget // the same of connections without an identity
 
 	calls  int // calls that began
 	tapped int // calls that reached tapHandle
@@ -139,8 +140,10 @@ type readPacer struct {
 	bytesInWrite int
 }
 
-func newReadPacer(budget *memorybudget.Budget) readPacer {
-	return readPacer{frames: newFrameScanner(), budget: budget, tokens: MaxStreamsPerConnection, granted: time.Now()}
+func newReadPacer(budget, strangers *memorybudget.Budget) readPacer {
+	return readPacer{
+		frames: newFrameScanner(), budget: budget, strangers: strangers, tokens: MaxStreamsPerConnection, granted: time.Now(),
+	}
 }
 
 // admitRead counts what is given to gRPC and returns how many bytes of p that may be.
@@ -195,14 +198,14 @@ func (r *readPacer) waitForUnread(c *connection) error {
 	if c.writes.endsWithin(briefWrite) {
 		return nil
 	}
-	share := c.memoryShare()
-	if !r.budget.TryTake(share, bytes) {
+	share, budget := c.memoryShare(), c.unreadBudget()
+	if !budget.TryTake(share, bytes) {
 		if c.writes.endsWithin(unreadPatience) {
 			return nil
 		}
 		return errUnreadAnswers
 	}
-	defer r.budget.Give(share, bytes)
+	defer budget.Give(share, bytes)
 	c.writes.waitForClient()
 	return nil
 }

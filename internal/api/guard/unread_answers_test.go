@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"testing"
 	"time"
 
@@ -23,8 +24,16 @@ const testPatience = 30 * time.Second
 // leaveUnread returns a connection whose client has sent so many calls and does not read what is written to it.
 func leaveUnread(t *testing.T, u *unauthenticatedConns, calls int) (client io.Reader, server *readyConn) {
 	t.Helper()
+	return leaveUnreadBy(t, u, &proof{hasRole: true, identity: authz.Identity{Subject: "token:a"}}, calls)
+}
+
+// leaveUnreadBy is leaveUnread of an identity; nil: of a stranger.
+func leaveUnreadBy(t *testing.T, u *unauthenticatedConns, p *proof, calls int) (client io.Reader, server *readyConn) {
+	t.Helper()
 	conn, server := tcpPair(t, u)
-	server.connection.markAuthenticated(&proof{hasRole: true, identity: authz.Identity{Subject: "token:a"}})
+	if p != nil {
+		server.connection.markAuthenticated(p)
+	}
 	written := make(chan error, 1)
 	go func() {
 		_, err := server.Write(make([]byte, 32<<20)) // more than the sockets take
@@ -102,6 +111,41 @@ func TestUnreadAnswersStopReading(t *testing.T) {
 	}
 }
 
+// TestUnreadAnswersOfStrangers checks that a connection of a stranger that is read no further takes nothing of the memory
+// of identities, and that the addresses of an IPv6 network have one share.
+func TestUnreadAnswersOfStrangers(t *testing.T) {
+	u := newUnauthenticatedConns(0, 0, func(string, error) {})
+	client, server := leaveUnreadBy(t, u, nil, 2*maxCallsPerWrite)
+	if _, err := readCalls(server); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan error, 1)
+	go func() {
+		_, err := readCalls(server)
+		read <- err
+	}()
+	r := &server.connection.reads
+	wantUnread(t, r.strangers, "the connection waits", func(n int) bool { return n >= maxCallsPerWrite*unreadOverhead })
+	if n := r.budget.InUse(); n != 0 {
+		t.Errorf("%d bytes of the memory of identities are taken", n)
+	}
+	go func() { _, _ = io.Copy(io.Discard, client) }()
+	if err := <-read; err != nil {
+		t.Error(err)
+	}
+	share := func(host string) string {
+		c, raw := &connection{host: host}, &net.TCPConn{}
+		if err := u.admit(c, raw); err != nil {
+			t.Fatal(err)
+		}
+		defer u.release(c)
+		return c.memoryShare()
+	}
+	if a, b := share("2001:db8::1"), share("2001:db8::2:1"); a != b {
+		t.Errorf("two addresses of a network have the shares %s and %s", a, b)
+	}
+}
+
 // TestUnreadAnswersBeyondTheShareEndTheConnection checks that a connection ends which leaves answers unread while its
 // identity has no memory left.
 func TestUnreadAnswersBeyondTheShareEndTheConnection(t *testing.T) {
@@ -123,7 +167,7 @@ func TestUnreadAnswersBeyondTheShareEndTheConnection(t *testing.T) {
 // TestStrayCallsComeBack checks that a connection may have as many calls that gRPC refuses itself as it may have calls
 // at once, and gets one back each second.
 func TestStrayCallsComeBack(t *testing.T) {
-	r := newReadPacer(nil)
+	r := newReadPacer(nil, nil)
 	now := r.granted
 	if !r.takeTokens(MaxStreamsPerConnection, now) {
 		t.Error("the first ones are too many")
@@ -131,7 +175,7 @@ func TestStrayCallsComeBack(t *testing.T) {
 	if r.takeTokens(1, now.Add(strayCallInterval/2)) {
 		t.Error("one more is allowed at once")
 	}
-	r = newReadPacer(nil)
+	r = newReadPacer(nil, nil)
 	now = r.granted
 	r.takeTokens(MaxStreamsPerConnection, now)
 	if !r.takeTokens(3, now.Add(3*strayCallInterval)) || r.takeTokens(1, now.Add(3*strayCallInterval)) {
