@@ -29,7 +29,8 @@ export GOFLAGS := $(strip $(GOFLAGS) -gcflags=all=-dwarf=false)
 # wait for their goroutines themselves.
 RACE := GORACE=atexit_sleep_ms=0
 # Packages with the longest tests start first, so that no core waits for them at the end.
-LONG := ./internal/node ./internal/test/storetest ./cmd/fermata ./internal/redis/shardlock
+CLUSTERS := ./internal/node
+LONG := ./internal/test/storetest ./cmd/fermata ./internal/redis/shardlock
 # Tests whose nodes and workers are processes of their own. Built with the race detector, those need four times the
 # processor and miss their deadlines on a small machine; `make race-processes` does that. Tests within one process
 # (internal/node) have it.
@@ -97,7 +98,7 @@ QUICK_CHECKS := fmt-check commits-check files-check tidy-check vet windows-check
 # Checks that compile large tools. `make test` runs them beside the tests, which wait for more than half of their time.
 SLOW_CHECKS := staticcheck console-check licences-check proto-check vuln
 # Everything that must pass before a merge; cheap checks first.
-GATES := deps $(QUICK_CHECKS) race-beside-checks lives bench-check clients-check
+GATES := deps $(QUICK_CHECKS) gate
 # go vet has passed before: go test does not repeat it.
 GATE_TEST := go test -vet=off
 
@@ -107,11 +108,19 @@ test: ## run everything that must pass before a merge; print the ten slowest pac
 	@status=0; $(MAKE) $(GATES) 2>&1 | tee dist/test.log || status=$$?; scripts/slowest.sh dist/test.log; exit $$status
 
 .PHONY: race
-race: ## run all tests, those within one process with the race detector
-	$(GATE_TEST) -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) $(PROCESSES) $(PURE)
+race: test-deadlines test-others ## run all Go tests, those within one process with the race detector
+
+.PHONY: test-deadlines
+test-deadlines: # clusters that wait for leases, locks and heartbeats: half of the processors is enough for them
+	$(GATE_TEST) -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) $(PROCESSES)
+	$(RACE) $(GATE_TEST) -race -count=1 -timeout $(TIMEOUT) $(CLUSTERS)
+
+.PHONY: test-others
+test-others:
+	$(GATE_TEST) -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) $(PURE)
 	$(GATE_TEST) -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -run '$(EMBEDDED)|$(SERIAL)' ./internal/redis/redisstore ./internal/redis/limits ./internal/test/storetest
 	$(GATE_TEST) -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -run '$(LARGE)' $(LARGE_IN)
-	$(RACE) FERMATA_SIM_SEEDS=$(RACED_LIVES) $(GATE_TEST) -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -skip '$(EMBEDDED)|$(SERIAL)|$(LARGE)' $(LONG) $$(go list ./... | grep -vxF $(foreach p,$(PURE) $(PROCESSES) $(LONG),-e github.com/fermata-io/fermata/$(p:./%=%)))
+	$(RACE) FERMATA_SIM_SEEDS=$(RACED_LIVES) $(GATE_TEST) -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -skip '$(EMBEDDED)|$(SERIAL)|$(LARGE)' $(LONG) $$(go list ./... | grep -vxF $(foreach p,$(PURE) $(PROCESSES) $(CLUSTERS) $(LONG),-e github.com/fermata-io/fermata/$(p:./%=%)))
 
 .PHONY: race-processes
 race-processes: deps ## run the tests of processes with the race detector, also in the nodes of tests with a load: half an hour
@@ -125,13 +134,18 @@ lives: deps # without the race detector, which would leave a fifth of them
 unit: ## run all tests without the race detector: faster, cached
 	go test -timeout $(TIMEOUT) ./...
 
-.PHONY: race-beside-checks
-race-beside-checks:
-	$(MAKE) -j2 race slow-checks
+.PHONY: gate
+gate:
+	$(MAKE) -j2 gate-deadlines gate-others
 
-.PHONY: slow-checks
-slow-checks: # at the lowest priority, so that tests with deadlines get a processor when they need one
-	nice -n 19 $(MAKE) release-check $(SLOW_CHECKS)
+.PHONY: gate-deadlines
+gate-deadlines: # one after the other, so that their deadlines hold
+	$(MAKE) test-deadlines
+	$(MAKE) clients-check
+
+.PHONY: gate-others
+gate-others: # at a low priority, so that tests with deadlines get a processor when they need one
+	nice -n 10 $(MAKE) release-check $(SLOW_CHECKS) bench-check test-others lives
 
 .PHONY: verify
 verify: $(QUICK_CHECKS) $(SLOW_CHECKS) ## run all checks except tests
