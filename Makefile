@@ -19,8 +19,7 @@ SOURCE_DATE_EPOCH ?= $(shell scripts/version.sh epoch)
 RELEASE = go run -C tools/release .
 STAMP = -version '$(VERSION)' -revision '$(shell scripts/version.sh commit)' -epoch '$(SOURCE_DATE_EPOCH)' -platforms '$(PLATFORMS)'
 TIMEOUT ?= 30m
-# Packages whose tests run at a time: one a processor. What they leave free is for the slow checks, which have the
-# lowest priority; more of them would keep nodes of tests from their processor.
+# Packages whose tests run at a time: one a processor. More of them would keep nodes of tests from their processor.
 PARALLEL ?= $(shell getconf _NPROCESSORS_ONLN)
 # No debug information: a fifth of what it takes to compile. All commands have the same flags, so that what one has
 # compiled serves the others; scripts/build.sh, which makes what is shipped, sets its own.
@@ -28,8 +27,9 @@ export GOFLAGS := $(strip $(GOFLAGS) -gcflags=all=-dwarf=false)
 # The race detector lets each program sleep for a second at its end, in which it may find a race. Tests and nodes
 # wait for their goroutines themselves.
 RACE := GORACE=atexit_sleep_ms=0
-# Packages with the longest tests start first, so that no core waits for them at the end.
+# Tests of clusters within one process. Like those of processes, they wait for more than half of their time.
 CLUSTERS := ./internal/node
+# Of the other packages, those with the longest tests start first, so that no core waits for them at the end.
 LONG := ./internal/test/storetest ./cmd/fermata ./internal/redis/shardlock
 # Tests whose nodes and workers are processes of their own. Built with the race detector, those need four times the
 # processor and miss their deadlines on a small machine; `make race-processes` does that. Tests within one process
@@ -95,7 +95,7 @@ build: ## build all commands into bin/
 
 # Checks that take seconds, and go vet, which compiles everything once.
 QUICK_CHECKS := fmt-check commits-check files-check tidy-check vet windows-check
-# Checks that compile large tools. `make test` runs them beside the tests, which wait for more than half of their time.
+# Checks that compile large tools.
 SLOW_CHECKS := staticcheck console-check licences-check proto-check vuln
 # Everything that must pass before a merge; cheap checks first.
 GATES := deps $(QUICK_CHECKS) gate
@@ -135,7 +135,7 @@ unit: ## run all tests without the race detector: faster, cached
 	go test -timeout $(TIMEOUT) ./...
 
 .PHONY: gate
-gate:
+gate: # two lanes: tests with deadlines, and at a low priority what uses the processors meanwhile
 	$(MAKE) -j2 gate-deadlines gate-others
 
 .PHONY: gate-deadlines
