@@ -35,6 +35,10 @@ var localRuleFields = map[schedule.Kind]string{schedule.KindCron: "cron", schedu
 // A pattern of seconds repeats each minute.
 const checkedGaps = 128
 
+// checkedOfEach is how many nominal times of each of several expressions are checked against those before and after
+// them: the first times of a rare one may lie behind all that checkedGaps looks at.
+const checkedOfEach = 16
+
 // searchWorkFactor is for how many searches that each pass over as many times as one may there is a
 // budget to validate a schedule: to compile it, for its first time, and for its gaps.
 const searchWorkFactor = 3
@@ -188,6 +192,17 @@ func shortestGap(c *schedule.Schedule, anchor time.Time, s schedule.Spec, least 
 	times := schedule.Upcoming(c, anchor, checkedGaps+1, b)
 	for i := 1; i < len(times); i++ {
 		shortest = min(shortest, times[i].Sub(times[i-1]))
+	}
+	bounded := c.Within(b)
+	for _, t := range c.FirstOfEachRule(anchor, checkedOfEach, b) {
+		next, ok := bounded.Next(t)
+		if ok {
+			shortest = min(shortest, next.Sub(t))
+		}
+		last, ok := bounded.Prev(t.Add(-time.Millisecond))
+		if ok {
+			shortest = min(shortest, t.Sub(last))
+		}
 	}
 	return shortest
 }

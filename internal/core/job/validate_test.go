@@ -73,6 +73,12 @@ func TestValidateNamesTheField(t *testing.T) {
 		{"multiplier", func(d *job.Definition) { d.Backoff.Multiplier = math.NaN() }, "job.backoff_policy.multiplier", "NaN"},
 		{"negative cap", func(d *job.Definition) { d.Backoff.MaxDelay = -1 }, "job.backoff_policy.max_delay", "want"},
 		{"min interval", func(d *job.Definition) { d.MinInterval = -1 }, "job.backoff_policy.min_interval", "want"},
+		{"a rare expression that comes too often", func(d *job.Definition) {
+			d.Schedule = schedule.Spec{Kind: schedule.KindCron, Seconds: true, Cron: []string{"0 0 * * * *", "* * * 24 12 *"}}
+		}, "job.schedule.cron.expressions", "comes every 1s"},
+		{"a rare expression right after another one", func(d *job.Definition) {
+			d.Schedule = schedule.Spec{Kind: schedule.KindCron, Seconds: true, Cron: []string{"0 0 * * * *", "1 0 12 24 12 *"}}
+		}, "job.schedule.cron.expressions", "comes every 1s"},
 		{"crossed bounds", func(d *job.Definition) { d.MinInterval, d.MaxInterval = 2e9, 1e9 }, "job.backoff_policy.max_interval", "shorter"},
 		{"short interval", func(d *job.Definition) { d.Schedule.Every = time.Second }, "job.schedule.interval.every", "5s"},
 		{"interval of centuries", func(d *job.Definition) { d.Schedule.Every = 2562047 * time.Hour }, "job.schedule.interval.every", "after 2109"},

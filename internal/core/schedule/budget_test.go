@@ -18,8 +18,9 @@ import (
 // below takes 2 to 4 of them.
 const most = 10
 
-// row is how many times the yardstick fits into a row of searches on a budget of five.
-const row = 5 * most
+// row is how many times the yardstick fits into a row of a thousand searches on a budget of five. Rare expressions,
+// which look at decades of months, take 40 of them.
+const row = 25 * most
 
 // yardstick is the work of passing over as many excluded times as a search may, with one
 // plain expression and one plain exclusion. Calls are measured in it, so that the speed of
