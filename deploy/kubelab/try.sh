@@ -103,8 +103,8 @@ certificates() {
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -keyout "$work/ca.key" -out "$work/ca.crt" \
     -subj '/CN=fermata authority'
   local role names
-  for role in node worker gateway; do
-    names=URI:spiffe://cluster.local/ns/$space/fermata/$role
+  for role in node worker client gateway gateway-client; do
+    names=URI:spiffe://cluster.local/ns/$space/fermata/${role/#gateway-client/gateway}
     if [ $role = node ]; then names+=",DNS:fermata.$space.svc,DNS:*.fermata-nodes.$space.svc.cluster.local"; fi
     if [ $role = gateway ]; then names=DNS:fermata-gateway.$space.svc; fi
     openssl req -x509 -CA "$work/ca.crt" -CAkey "$work/ca.key" -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 \
@@ -126,7 +126,7 @@ certificates() {
   kube create secret generic audit-keys --from-file="$work/audit.key"
 }
 
-# access: workers and the witness by their certificate, and a person by a token.
+# access: workers, the witness and the hook by their certificates, and a person by a token.
 access() {
   "$work/scheduler" token new person >"$work/person.token" 2>"$work/access.yaml"
   cat >>"$work/access.yaml" <<END
@@ -134,6 +134,7 @@ certificates: ["uri:spiffe://cluster.local/ns/$space/fermata/*"]
 rules:
   - {subjects: ["uri:spiffe://cluster.local/ns/$space/fermata/worker"], role: worker, namespaces: ["*"]}
   - {subjects: ["uri:spiffe://cluster.local/ns/$space/fermata/worker"], role: admin, namespaces: ["*"]}
+  - {subjects: ["uri:spiffe://cluster.local/ns/$space/fermata/client"], role: admin, namespaces: ["*"]}
   - {subjects: ["token:person"], role: admin, namespaces: ["*"]}
 END
   kube create secret generic access --from-file="$work/access.yaml"

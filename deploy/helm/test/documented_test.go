@@ -18,7 +18,7 @@ func TestDocumentedValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const protected = "tls: {nodeSecret: a, workerSecret: b, scalerSecret: c}\n"
+	const protected = "tls: {nodeSecret: a, workerSecret: b, clientSecret: d, gatewaySecret: e, scalerSecret: c}\n"
 	complete := 0
 	for _, m := range documentedValues.FindAllStringSubmatch(string(text), -1) {
 		block := strings.ReplaceAll("\n"+m[2], "\n"+m[1], "\n")

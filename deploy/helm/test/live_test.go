@@ -28,7 +28,7 @@ import (
 
 // live are values of an installation on one host. Redis has a password, everything else is under TLS.
 const live = `
-tls: {nodeSecret: node-tls, workerSecret: worker-tls}
+tls: {nodeSecret: node-tls, workerSecret: worker-tls, clientSecret: client-tls}
 gossip: {existingSecret: gossip}
 access: {unrestricted: true}
 payloadKeys: {existingSecret: payload-keys}

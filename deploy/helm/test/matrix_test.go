@@ -10,7 +10,7 @@ var axes = [][]string{
 	{
 		"insecure: true",
 		"tls: {certManager: {enabled: true, issuerRef: {name: ca}}}\ngossip: {existingSecret: g}\naccess: {unrestricted: true}",
-		"tls: {nodeSecret: nodes, workerSecret: workers, clientAuth: none}\ngossip: {existingSecret: g}\naccess: {existingSecret: a}\nworkerDefaults: {token: {existingSecret: t}}",
+		"tls: {nodeSecret: nodes, workerSecret: workers, clientSecret: clients, gatewaySecret: gateways, clientAuth: none}\ngossip: {existingSecret: g}\naccess: {existingSecret: a}\nworkerDefaults: {token: {existingSecret: t}}",
 	},
 	{
 		"redis: {url: redis://r}",

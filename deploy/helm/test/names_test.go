@@ -12,7 +12,7 @@ import (
 // named gives a name, NAME, to all that values can name, as far as they go together.
 var named = []string{`
 nameOverride: NAME
-tls: {nodeSecret: other, workerSecret: NAME, scalerSecret: NAME}
+tls: {nodeSecret: other, workerSecret: NAME, clientSecret: client, gatewaySecret: gateway, scalerSecret: NAME}
 networkPolicy: {grpcFrom: [{}], metricsFrom: [{}], egress: {to: [{}]}}
 gossip: {existingSecret: NAME, key: NAME}
 redis:
@@ -54,6 +54,19 @@ tls: {nodeSecret: NAME, workerSecret: other}
 gossip: {existingSecret: NAME}
 access: {existingSecret: NAME}
 networkPolicy: {egress: {to: [{}]}}
+`, `
+redis: {url: "redis://r"}
+tls: {nodeSecret: other, workerSecret: worker, clientSecret: NAME}
+gossip: {existingSecret: NAME}
+access: {existingSecret: NAME}
+networkPolicy: {egress: {to: [{}]}}
+`, `
+redis: {url: "redis://r"}
+tls: {nodeSecret: other, workerSecret: worker, gatewaySecret: NAME}
+gossip: {existingSecret: NAME}
+access: {existingSecret: NAME}
+networkPolicy: {egress: {to: [{}]}}
+gateway: {enabled: true}
 `}
 
 // TestNamesAreText: Kubernetes takes names that YAML reads as something else. Decoding is strict.

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -280,3 +281,31 @@ func TestPeersAreKnownByTheirURI(t *testing.T) {
 }
 
 const nodeURI = "spiffe://cluster.local/ns/jobs/blue-fermata/node"
+
+// TestCallersHaveCertificatesOfTheirOwn: the gateway shows a certificate that no other pod has, because it must have no
+// role. The hook and the test pod do not share that of workers, because they need the role editor.
+func TestCallersHaveCertificatesOfTheirOwn(t *testing.T) {
+	const common = good + "gossip: {existingSecret: g}\naccess: {existingSecret: a}\ngateway: {enabled: true}\njobs: {a: {handler: h}}\n"
+	for text, want := range map[string]map[string]string{
+		"tls: {certManager: {enabled: true, issuerRef: {name: i}}}": {
+			"gateway": "blue-fermata-gateway-tls", "apply": "blue-fermata-client-tls", "test": "blue-fermata-client-tls", "worker": "blue-fermata-worker-tls",
+		},
+		"tls: {nodeSecret: nodes, workerSecret: workers, clientSecret: clients, gatewaySecret: gateways}": {
+			"gateway": "gateways", "apply": "clients", "test": "clients", "worker": "workers",
+		},
+	} {
+		all := objects(t, parse(t, common+text))
+		got := map[string]string{}
+		for _, p := range pods(all) {
+			component := p.component
+			for _, v := range p.spec.Volumes {
+				if v.Name == "tls" && component != "scheduler" {
+					got[component] = v.Secret.SecretName
+				}
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: pods mount %v, want %v", text, got, want)
+		}
+	}
+}

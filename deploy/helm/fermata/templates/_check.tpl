@@ -45,10 +45,27 @@
 {{- if and $v.tls.nodeSecret (not $v.tls.workerSecret) (eq $v.tls.clientAuth "required") $v.workers -}}
 {{- $faults = append $faults "tls.workerSecret is missing: with tls.clientAuth=required workers need a certificate" -}}
 {{- end -}}
-{{- range $at, $secret := dict "tls.workerSecret" $v.tls.workerSecret "tls.scalerSecret" $v.tls.scalerSecret -}}
+{{- range $at, $secret := dict "tls.workerSecret" $v.tls.workerSecret "tls.clientSecret" $v.tls.clientSecret "tls.gatewaySecret" $v.tls.gatewaySecret "tls.scalerSecret" $v.tls.scalerSecret -}}
 {{- if and $secret (eq $secret $v.tls.nodeSecret) -}}
 {{- $faults = append $faults (printf "%s is tls.nodeSecret: every holder of a node's certificate can act as a node" $at) -}}
 {{- end -}}
+{{- end -}}
+{{- if and $v.tls.nodeSecret (not $v.tls.gatewaySecret) $v.gateway.enabled -}}
+{{- $faults = append $faults "tls.gatewaySecret is missing: the gateway needs the nodes' authority and a client certificate that has no role" -}}
+{{- end -}}
+{{- if and $v.tls.nodeSecret (not $v.tls.clientSecret) (or $v.jobs $v.queues $v.apply.allowEmpty) -}}
+{{- $faults = append $faults "tls.clientSecret is missing: the hook that applies jobs needs the nodes' authority and a client certificate" -}}
+{{- end -}}
+{{- if and $v.tls.clientSecret (eq $v.tls.clientSecret $v.tls.workerSecret) -}}
+{{- $faults = append $faults "tls.clientSecret is tls.workerSecret: workers would have the role of the hook" -}}
+{{- end -}}
+{{- range $at, $secret := pick $v.tls "workerSecret" "clientSecret" "scalerSecret" -}}
+{{- if and $secret (eq $secret $v.tls.gatewaySecret) -}}
+{{- $faults = append $faults (printf "tls.gatewaySecret is tls.%s: the certificate of the gateway must have no role" $at) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $v.tls.certManager.enabled $v.gateway.enabled (eq $v.gateway.tlsSecret (printf "%s-gateway-tls" (include "fermata.fullname" .))) -}}
+{{- $faults = append $faults (printf "gateway.tlsSecret is %s, which cert-manager writes for the gateway's client certificate: choose another name" $v.gateway.tlsSecret) -}}
 {{- end -}}
 {{- if not $v.insecure -}}
 {{- if not $tls -}}

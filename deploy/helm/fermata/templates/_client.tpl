@@ -1,7 +1,7 @@
-{{/* What a pod needs that calls the nodes with the command fermata. Takes root, tokenSecret and tokenKey. */}}
+{{/* What a pod needs that calls the nodes. Takes root, tokenSecret, tokenKey, and as role whose certificate it shows: client or gateway. */}}
 {{- define "fermata.clientSecret" -}}
-{{- if .root.Values.tls.certManager.enabled -}}{{ include "fermata.fullname" .root }}-client-tls
-{{- else -}}{{ include "fermata.workerSecret" .root }}
+{{- if .root.Values.tls.certManager.enabled -}}{{ include "fermata.fullname" .root }}-{{ .role }}-tls
+{{- else -}}{{ get .root.Values.tls (printf "%sSecret" .role) }}
 {{- end -}}
 {{- end -}}
 
