@@ -16,7 +16,7 @@ const (
 	// stepWeight is what an occurrence of a cron expression weighs; that of an interval weighs 1.
 	stepWeight = 8
 	// skipSearches is how many searches' worth of excluded times one Build may pass over.
-	skipSearches = 100
+	skipSearches = 1000
 	// maxQueues is how many queues one Build has series for, and maxBuckets how many buckets these have together, which
 	// takes 10 MB. The queues with the fewest runs are counted as others.
 	maxQueues, maxBuckets = 1_000, 432_000

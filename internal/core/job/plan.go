@@ -321,7 +321,7 @@ func (p *backfillTimes) nextAfter(ms unixtime.Milli, b *schedule.Budget) (unixti
 // (exclusive), but at most limit + 1. It returns false if exclusions leave so few of so many that counting takes
 // too long.
 func (c *Compiled) PastTimes(fromMS, toMS unixtime.Milli, limit int) (n int, ok bool) {
-	b, past := schedule.NewBudget(5), backfillTimes{c: c}
+	b, past := schedule.NewBudget(50), backfillTimes{c: c}
 	for at := fromMS - 1; n <= limit; n++ {
 		next, found := past.nextAfter(at, b)
 		if !found || next >= toMS {
