@@ -73,8 +73,9 @@ const (
 	fixedArgs = 6
 )
 
-// SupervisorThreads is the maximum number of threads of a supervisor.
-const SupervisorThreads = 5
+// SupervisorThreads is the maximum number of threads of a supervisor. It has 3 to 5; the runtime starts more of them
+// where processors are scarce.
+const SupervisorThreads = 8
 
 // runtimeSettings minimize the threads of a supervisor, which has little work and little garbage. The program
 // does not inherit them.
