@@ -108,11 +108,14 @@ test: ## run everything that must pass before a merge; print the ten slowest pac
 	@status=0; $(MAKE) $(GATES) 2>&1 | tee dist/test.log || status=$$?; scripts/slowest.sh dist/test.log; exit $$status
 
 .PHONY: race
-race: test-deadlines test-others ## run all Go tests, those within one process with the race detector
+race: test-processes test-clusters test-others ## run all Go tests, those within one process with the race detector
 
-.PHONY: test-deadlines
-test-deadlines: # clusters that wait for leases, locks and heartbeats: half of the processors is enough for them
+.PHONY: test-processes
+test-processes:
 	$(GATE_TEST) -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) $(PROCESSES)
+
+.PHONY: test-clusters
+test-clusters:
 	$(RACE) $(GATE_TEST) -race -count=1 -timeout $(TIMEOUT) $(CLUSTERS)
 
 .PHONY: test-others
@@ -139,9 +142,9 @@ gate: # two lanes: tests with deadlines, and at a low priority what uses the pro
 	$(MAKE) -j2 gate-deadlines gate-others
 
 .PHONY: gate-deadlines
-gate-deadlines: # one after the other, so that their deadlines hold
-	$(MAKE) test-deadlines
-	$(MAKE) clients-check
+gate-deadlines: # they wait for leases, locks and heartbeats; two at a time leave enough of the processors
+	$(MAKE) test-processes
+	$(MAKE) -j2 test-clusters clients-check
 
 .PHONY: gate-others
 gate-others: # at a low priority, so that tests with deadlines get a processor when they need one
@@ -209,8 +212,8 @@ console-short: deps # the same without the tests that wait for runs to fail, or 
 	cd console/browsertest && $(GATE_TEST) -count=1 -timeout $(TIMEOUT) -skip '$(CONSOLE_LONG)' ./...
 
 .PHONY: clients-check
-clients-check: # two of these at a time: they wait for runs and heartbeats most of the time
-	$(MAKE) -j2 --output-sync=target console-short sdk-typescript-short sdk-python
+clients-check: # one after the other, also within `make -j2`
+	$(MAKE) -j1 console-short sdk-typescript-short sdk-python
 
 .PHONY: sdk-typescript
 sdk-typescript: deps ## check the TypeScript package: generated code, types, tests against nodes, conformance of its worker: two minutes
