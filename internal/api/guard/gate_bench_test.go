@@ -69,9 +69,9 @@ func BenchmarkGate(b *testing.B) {
 	}
 }
 
-// BenchmarkConnection is a call of one connection that has 64 of them at a time, with what the gate counts of its
-// bytes, calls and writes.
-func BenchmarkConnection(b *testing.B) {
+// connectToGate starts a server behind a gate without access control, and returns a connection to it.
+func connectToGate(b *testing.B, register func(grpc.ServiceRegistrar)) *grpc.ClientConn {
+	b.Helper()
 	g, err := New(Options{})
 	if err != nil {
 		b.Fatal(err)
@@ -80,8 +80,9 @@ func BenchmarkConnection(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	server := grpc.NewServer(options...)
-	fermatav1.RegisterJobServiceServer(server, fermatav1.UnimplementedJobServiceServer{})
+	codec := UnreadCodec(grpccodec.Codec())
+	server := grpc.NewServer(append(options, grpc.ForceServerCodecV2(codec))...)
+	register(g.Services(server, codec, MaxRequestBytes))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -93,6 +94,15 @@ func BenchmarkConnection(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// BenchmarkConnection is a call of one connection that has 64 of them at a time, with what the gate counts of its
+// bytes, calls and writes.
+func BenchmarkConnection(b *testing.B) {
+	conn := connectToGate(b, func(services grpc.ServiceRegistrar) {
+		fermatav1.RegisterJobServiceServer(services, fermatav1.UnimplementedJobServiceServer{})
+	})
 	jobs, q := fermatav1.NewJobServiceClient(conn), &fermatav1.GetJobRequest{Name: "namespaces/team-a/jobs/ping"}
 	b.SetParallelism(64 / runtime.GOMAXPROCS(0))
 	b.ReportAllocs()
@@ -110,29 +120,9 @@ func BenchmarkConnection(b *testing.B) {
 func BenchmarkStream(b *testing.B) {
 	for _, size := range []int{20, 500, 4 << 10, 30 << 10} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
-			g, err := New(Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			options, err := g.ConnectionOptions(nil, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			codec := UnreadCodec(grpccodec.Codec())
-			server := grpc.NewServer(append(options, grpc.ForceServerCodecV2(codec))...)
-			services := g.Services(server, codec, MaxRequestBytes)
-			fermatav1.RegisterEventServiceServer(services, &steadyEvents{token: strings.Repeat("x", size)})
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				b.Fatal(err)
-			}
-			go func() { _ = server.Serve(listener) }()
-			b.Cleanup(server.Stop)
-			conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(func() { _ = conn.Close() })
+			conn := connectToGate(b, func(services grpc.ServiceRegistrar) {
+				fermatav1.RegisterEventServiceServer(services, &steadyEvents{token: strings.Repeat("x", size)})
+			})
 			s, err := fermatav1.NewEventServiceClient(conn).WatchEvents(b.Context(), &fermatav1.WatchEventsRequest{})
 			if err != nil {
 				b.Fatal(err)

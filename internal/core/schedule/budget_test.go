@@ -30,7 +30,7 @@ func yardstick(t *testing.T) func() {
 	return func() {
 		at := floorMillis(created)
 		for range maxSkippedTimes {
-			s.exclude.excludedUntil(at)
+			s.exclude.stretchAt(at)
 			at, _ = s.nextAny(at, nil)
 		}
 	}
@@ -154,21 +154,14 @@ func TestExcludedStretchesHaveNoGap(t *testing.T) {
 		}
 		base := utc(rapid.SampledFrom([]string{"2026-03-28T20:00:00Z", "2026-10-24T20:00:00Z", "2026-12-30T22:00:00Z", "2026-06-01T00:00:00Z"}).Draw(t, "base"))
 		at := base.UnixMilli() + rapid.Int64Range(0, 30*3600).Draw(t, "at")*1000
-		until, excluded := e.excludedUntil(at)
-		since, before := e.excludedSince(at)
-		if excluded != before {
-			t.Fatalf("excluded %v forwards, %v backwards", excluded, before)
-		}
+		around, excluded := e.stretchAt(at)
 		if !excluded {
 			return
 		}
-		every := step * max(1, (until-since)/step/100) // a day has 86,400 seconds
-		for ms := since; ms < until; ms += every {
-			if _, is := e.excludedUntil(ms); !is {
-				t.Fatalf("from %d: %d is not excluded, but lies in %d to %d", at, ms, since, until)
-			}
-			if _, is := e.excludedSince(ms); !is {
-				t.Fatalf("from %d: %d is not excluded backwards", at, ms)
+		every := step * max(1, (around.until-around.since)/step/100) // a day has 86,400 seconds
+		for ms := around.since; ms < around.until; ms += every {
+			if _, is := e.stretchAt(ms); !is {
+				t.Fatalf("from %d: %d is not excluded, but lies in %+v", at, ms, around)
 			}
 		}
 	})
@@ -179,12 +172,12 @@ func TestExcludedStretchesHaveNoGap(t *testing.T) {
 func TestFoundMatchesServeLaterSearches(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		expressions := []string{"0 0 29 2 */7", "59 23 31 */6 */7", "0 0 L-3,15W 2 MON#5", "30 2 8-14 3 */7", "0 0 29 2 FRI#5", "7 3 31 1-12/11 SUN#L",
-			"* * * * *", "*/7 3 * * *", "30 2 * * *", "0 0 31 2 *", "0 12 1 * *"}
+			"* * * * *", "*/7 3 * * *", "30 2 * * *", "0 12 1 * *"}
 		zone := rapid.SampledFrom([]string{"", "Europe/Berlin", "America/New_York"}).Draw(t, "zone")
-		spec := cronIn(zone, vixie, rapid.SliceOfN(rapid.SampledFrom(expressions), 2, 6).Draw(t, "cron")...)
+		spec := cronIn(zone, vixie, append(rapid.SliceOfN(rapid.SampledFrom(expressions), 1, 5).Draw(t, "cron"), "0 9 3 * *")...)
 		s, err := Compile(spec, created, 7)
 		if err != nil {
-			t.Skip(err)
+			t.Fatal(err)
 		}
 		matches, at := newRuleMatches(s), floorMillis(created)
 		for range 60 {

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -208,110 +207,67 @@ func parseClock(text string) (seconds int64, ok bool) {
 	return int64(hour*3600 + minute*60), true
 }
 
-// excludedUntil reports whether an instant is excluded, and until when.
-func (e *exclusions) excludedUntil(ms int64) (until int64, excluded bool) {
+// stretch is a span [since, until) of excluded times. It is empty where the time that was asked for is not excluded.
+type stretch struct{ since, until int64 }
+
+// include extends the stretch around a time by [from, to), if that has the time.
+func (s *stretch) include(at, from, to int64) {
+	if at >= from && at < to {
+		s.since, s.until = min(s.since, from), max(s.until, to)
+	}
+}
+
+// stretchAt returns the stretch of excluded instants around one, as far as it is found at once; false if the instant is
+// not excluded.
+func (e *exclusions) stretchAt(ms int64) (stretch, bool) {
+	all := stretch{ms, ms}
 	for _, p := range e.periods {
-		if ms >= p[0] && ms < p[1] {
-			until = max(until, p[1])
-		}
+		all.include(ms, p[0], p[1])
 	}
 	if len(e.cron)+len(e.days)+len(e.windows) > 0 {
 		sec := floorDiv(ms, 1000)
 		seg := offsetSegmentAt(e.zone, sec)
-		if end := e.localExcludedUntil(sec + seg.offset); end != 0 {
-			// The offset is known only until the next clock change.
-			end = min(end-seg.offset, seg.end)
-			if end < math.MaxInt64/1000 {
-				until = max(until, end*1000)
-			}
+		local, excluded := e.localStretchAt(sec + seg.offset)
+		if excluded {
+			// The offset is known only between two clock changes.
+			from, to := max(local.since-seg.offset, seg.start), min(local.until-seg.offset, seg.end)
+			all.include(ms, from*1000, to*1000)
 		}
 	}
-	return until, until > ms
+	return all, all.until > ms
 }
 
-// excludedSince reports whether an instant is excluded, and since when.
-func (e *exclusions) excludedSince(ms int64) (since int64, excluded bool) {
-	since = ms + 1
-	for _, p := range e.periods {
-		if ms >= p[0] && ms < p[1] {
-			since = min(since, p[0])
-		}
-	}
-	if len(e.cron)+len(e.days)+len(e.windows) > 0 {
-		sec := floorDiv(ms, 1000)
-		seg := offsetSegmentAt(e.zone, sec)
-		if begin, ok := e.localExcludedSince(sec + seg.offset); ok {
-			since = min(since, max(begin-seg.offset, seg.start)*1000)
-		}
-	}
-	return since, since <= ms
-}
-
-// localExcludedSince returns the civil time since which the one given is excluded; false if it is not.
-func (e *exclusions) localExcludedSince(c int64) (since int64, excluded bool) {
-	since = c + 1
+// localStretchAt returns the stretch of excluded civil times around one; false if that is not excluded.
+func (e *exclusions) localStretchAt(c int64) (stretch, bool) {
+	all := stretch{c, c}
 	day := floorDiv(c, secondsPerDay)
+	midnight := day * secondsPerDay
 	_, m, d := dateOfDay(day)
 	for _, r := range e.days {
 		switch {
-		case r.yearly && r.month == m && r.day == d:
-			since = min(since, day*secondsPerDay)
-		case !r.yearly && day >= r.from && day <= r.to:
-			since = min(since, r.from*secondsPerDay)
+		case !r.yearly:
+			all.include(c, r.from*secondsPerDay, (r.to+1)*secondsPerDay)
+		case r.month == m && r.day == d:
+			all.include(c, midnight, midnight+secondsPerDay)
 		}
 	}
-	clock, weekday := c-day*secondsPerDay, weekdayOf(day)
+	weekday := int((day%7 + 7 + 4) % 7) // 1970-01-01 was a Thursday
 	for _, w := range e.windows {
-		if w.days&(1<<weekday) != 0 && clock >= w.from && clock < w.to {
-			since = min(since, day*secondsPerDay+w.from)
+		if w.days&(1<<weekday) != 0 {
+			all.include(c, midnight+w.from, midnight+w.to)
 		}
-		before := (weekday + 6) % 7
-		if w.days&(1<<before) != 0 && clock+secondsPerDay >= w.from && clock+secondsPerDay < w.to {
-			since = min(since, (day-1)*secondsPerDay+w.from)
+		if w.days&(1<<((weekday+6)%7)) != 0 { // it may be past midnight
+			all.include(c, midnight-secondsPerDay+w.from, midnight-secondsPerDay+w.to)
 		}
 	}
 	begin := floorDiv(c, e.cronStep) * e.cronStep
 	for i := range e.cron {
 		if e.cron[i].matchesTime(begin) {
-			since = min(since, e.cron[i].matchesSince(begin, e.cronStep))
+			all.include(c, e.cron[i].matchesSince(begin, e.cronStep), e.cron[i].matchesUntil(begin, e.cronStep))
 			break
 		}
 	}
-	return since, since <= c
-}
-
-// weekdayOf returns the weekday of a day since 1970, 0 is Sunday: 1970-01-01 was a Thursday.
-func weekdayOf(day int64) int { return int((day%7 + 7 + 4) % 7) }
-
-// localExcludedUntil returns the civil time up to which the one given is excluded; 0 if it is not.
-func (e *exclusions) localExcludedUntil(c int64) (until int64) {
-	day := floorDiv(c, secondsPerDay)
-	_, m, d := dateOfDay(day)
-	for _, r := range e.days {
-		switch {
-		case r.yearly && r.month == m && r.day == d:
-			until = max(until, (day+1)*secondsPerDay)
-		case !r.yearly && day >= r.from && day <= r.to:
-			until = max(until, (r.to+1)*secondsPerDay)
-		}
-	}
-	clock, weekday := c-day*secondsPerDay, weekdayOf(day)
-	for _, w := range e.windows {
-		if w.days&(1<<weekday) != 0 && clock >= w.from && clock < w.to {
-			until = max(until, day*secondsPerDay+w.to)
-		}
-		before := (weekday + 6) % 7
-		if w.days&(1<<before) != 0 && clock+secondsPerDay >= w.from && clock+secondsPerDay < w.to {
-			until = max(until, (day-1)*secondsPerDay+w.to)
-		}
-	}
-	begin := floorDiv(c, e.cronStep) * e.cronStep
-	for i := range e.cron {
-		if e.cron[i].matchesTime(begin) {
-			return max(until, e.cron[i].matchesUntil(begin, e.cronStep))
-		}
-	}
-	return until
+	return all, all.until > c
 }
 
 // Excludes reports whether the schedule excludes an instant.
@@ -319,7 +275,7 @@ func (s *Schedule) Excludes(t time.Time) bool {
 	if s == nil || s.exclude == nil {
 		return false
 	}
-	_, excluded := s.exclude.excludedUntil(floorMillis(t))
+	_, excluded := s.exclude.stretchAt(floorMillis(t))
 	return excluded
 }
 
@@ -331,13 +287,13 @@ func (s *Schedule) NextAllowed(t time.Time) (time.Time, bool) {
 		return t, true
 	}
 	ms := floorMillis(t)
-	until, excluded := s.exclude.excludedUntil(ms)
+	around, excluded := s.exclude.stretchAt(ms)
 	if !excluded {
 		return t, true
 	}
-	end, ok := s.skipExcluded(until)
+	end, ok := s.skipExcluded(around.until)
 	if !ok && !s.fixedDelay {
-		end, ok = s.nextInstant(until-1, nil) // a nominal time is not excluded
+		end, ok = s.nextInstant(around.until-1, nil) // a nominal time is not excluded
 	}
 	return timeFromMillis(end), ok && end <= maxInstant
 }
@@ -345,12 +301,12 @@ func (s *Schedule) NextAllowed(t time.Time) (time.Time, bool) {
 // skipExcluded returns the first instant from ms on that is not excluded.
 func (s *Schedule) skipExcluded(ms int64) (int64, bool) {
 	for range s.budget.maxSkipped() {
-		until, excluded := s.exclude.excludedUntil(ms)
+		around, excluded := s.exclude.stretchAt(ms)
 		if !excluded {
 			return ms, true
 		}
 		s.budget.countSkipped()
-		ms = until
+		ms = around.until
 	}
 	return 0, false
 }

@@ -32,7 +32,7 @@ func (s *Schedule) Jittered(nominal time.Time) time.Time {
 		if s.exclude == nil {
 			return due
 		}
-		if _, excluded := s.exclude.excludedUntil(floorMillis(due)); !excluded {
+		if _, excluded := s.exclude.stretchAt(floorMillis(due)); !excluded {
 			return due
 		}
 	}

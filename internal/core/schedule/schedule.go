@@ -80,12 +80,12 @@ func (s *Schedule) nextInstant(after int64, b *Budget) (int64, bool) {
 		return s.skipExcluded(t)
 	}
 	for range b.maxSkipped() {
-		until, excluded := s.exclude.excludedUntil(t)
+		around, excluded := s.exclude.stretchAt(t)
 		if !excluded {
 			return t, true
 		}
 		b.countSkipped()
-		t, ok = s.nextAny(until-1, matches)
+		t, ok = s.nextAny(around.until-1, matches)
 		if !ok || t >= s.end {
 			return 0, false
 		}
@@ -100,12 +100,12 @@ func (s *Schedule) prevInstant(before int64) (int64, bool) {
 		if !ok || s.exclude == nil || t < s.start {
 			return t, ok
 		}
-		since, excluded := s.exclude.excludedSince(t)
+		around, excluded := s.exclude.stretchAt(t)
 		if !excluded {
 			return t, true
 		}
 		s.budget.countSkipped()
-		t, ok = s.prevAny(since-1, matches)
+		t, ok = s.prevAny(around.since-1, matches)
 	}
 	return 0, false
 }

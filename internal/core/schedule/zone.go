@@ -172,9 +172,10 @@ func (r *rule) firstSwallowed(seg segment) (civil int64, ok bool) {
 		if r.exclude == nil {
 			return c, true
 		}
-		from = r.exclude.localExcludedUntil(c)
-		if from == 0 {
+		around, excluded := r.exclude.localStretchAt(c)
+		if !excluded {
 			return c, true
 		}
+		from = around.until
 	}
 }
