@@ -1,6 +1,6 @@
 // Apply: files with jobs, what they would change field by field, and exactly that.
 import "./apply.css";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { curlText, shellText } from "../../actions/action";
 import { toFailure, type Failure } from "../../api/errors";
 import { refusalOf } from "../../app/access";
@@ -32,7 +32,8 @@ function Apply() {
   const [failure, setFailure] = useState<Failure>();
   const [isBusy, setIsBusy] = useState(false);
   const inputs = useRef(0); // changes of the files: a plan of earlier ones is not shown
-  useEffect(() => saveDraft(draftName, files.length > 0 ? files : undefined), [files]);
+  // Before the browser draws them: what is shown is kept over a reload.
+  useLayoutEffect(() => saveDraft(draftName, files.length > 0 ? files : undefined), [files]);
   const renew = () => {
     inputs.current++;
     setPlan(undefined), setApplied(undefined), setFailure(undefined);
