@@ -120,7 +120,7 @@ func TestApply(t *testing.T) {
 	evaluate[bool](p, `(data => (data.items.add(new File(["id: dropped\nhandler: h\n"], "more.yaml")),
 		document.querySelector(".drop").dispatchEvent(new DragEvent("drop", {dataTransfer: data, bubbles: true, cancelable: true})), true))(new DataTransfer())`)
 	p.waitText(".drop li", "more.yaml")
-	evaluate[string](p, `location.reload(), ""`)
+	p.reload()
 	p.wait("the files after a reload", `(document.querySelector("#apply-text")?.value ?? "").includes("third")`)
 	p.click("[data-plan]")
 	p.waitText(".finding", "2 created, 2 changed")

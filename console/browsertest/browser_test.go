@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto"
 	cdplog "github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
@@ -263,13 +264,35 @@ func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 // evaluate returns the value of a script; a promise is awaited.
 func evaluate[T any](p *tab, script string) T {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
-	defer cancel()
-	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
+	value, err := tryEvaluate[T](p, script)
 	if err != nil {
 		p.t.Fatalf("%.300s: %v", script, err)
 	}
 	return value
+}
+
+// tryEvaluate returns the value of a script, or why it has none.
+func tryEvaluate[T any](p *tab, script string) (T, error) {
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	return chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
+}
+
+// holds evaluates a condition. It is false while another page replaces this one.
+func (p *tab) holds(condition string) bool {
+	p.t.Helper()
+	value, err := tryEvaluate[bool](p, condition)
+	if err != nil && !wasReplaced(err) {
+		p.t.Fatalf("%.300s: %v", condition, err)
+	}
+	return err == nil && value
+}
+
+// wasReplaced reports whether a script has no value because another page replaced its page.
+func wasReplaced(err error) bool {
+	refused, ok := errors.AsType[*cdproto.Error](err)
+	return ok && slices.Contains([]string{"Inspected target navigated or closed", "Execution context was destroyed.",
+		"Cannot find context with specified id"}, refused.Message)
 }
 
 // text is what a person reads of the first such element; "" if there is none.
@@ -280,7 +303,7 @@ func (p *tab) text(selector string) string {
 // wait waits until a condition, a script, is true.
 func (p *tab) wait(what, condition string) {
 	p.t.Helper()
-	for begin := time.Now(); !evaluate[bool](p, condition); {
+	for begin := time.Now(); !p.holds(condition); {
 		if time.Since(begin) > patience {
 			p.t.Fatalf("%s: does not appear\n%s", what, p.text("body"))
 		}
@@ -325,6 +348,12 @@ func (p *tab) typeInto(selector, text string) {
 		p.focus(selector)
 	}
 	p.press(text)
+}
+
+// reload loads the page again, and waits until the new one is loaded.
+func (p *tab) reload() {
+	p.t.Helper()
+	p.do(chromedp.Reload())
 }
 
 // goTo opens a place of the console.
@@ -393,4 +422,13 @@ func (p *tab) screenshot(name string) {
 // focused describes the element that has the focus.
 func (p *tab) focused() string {
 	return evaluate[string](p, `(e => e.innerText || e.ariaLabel || e.id || e.tagName)(document.activeElement)`)
+}
+
+// TestWaitsOutliveTheirPage: a condition that is evaluated while the page is replaced is evaluated again on the new one.
+func TestWaitsOutliveTheirPage(t *testing.T) {
+	c := startCluster(t, gateway.Options{})
+	p := c.openTab("#/jobs")
+	evaluate[bool](p, `window.old = true, setTimeout(() => location.reload()), true`)
+	p.wait("the new page", `new Promise(resolve => window.old || resolve(true))`) // the old page never answers
+	p.waitText("main h1", "Jobs")
 }

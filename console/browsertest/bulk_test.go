@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/client"
@@ -72,7 +71,7 @@ func TestBulkPauseGoesOnAfterAReload(t *testing.T) {
 	p.checkAccessibility("progress of a change of many")
 	p.screenshot("bulk-progress")
 
-	p.do(chromedp.Reload())
+	p.reload()
 	p.waitText("[data-change=stopped]", fmt.Sprintf("Not finished: %d of 300 jobs paused", first))
 	if n := c.countPaused("a"); n != first {
 		t.Errorf("%d jobs are paused before the change continues, want %d", n, first)

@@ -70,7 +70,7 @@ func TestCreateJob(t *testing.T) {
 	p.fill(field("schedule.cron.timeZone"), "Europe/Berlin")
 	p.waitText(".studio", "Next times")
 	p.checkForm("create")
-	evaluate[string](p, `location.reload(), ""`)
+	p.reload()
 	p.waitText(".stale", "is back")
 	p.click("[data-save]")
 	p.waitText("main", "no worker now") // a warning
