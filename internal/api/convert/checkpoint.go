@@ -244,9 +244,15 @@ func (r *Reader) Millis(field string, t *timestamppb.Timestamp) unixtime.Milli {
 	return unixtime.MilliOf(at)
 }
 
+// Counters of a backup end at half of what is stored or shown, so that none overflows where it counts on.
+const (
+	maxUint32Counter = math.MaxInt32
+	maxUint64Counter = math.MaxInt64 / 2
+)
+
 // uint32Counter reads a number that is stored in 32 bits.
 func (r *Reader) uint32Counter(field string, n int64) uint32 {
-	if n < 0 || n > math.MaxUint32 {
+	if n < 0 || n > maxUint32Counter {
 		r.Reject(field, "is out of range")
 		return 0
 	}
@@ -255,8 +261,8 @@ func (r *Reader) uint32Counter(field string, n int64) uint32 {
 
 // uint64Counter reads a number that only grows.
 func (r *Reader) uint64Counter(field string, n int64) uint64 {
-	if n < 0 {
-		r.Reject(field, "is negative")
+	if n < 0 || n > maxUint64Counter {
+		r.Reject(field, "is out of range")
 		return 0
 	}
 	return uint64(n)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -102,9 +103,8 @@ func (r *Reader) readRevisions(b *job.Backup, list []*fermatav1.JobRevision) {
 	}
 	for i, p := range list {
 		field := "revisions[" + strconv.Itoa(i) + "]"
-		edit := job.Edit{
-			Identity: job.Clip(p.GetIdentity(), job.MaxTrailText), Method: job.Clip(p.GetMethod(), job.MaxTrailText),
-		}
+		edit := job.Edit{Identity: r.displayedName(field+".identity", p.GetIdentity()),
+			Method: r.displayedName(field+".method", p.GetMethod())}
 		if p.GetJob() == nil {
 			if b.Checkpoint != nil && p.GetRevision() == int64(b.Checkpoint.Revision) {
 				b.Checkpoint.LastEdit = edit
@@ -117,4 +117,13 @@ func (r *Reader) readRevisions(b *job.Backup, list []*fermatav1.JobRevision) {
 		d.UpdatedMS = unixtime.Milli(r.Millis(field+".create_time", p.GetCreateTime()))
 		b.Revisions = append(b.Revisions, &d)
 	}
+}
+
+// displayedName reads a name that people read as it is stored.
+func (r *Reader) displayedName(field, name string) string {
+	err := authz.CheckName(name)
+	if err != nil {
+		r.Reject(field, err.Error())
+	}
+	return job.Clip(name, job.MaxTrailText)
 }

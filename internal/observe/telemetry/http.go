@@ -24,8 +24,8 @@ type Server struct {
 
 // Serve serves on a listener, which it closes at the end. /healthz answers while the process runs. /metrics
 // answers once up is true, because metrics may read state that is still being made; it answers few scrapes at a
-// time. /readyz calls ready, which returns what is missing (nothing: ready). /loglevel is served by level, and
-// by none if that is nil.
+// time. /readyz calls ready, which returns what is missing (nothing: ready); the answer serves all requests of the
+// next 100 ms. /loglevel is served by level, and by none if that is nil.
 func Serve(l net.Listener, g prometheus.Gatherer, up func() bool, ready func() []string, level http.Handler) *Server {
 	mux := http.NewServeMux()
 	if level != nil {
@@ -42,8 +42,9 @@ func Serve(l net.Listener, g prometheus.Gatherer, up func() bool, ready func() [
 		metrics.ServeHTTP(w, r)
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	shared := newReadiness(ready)
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if missing := ready(); len(missing) > 0 {
+		if missing := shared.findMissing(); len(missing) > 0 {
 			http.Error(w, strings.Join(missing, "\n"), http.StatusServiceUnavailable)
 			return
 		}

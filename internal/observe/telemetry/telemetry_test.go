@@ -15,6 +15,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 func TestNoticesAreCountedByBoundedLabels(t *testing.T) {
@@ -146,9 +147,7 @@ func TestEndpoints(t *testing.T) {
 	}
 	missing, up = nil, true
 	for _, path := range []string{"/readyz", "/healthz", "/metrics"} {
-		if code, _ := get(path); code != http.StatusOK {
-			t.Errorf("%s: %d", path, code)
-		}
+		redistest.Eventually(t, redistest.Patience, path, func() bool { code, _ := get(path); return code == http.StatusOK })
 	}
 	if err := s.Stop(t.Context()); err != nil {
 		t.Error(err)
