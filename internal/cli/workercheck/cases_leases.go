@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -53,8 +51,15 @@ func (t *trial) expectWorking(rule Rule, s *session) {
 	t.expectOutcome(rule, r, succeeded)
 }
 
+// breakAfterAcks ends the stream when the worker has read what was acknowledged on it: it has answered a lease that was
+// sent later.
+func (t *trial) breakAfterAcks(s *session) {
+	t.expectWorking(ruleOutcome, s)
+	s.breakOff()
+}
+
 func checkLease(t *trial) {
-	s := t.acceptFirst(t.newNode())
+	s := t.acceptFirst(t.newNode(func(n *scriptedNode) { n.acksResults = false }))
 	r := t.startSleeper(s, "300")
 	t.expect(ruleStarted, "want Started while the handler runs",
 		func() bool { return len(r.started) > 0 || r.hasResult() })
@@ -63,7 +68,8 @@ func checkLease(t *trial) {
 	}
 	t.check(ruleStarted, "a handler that ran for 300 ms has no Started before its result",
 		func() bool { return len(r.started) > 0 })
-	s.breakOff()
+	s.ack(fermatav1.ResultAck_STATUS_ACCEPTED, r)
+	t.breakAfterAcks(s)
 	s = t.acceptNext(ruleReconnect, s)
 	t.check(ruleAckFinal, "live_lease_ids has a lease whose result was acknowledged",
 		func() bool { return !s.listsAsLive(r) })
@@ -219,11 +225,12 @@ func checkKeptResults(t *trial) {
 	for stream := range 3 {
 		t.expect(ruleKeepResult, fmt.Sprintf("want the result on stream %d", stream+1),
 			func() bool { return r.resultOn(s) != nil })
-		if stream == 2 {
+		if stream < 2 {
+			s.breakOff()
+		} else {
 			s.ack(fermatav1.ResultAck_STATUS_ACCEPTED, r)
-			t.pause(t.ms(200))
+			t.breakAfterAcks(s)
 		}
-		s.breakOff()
 		s = t.acceptNext(ruleReconnect, s)
 		if stream < 2 {
 			t.check(ruleKeepResult, "live_lease_ids lacks a lease whose result is not acknowledged",
@@ -252,8 +259,7 @@ func checkAcks(t *trial) {
 	s.ack(fermatav1.ResultAck_STATUS_DUPLICATE, records[1])
 	s.ack(fermatav1.ResultAck_STATUS_STALE, records[2])
 	s.ack(fermatav1.ResultAck_STATUS_NOT_FOUND, records[3])
-	t.pause(t.ms(200))
-	s.finish(status.Error(codes.Unavailable, "cut by the case"))
+	t.breakAfterAcks(s)
 	s = t.acceptNext(ruleReconnect, s)
 	repeated := func() bool {
 		for _, r := range records {
@@ -303,8 +309,7 @@ func checkStale(t *trial) {
 	s = t.acceptNext(ruleReconnect, s)
 	t.expect(ruleStaleLost, "want Lost again on the next stream", lostOn(s))
 	s.ack(fermatav1.ResultAck_STATUS_ACCEPTED, r)
-	t.pause(t.ms(200))
-	s.breakOff()
+	t.breakAfterAcks(s)
 	s = t.acceptNext(ruleReconnect, s)
 	t.expectNever(t.ms(300), ruleStaleLost, "Lost was repeated after it was acknowledged", lostOn(s))
 }

@@ -69,11 +69,11 @@ func checkAdvertised(t *trial) {
 	s := t.acceptFirst(a)
 	r := t.startSleeper(s, forever)
 	s.advertise(b.addr)
-	t.pause(t.ms(200))
+	t.expectWorking(ruleOutcome, s) // it has read the addresses
 	a.kill()
 	s = t.accept(ruleAdvertised, "want a Hello at the address that Addresses named", b, s)
 	t.expectCarriedOver(s, r)
-	t.pause(t.ms(200))
+	t.expectWorking(ruleOutcome, s)
 	b.kill()
 	t.expectCarriedOver(t.accept(ruleAdvertised, "want a Hello at the address that Welcome named", c, s), r)
 	t.check(ruleReconnect, "the handler was stopped when the stream broke", r.isRunning)
