@@ -94,6 +94,7 @@ type sessions struct {
 	isSecure bool
 	places   *places
 	readers  *places // of tokens that arrive
+	failed   *failedExchanges
 
 	mu        sync.Mutex
 	refreshes map[[sha256.Size]byte]*refreshCall
@@ -131,6 +132,7 @@ func newSessions(o *SessionOptions, base string) (*sessions, error) {
 		seal: seal, signIn: o.SignIn, url: strings.TrimSuffix(o.URL, "/"), base: base,
 		isSecure: strings.HasPrefix(o.URL, "https:"), places: newPlaces(maxSignIns),
 		readers:   newPlaces(maxTokenReaders),
+		failed:    newFailedExchanges(),
 		refreshes: map[[sha256.Size]byte]*refreshCall{},
 	}, nil
 }
@@ -348,12 +350,19 @@ func (g *Gateway) finishSignIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.setCookie(w, name, "", http.SameSiteLaxMode, -1)
+	address := g.proxies.remoteHost(r)
+	if !s.failed.mayExchange(address, time.Now()) {
+		g.metrics.refuse("sign_in")
+		s.showSignInError(w, errors.New("too many failed from this address; wait a minute"))
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), issuerTimeout)
 	defer cancel()
 	var c session
 	var err error
 	c.Token, c.Refresh, c.Subject, err = s.signIn.Finish(ctx, flow, r.URL.Query(), s.callbackURL())
 	if err != nil {
+		s.failed.count(address, time.Now())
 		s.showSignInError(w, g.hideIssuerError("sign-in failed", err))
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,9 +21,9 @@ import (
 // fakeSignIn is an issuer that signs in whoever brings the code "good" as anna. The states of its sign-ins are
 // "state-1", "state-2" and so on.
 type fakeSignIn struct {
-	signIns, refreshes int
-	down               bool
-	refreshedFor       string // the subject of refreshed tokens; "": that of the sign-in
+	signIns, refreshes, exchanges int
+	down                          bool
+	refreshedFor                  string // the subject of refreshed tokens; "": that of the sign-in
 }
 
 // errDown is an error of a network, which has names and addresses of the operator.
@@ -41,6 +42,7 @@ func (f *fakeSignIn) Begin(_ context.Context, redirectURL string) (address, stat
 
 func (f *fakeSignIn) Finish(_ context.Context, flow []byte, q url.Values, _ string) (token, refresh, subject string,
 	err error) {
+	f.exchanges++
 	if f.down {
 		return "", "", "", errDown
 	}
@@ -219,6 +221,58 @@ func TestSignInAtAnIssuer(t *testing.T) {
 		t.Errorf("status %d, to %s, cookies %v", resp.StatusCode, resp.Header.Get("Location"), c.cookies)
 	}
 	c.wantIdentity("anna")
+}
+
+// TestInventedCodesAreFew: an address that sends codes which the issuer refuses makes the gateway ask it few times. What
+// the issuer accepts does not count.
+func TestInventedCodesAreFew(t *testing.T) {
+	issuer := &fakeSignIn{}
+	c := newSessionClient(t, &SessionOptions{URL: "https://console.example", SignIn: issuer})
+	c.send("GET", "/console/sign-in", "")
+	name := signInName("state-1")
+	flow := c.cookies[name]
+	callback := func(code string) string {
+		c.cookies[name] = flow
+		return bodyOf(t, c.send("GET", "/console/callback?state=state-1&code="+code, ""))
+	}
+	for range 2 * failedExchangeBurst {
+		callback("good")
+	}
+	if issuer.exchanges != 2*failedExchangeBurst {
+		t.Fatalf("%d of %d good codes were exchanged", issuer.exchanges, 2*failedExchangeBurst)
+	}
+	issuer.exchanges = 0
+	begin := time.Now()
+	for range 10 * failedExchangeBurst {
+		callback("bad")
+	}
+	most := failedExchangeBurst + int(failedExchangesPerSecond*time.Since(begin).Seconds()) + 1
+	if issuer.exchanges < failedExchangeBurst || issuer.exchanges > most {
+		t.Errorf("%d invented codes were exchanged, want %d to %d", issuer.exchanges, failedExchangeBurst, most)
+	}
+	if text := callback("bad"); !strings.Contains(text, "too many failed from this address; wait a minute") {
+		t.Errorf("the refusal is %q", text)
+	}
+}
+
+// TestFailedExchangesAreOfAnAddress: one address keeps no other from signing in, however many there are.
+func TestFailedExchangesAreOfAnAddress(t *testing.T) {
+	f, now := newFailedExchanges(), time.Unix(1000, 0)
+	for range failedExchangeBurst {
+		f.count("a", now)
+	}
+	if f.mayExchange("a", now) || !f.mayExchange("b", now) {
+		t.Error("an address with many failures may ask the issuer, or another one may not")
+	}
+	if later := now.Add(time.Second / failedExchangesPerSecond); !f.mayExchange("a", later) {
+		t.Error("failures count for ever")
+	}
+	for i := range 2 * maxFailingAddresses {
+		f.count(strconv.Itoa(i), now)
+	}
+	if n := len(f.byAddress); n > maxFailingAddresses {
+		t.Errorf("%d addresses are remembered, want at most %d", n, maxFailingAddresses)
+	}
 }
 
 // TestErrorsOfTheIssuerAreLogged: strangers learn nothing of the network of the gateway, and its operator does.
