@@ -93,12 +93,21 @@ func (c *Caller) refuseCredential(ctx context.Context, reason string, err error)
 	return c.refuse(ctx, codes.Unauthenticated, reason, info, text, err)
 }
 
-// refuseOverLimit refuses what is beyond a limit.
+// refuseOverLimit refuses what is beyond a limit of the caller's identity.
 func (c *Caller) refuseOverLimit(ctx context.Context, limit string, retry time.Duration) error {
-	return c.refuse(ctx, codes.ResourceExhausted, limit, &errdetails.ErrorInfo{Reason: "LIMIT_" + strings.ToUpper(limit)},
-		"this identity is at its limit of "+limit, errors.New("limit"), apierror.RetryInfo(retry))
+	return c.refuseOver(ctx, "this identity", limit, retry)
 }
 
+// refuseOverNodeLimit refuses what is beyond a limit that all identities share.
+func (c *Caller) refuseOverNodeLimit(ctx context.Context, limit string, retry time.Duration) error {
+	return c.refuseOver(ctx, "this node", limit, retry)
+}
+
+func (c *Caller) refuseOver(ctx context.Context, who, limit string, retry time.Duration) error {
+	return c.refuse(ctx, codes.ResourceExhausted, limit,
+		&errdetails.ErrorInfo{Reason: "LIMIT_" + strings.ToUpper(limit)}, who+" is at its limit of "+limit,
+		errors.New("limit"), apierror.RetryInfo(retry))
+}
 func (c *Caller) refuse(ctx context.Context, code codes.Code, reason string,
 	public *errdetails.ErrorInfo, text string, why error, more ...*errdetails.RetryInfo) error {
 	c.reportRefusal(ctx, reason, why)

@@ -118,10 +118,12 @@ func (c *Caller) beginTurn(ctx context.Context, class turnClass) (end func(), er
 			continue
 		case <-wait.Done():
 		}
-		if i > 0 {
-			<-ofIdentity
+		name := turnBounds[class].name
+		if i == 0 {
+			return nil, c.refuseOverLimit(ctx, name, time.Second)
 		}
-		return nil, c.refuseOverLimit(ctx, turnBounds[class].name, time.Second)
+		<-ofIdentity
+		return nil, c.refuseOverNodeLimit(ctx, name, time.Second)
 	}
 	return func() { <-ofNode; <-ofIdentity }, nil
 }

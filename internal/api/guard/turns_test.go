@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,6 +66,8 @@ func TestScansOfANodeAreBounded(t *testing.T) {
 			began := time.Now()
 			if _, err := late.beginTurn(t.Context(), scanTurn); status.Code(err) != codes.ResourceExhausted || time.Since(began) != maxTurnWait {
 				t.Errorf("%v after %v, want RESOURCE_EXHAUSTED after %v", err, time.Since(began), maxTurnWait)
+			} else if !strings.Contains(err.Error(), "this node is at its limit of scans") {
+				t.Errorf("the refusal blames the identity: %v", err)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
