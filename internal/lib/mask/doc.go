@@ -32,8 +32,9 @@
 //  2. Only whole secrets are masked, so that nobody can guess one piece by piece from what is masked. Of a
 //     text that is shown in part, [Masker.Margin] bytes more are searched, and bytes next to a place where a
 //     text was cut off before are dropped. So no part is shown of a secret that takes at most Margin bytes.
-//  3. Time is bounded by the lengths of text and secrets, and in any case by 1,310,720 readings of
-//     a position of the text and as many comparisons with a position of a pattern, each about 20 ms of CPU
-//     time, after which the whole text is masked. Memory is bounded by the lengths of the
-//     secrets and of the text.
+//  3. A text that takes more than 1,310,720 readings of its positions, about 20 ms of CPU time, is masked as a
+//     whole. This depends on the text alone, so that it tells nothing about a secret. Each reading is compared with
+//     at most 64 places of each form of each secret. A text that matches at more places at the same time is masked
+//     as a whole, which takes a secret that repeats its own beginning as often. Memory is bounded by the lengths of
+//     the secrets and of the text.
 package mask

@@ -1,18 +1,14 @@
 package mask
 
-// MaxSteps is the bound of the steps of one text.
+// MaxSteps is the bound of the steps of reading one text.
 const MaxSteps = maxSteps
 
-// Readings is how many readings of positions the search in a text takes.
+// MaxMatchesOfPattern is how often a secret may repeat its own beginning.
+const MaxMatchesOfPattern = maxMatchesOfPattern
+
+// Readings is how many steps reading a text takes in a search.
 func (m *Masker) Readings(text []byte) int {
 	s := search{Masker: m, textReader: textReader{text: text}}
 	s.findAll()
 	return s.steps
-}
-
-// Steps is how many steps the search in a text takes, of readings or of comparisons.
-func (m *Masker) Steps(text []byte) int {
-	s := search{Masker: m, textReader: textReader{text: text}}
-	s.findAll()
-	return max(s.steps, s.matchSteps)
 }

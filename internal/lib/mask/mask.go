@@ -15,12 +15,15 @@ const (
 	// ShortestLine is the minimum number of bytes for masking a single line of a secret of several lines.
 	ShortestLine = 16
 
-	// maxSteps bounds the work of reading one text, and the work of comparing it with patterns: a step is 10 to 20 ns,
-	// so each bound is about 20 ms. They are counted apart because a text in which a part of a secret is repeated takes
-	// more comparisons: whether such a text is near the bound of readings must not tell that.
+	// maxSteps bounds the work of reading one text: a step is 10 to 20 ns, so the bound is about 20 ms. It depends on
+	// the text alone. A bound of comparisons with secrets would not: whether a text that contains a guess exceeds it
+	// would tell how much of the guess is right.
 	maxSteps = 5 << 18
-	// stepsPerSort is the time of sorting one more state.
-	stepsPerSort = 4
+	// maxMatchesOfPattern bounds the places in one pattern up to which it matches at the same time. Only a secret that
+	// repeats its own beginning so often can exceed it.
+	maxMatchesOfPattern = 64
+	// fewMatches is how many matches are continued without a look for duplicates, in text with one reading.
+	fewMatches = 8
 
 	// bytesPerByte is how many bytes one byte of a secret may take in a text: one for itself, 6 in &#x2f; or 0x2f with
 	// a comma and a space, 8 in base64 of \u002f, 10 in &amp;#x2f;, 13 in \u0026#X002F;.
@@ -131,22 +134,23 @@ type search struct {
 	*Masker
 	textReader
 	ahead         [maxEscapeBytes + 1][]matchState // states to continue, by position modulo its length
-	matchSteps    int                              // work of comparisons so far
 	lastAmbiguous int                              // the last position with several readings
 	found         []span
 }
 
-// findAll returns false if the search exceeded its bound.
+// findAll returns false if the text has too many readings, or a secret repeats itself too often.
 func (s *search) findAll() bool {
 	for i, c := range s.text {
-		if s.isExhausted() || s.matchSteps > maxSteps {
+		if s.isExhausted() {
 			return false
 		}
 		here := &s.ahead[i%len(s.ahead)]
 		active := *here
-		if i <= s.lastAmbiguous {
-			s.matchSteps += stepsPerSort * len(active)
+		if i <= s.lastAmbiguous || len(active) > fewMatches {
 			active = longestMatches(active)
+			if hasTooManyOfPattern(active) {
+				return false
+			}
 		}
 		if !startsEscape[c] { // it has one reading
 			s.advanceStates(i, active, textReading{bytes: [utf8.UTFMax]byte{c}, n: 1, end: int32(i + 1)})
@@ -176,10 +180,19 @@ func longestMatches(list []matchState) []matchState {
 	return slices.CompactFunc(list, func(a, b matchState) bool { return a.pattern == b.pattern && a.at == b.at })
 }
 
+// hasTooManyOfPattern reports whether more than maxMatchesOfPattern matches are of one pattern. They are sorted.
+func hasTooManyOfPattern(list []matchState) bool {
+	for i := maxMatchesOfPattern; i < len(list); i++ {
+		if list[i].pattern == list[i-maxMatchesOfPattern].pattern {
+			return true
+		}
+	}
+	return false
+}
+
 // advanceStates continues with one reading of the text at i.
 func (s *search) advanceStates(i int, active []matchState, way textReading) {
 	next := &s.ahead[int(way.end)%len(s.ahead)]
-	s.matchSteps += len(active) + 1
 	for _, st := range active {
 		p := &s.patterns[st.pattern]
 		if way.n == 0 || way.n == 1 && p.allowsSeparator(way.bytes[0]) {
@@ -191,7 +204,6 @@ func (s *search) advanceStates(i int, active []matchState, way textReading) {
 		return
 	}
 	for _, id := range s.starts[way.bytes[0]] {
-		s.matchSteps++
 		s.advanceState(next, matchState{pattern: id, from: int32(i)}, way)
 	}
 	if way.isByte('0') {

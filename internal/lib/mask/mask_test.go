@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"math/rand/v2"
 	"mime/quotedprintable"
 	"net/url"
+	"sort"
 	"strconv"
 	"strings"
 	"testing"
@@ -365,8 +367,7 @@ func TestWorkIsBounded(t *testing.T) {
 	}
 }
 
-// overshoot is how many steps the last place that is looked at may take beyond the bound: those of all states
-// there, sorted, in each way to go on.
+// overshoot is how many steps the last place that is looked at may take beyond the bound.
 const overshoot = 1 << 14
 
 // repeated is a text of about 80 KiB.
@@ -378,7 +379,7 @@ func TestStepsAreCounted(t *testing.T) {
 	m := masker("s3cr-t/+one two5")
 	for _, piece := range []string{`''\`, `'\''`, `\'`, `'`, `"`, `\`} {
 		text := repeated(piece)
-		if n := m.Steps(text); n <= mask.MaxSteps || n > mask.MaxSteps+overshoot {
+		if n := m.Readings(text); n <= mask.MaxSteps || n > mask.MaxSteps+overshoot {
 			t.Errorf("%q took %d steps, want about %d", piece, n, mask.MaxSteps)
 		}
 		if got := string(m.MaskText(text)); got != mask.Mark {
@@ -400,15 +401,51 @@ func TestReadingsDoNotDependOnTheSecret(t *testing.T) {
 	})
 }
 
-// TestRepeatedTextsStayWithinTheBound: no short text that is repeated takes more steps.
-func TestRepeatedTextsStayWithinTheBound(t *testing.T) {
-	m := masker("s3cr-t/+one two5")
-	rapid.Check(t, func(t *rapid.T) {
-		piece := rapid.StringMatching(`[\\%&=+'"uUx#{};0257cn\n]{1,6}`).Draw(t, "piece")
-		if n := m.Steps(repeated(piece)); n > mask.MaxSteps+overshoot {
-			t.Fatalf("%q took %d steps", piece, n)
+// TestWholeMasksDoNotDependOnTheSecret: whether a text without a secret is masked as a whole does not show how much of a
+// guess in it is right. The text is as long as it may be before it is masked as a whole, if it ever is, also because of
+// another secret, and has characters with which forms of secrets begin, between separators.
+func TestWholeMasksDoNotDependOnTheSecret(t *testing.T) {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	random := rand.New(rand.NewPCG(1, 2))
+	draw := func(n int) string {
+		text := make([]byte, n)
+		for i := range text {
+			text[i] = letters[random.IntN(len(letters))]
 		}
-	})
+		return string(text)
+	}
+	secret, long := "tk_"+draw(16), draw(4<<10)
+	m := masker(secret, long)
+	isWhole := func(guess, fill string, n int) bool {
+		got := string(m.MaskText([]byte(guess + strings.Repeat("+", 1000) + ":" + string(repeated(fill)[:n]))))
+		if got != mask.Mark && strings.Contains(got, mask.Mark) {
+			t.Fatalf("%q: a part of a secret is masked: %.100q", guess, got)
+		}
+		return got == mask.Mark
+	}
+	const most = 78 << 10
+	guesses := []string{"x7", fmt.Sprintf("x%x", secret)[:7], std(secret)[:5], secret[:10], std(long)[:1000]}
+	for _, fill := range []string{std(secret)[:1], std("." + secret)[2:3], std(".." + secret)[3:4], "t", "7", long[:1],
+		std(long)[:1], std("." + long)[2:3], `''\`} {
+		fill += strings.Repeat("+", 30)
+		least := sort.Search(most, func(n int) bool { return isWhole(guesses[0], fill, n) })
+		for _, guess := range guesses {
+			if least > 0 && isWhole(guess, fill, least-1) || least < most && !isWhole(guess, fill, least) {
+				t.Errorf("%.10q before %d bytes of %.3q shows by its length what is right", guess, least, fill)
+			}
+		}
+	}
+}
+
+// TestSecretsThatRepeatThemselves are masked, if with all of the text.
+func TestSecretsThatRepeatThemselves(t *testing.T) {
+	for _, n := range []int{mask.MaxMatchesOfPattern - 1, mask.MaxMatchesOfPattern, mask.MaxMatchesOfPattern + 1, 1000} {
+		secret := strings.Repeat("ab", n)
+		got := string(masker(secret).MaskText([]byte("begin " + secret + " end")))
+		if got != mask.Mark && got != "begin "+mask.Mark+" end" {
+			t.Errorf("%d times: %q", n, got)
+		}
+	}
 }
 
 // TestOrdinaryTextsAreShown: large answers of usual kinds are not masked whole, with a short
@@ -426,7 +463,7 @@ func TestOrdinaryTextsAreShown(t *testing.T) {
 			for _, before := range []string{"", "\n\n", strings.Repeat(" ", 40)} {
 				if got := m.MaskText([]byte(before + string(repeated(piece)))); len(got) < 70<<10 {
 					t.Errorf("%s secret: of %q behind %q, %d bytes are left, %d steps", name, piece, before, len(got),
-						m.Steps([]byte(before+string(repeated(piece)))))
+						m.Readings([]byte(before+string(repeated(piece)))))
 				}
 			}
 		}
@@ -455,11 +492,20 @@ func FuzzMask(f *testing.F) {
 	})
 }
 
+// BenchmarkMask masks usual answers, and texts that are made to take long: of the characters with which forms of the
+// secret begin, with separators.
 func BenchmarkMask(b *testing.B) {
 	m := masker("ghp_16C7e42F292c6912E7710c838347Ae178B4a")
-	text := []byte(strings.Repeat(`{"id":"16C7e42F","ok":true,"note":"nothing \"to\" see\/here"}`, 1200))
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		m.MaskText(text)
+	for name, piece := range map[string]string{
+		"answer": `{"id":"16C7e42F","ok":true,"note":"nothing \"to\" see\/here"}`,
+		"plus":   "Z" + strings.Repeat("+", 30), "space": "Z" + strings.Repeat(" ", 30), "escapes": `6Zg\\n\n+%20`, "starts": "6Zg",
+	} {
+		text := repeated(piece)
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				m.MaskText(text)
+			}
+		})
 	}
 }
