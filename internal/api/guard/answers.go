@@ -190,7 +190,7 @@ func (g *Gate) withUnreadShare(ctx context.Context) context.Context {
 // unreadShare returns the share of a caller, or of the connection if the caller is not authenticated.
 func (g *Gate) unreadShare(c *Caller, conn *connection) UnreadShare {
 	budget := g.unread
-	if !c.isAuthenticated() && !conn.isAuthenticated() {
+	if !c.hasRole && !conn.isAuthenticated() {
 		budget = g.strangers
 	}
 	return UnreadShare{budget: budget, share: c.memoryShare(conn)}

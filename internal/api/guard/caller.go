@@ -22,6 +22,7 @@ type Caller struct {
 	method   string
 	Identity authz.Identity
 	quota    *quota
+	hasRole  bool // the identity has a role
 }
 
 type callerKey struct{}
@@ -74,7 +75,7 @@ func (c *Caller) authenticate(ctx context.Context) error {
 			return err
 		}
 	}
-	c.Identity, c.quota = p.identity, p.quota
+	c.Identity, c.quota, c.hasRole = p.identity, p.quota, p.hasRole
 	if err := c.countConnection(ctx, conn); err != nil {
 		return err
 	}

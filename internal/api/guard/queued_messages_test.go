@@ -2,6 +2,7 @@ package guard
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -45,6 +46,10 @@ type talker struct {
 func (k *talker) GetJob(context.Context, *fermatav1.GetJobRequest) (*fermatav1.Job, error) {
 	defer k.ended.Add(1)
 	return &fermatav1.Job{Name: string(bytes.Repeat([]byte("x"), k.bytes))}, nil
+}
+
+func (k *talker) ListPresets(context.Context, *fermatav1.ListPresetsRequest) (*fermatav1.ListPresetsResponse, error) {
+	return &fermatav1.ListPresetsResponse{}, nil
 }
 
 func (k *talker) WatchEvents(_ *fermatav1.WatchEventsRequest, s grpc.ServerStreamingServer[fermatav1.WatchEventsResponse]) error {
@@ -281,16 +286,25 @@ func TestEndedStreamsAreBounded(t *testing.T) {
 	wantUnread(t, g.unread, "all connections are closed", isZero)
 }
 
-// TestAnswersToStrangersAreBounded: calls that need no credential take memory of a budget of their own, and a
-// connection that exceeds the part of its address is closed.
+// TestAnswersToStrangersAreBounded: calls that need no credential, or none that has a role, take memory of a budget of
+// their own, and a connection that exceeds the part of its address is closed.
 func TestAnswersToStrangersAreBounded(t *testing.T) {
+	for who, method := range map[string]string{
+		"":       grpc_health_v1.Health_Check_FullMethodName,
+		"norole": fermatav1.JobService_ListPresets_FullMethodName,
+	} {
+		t.Run(cmp.Or(who, "none"), func(t *testing.T) { checkStrangers(t, who, method) })
+	}
+}
+
+func checkStrangers(t *testing.T, who, method string) {
 	g, address := serveTalker(t, &talker{}, 0)
 	most := g.strangers.Largest()
 	var all []*windowless
 	for closed := false; !closed; {
 		w := dialWindowless(t, address)
 		all = append(all, w)
-		w.callAll(t, 40, "", grpc_health_v1.Health_Check_FullMethodName)
+		w.callAll(t, 40, who, method)
 		closed = w.closed.Load()
 		if n := g.strangers.InUse(); n > most || n == 0 && !closed {
 			t.Fatalf("%d bytes are taken by %d connections, want %d at most", n, len(all), most)

@@ -477,9 +477,10 @@ func (c *Caller) admitLargeRequest(ctx context.Context) error {
 	return c.authorizeAnywhere(ctx, d.permission)
 }
 
-// memoryShare is whose memory a call of the connection takes.
+// memoryShare is whose memory a call of the connection takes. An identity without a role has no share of its own: anybody
+// may have many of them.
 func (c *Caller) memoryShare(conn *connection) string {
-	if c.isAuthenticated() {
+	if c.hasRole {
 		return c.Identity.Subject
 	}
 	return conn.memoryShare()

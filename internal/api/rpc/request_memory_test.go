@@ -128,7 +128,7 @@ func TestFloodOfLargeRequests(t *testing.T) {
 	})
 	more := heap() - before
 	t.Logf("%d MiB are kept", more>>20)
-	if more > 64<<20 {
+	if more > 96<<20 { // 40 are usual; what was sent since the last garbage collection is in it
 		t.Errorf("%d MiB are kept for %d requests of a MiB", more>>20, connections*calls)
 	}
 	conn := f.dialLarge(t)
