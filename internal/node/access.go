@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/api/rpc"
 	"github.com/fermata-io/fermata/internal/auth/authn"
@@ -101,21 +99,21 @@ func (n *Node) addAuthentication(ctx context.Context, o rpc.Options) (rpc.Option
 	return o, err
 }
 
-// peerServerOptions let only nodes link to this one if there is an access file. Nodes are authenticated by their
+// peerCheck lets only nodes link to this one if there is an access file. Nodes are authenticated by their
 // certificates, or without TLS by a key of the keyspace.
-func (n *Node) peerServerOptions(ctx context.Context) ([]grpc.ServerOption, error) {
+func (n *Node) peerCheck(ctx context.Context) (guard.PeerCheck, error) {
 	o := guard.Options{Logger: n.cfg.Logger, Registerer: n.cfg.Registerer}
 	switch {
 	case n.access == nil:
 		return nil, nil
 	case n.security.peers != nil:
-		return guard.PeerInterceptors(n.access, o)
+		return guard.PeerCertificateCheck(n.access, o)
 	}
 	key, err := n.peerKey(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return guard.PeerKeyInterceptors(key, o)
+	return guard.PeerKeyCheck(key, o)
 }
 
 // peerHeaders are the headers of this node's calls to others.

@@ -215,17 +215,17 @@ func (n *Node) startServers(ctx context.Context) error {
 		return err
 	}
 	n.health = checks
-	peerOptions, err := n.peerServerOptions(ctx)
+	check, err := n.peerCheck(ctx)
 	if err != nil {
 		return err
 	}
-	connectionOptions, err := guard.PeerConnectionOptions(n.security.peers, guard.Options{
+	peerOptions, err := guard.PeerServerOptions(n.security.peers, check, guard.Options{
 		MaxUnauthenticated: n.cfg.MaxUnauthenticatedConnections, Registerer: n.cfg.Registerer, Logger: n.cfg.Logger,
 	})
 	if err != nil {
 		return err
 	}
-	peerServer := grpc.NewServer(append(append(peerOptions, connectionOptions...),
+	peerServer := grpc.NewServer(append(peerOptions,
 		grpc.ConnectionTimeout(peerHandshake),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 2 * time.Second,
 			PermitWithoutStream: true}),

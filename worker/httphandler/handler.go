@@ -149,10 +149,11 @@ func (h *handler) sendRequest(ctx context.Context, t *worker.Task, p *payload.HT
 	}
 	defer response.Body.Close()
 	body, whole, err := h.readBody(response, asksForGzip, p.MaxBody, use.Margin(), stop)
+	took := time.Since(start) // without the search for secrets, whose time depends on them
 	shown := use.MaskStart(body, min(p.MaxBody, MaxExcerpt), !whole)
 	t.SetOutput(encodeReport(report{
 		Status: response.StatusCode, Bytes: min(len(body), p.MaxBody), Truncated: len(body) > p.MaxBody,
-		DurationMS: time.Since(start).Milliseconds(), Body: worker.Excerpt(shown, MaxExcerpt),
+		DurationMS: took.Milliseconds(), Body: worker.Excerpt(shown, MaxExcerpt),
 	}))
 	if !p.Expects(response.StatusCode) {
 		if p.Redirect == payload.RedirectKeepingMethod && changesRequest(response) {

@@ -3,7 +3,6 @@ package guard
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,9 +28,9 @@ func (g *Gate) tapHandle(ctx context.Context, info *tap.Info) (context.Context, 
 	if exceedsHeaders(info.Header) {
 		return g.refuseHeaders(ctx, conn, info.FullMethodName)
 	}
-	if g.authority == nil && conn.proof.Load() == nil {
-		// Without an authority every caller counts as authenticated.
-		conn.markAuthenticated(anonymousProof)
+	if g.authority == nil && conn.proof.Load() == nil && !g.admitAnonymous(conn) {
+		c := &Caller{gate: g, method: "unknown"}
+		return c.refuseUnauthenticated(ctx, conn, "connections")
 	}
 	d, known := methodPermissions[info.FullMethodName]
 	missing := g.authority != nil && !d.open && len(info.Header.Get("authorization")) == 0 &&
@@ -59,6 +58,15 @@ func (g *Gate) tapHandle(ctx context.Context, info *tap.Info) (context.Context, 
 		return ctx, nil
 	}
 	return c.admitUnauthenticated(ctx, conn)
+}
+
+// admitAnonymous has a connection count as authenticated where there is no authority, unless its host has too many.
+func (g *Gate) admitAnonymous(conn *connection) bool {
+	if g.ChecksCalls() && !conn.countFor(g.quotas.quotaFor(conn.hostSubject(), g.limits)) {
+		return false
+	}
+	conn.markAuthenticated(anonymousProof)
+	return true
 }
 
 // hasDistantDeadline calls have a deadline that is far. gRPC keeps the deadline of a call that is
@@ -230,20 +238,4 @@ func (g *Gate) ConnectionOptions(secure credentials.TransportCredentials,
 		return nil, err
 	}
 	return []grpc.ServerOption{grpc.Creds(watched), grpc.InTapHandle(g.tapHandle), refuseCompressed}, nil
-}
-
-// PeerConnectionOptions are options for the server that other nodes connect to: its
-// connections are bounded, as those of clients are, until they call. Of the options
-// only MaxUnauthenticated, UnauthenticatedAge, Registerer and Logger count.
-func PeerConnectionOptions(secure credentials.TransportCredentials, o Options) ([]grpc.ServerOption, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	o.Authority, o.Limits = nil, authz.Limits{}
-	g, err := New(o)
-	if err != nil {
-		return nil, err
-	}
-	options, err := g.ConnectionOptions(secure, nil)
-	return append(options, grpc.MaxConcurrentStreams(MaxStreamsPerConnection), grpc.MaxHeaderListSize(MaxHeaderBytes)), err
 }

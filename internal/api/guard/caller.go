@@ -59,7 +59,7 @@ func (c *Caller) authenticate(ctx context.Context) error {
 		return errors.New("rpc: the server's credentials do not watch connections")
 	}
 	if g.authority == nil {
-		c.quota = g.quotas.quotaFor("host:"+conn.host, g.limits)
+		c.quota = g.quotas.quotaFor(conn.hostSubject(), g.limits)
 		return c.countConnection(ctx, conn)
 	}
 	token, err := bearerToken(ctx)

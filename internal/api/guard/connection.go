@@ -94,8 +94,11 @@ func (c *connection) memoryShare() string {
 	if p := c.proof.Load(); p != nil && p.hasRole && p != anonymousProof {
 		return p.identity.Subject
 	}
-	return "host:" + c.group
+	return c.hostSubject()
 }
+
+// hostSubject is the identity of a connection whose caller has none: that of its address, or of the IPv6 network of it.
+func (c *connection) hostSubject() string { return "host:" + c.group }
 
 // unreadBudget is the budget of [connection.memoryShare] for answers that are not read.
 func (c *connection) unreadBudget() *memorybudget.Budget {

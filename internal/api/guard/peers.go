@@ -5,10 +5,13 @@ import (
 	"crypto/subtle"
 	"crypto/x509"
 	"errors"
+	"log/slog"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/tap"
 
 	"github.com/fermata-io/fermata/internal/core/authz"
 )
@@ -22,17 +25,20 @@ type PeerAuthority interface {
 // PeerKeyHeader is the header in which nodes send the key of [PeerKeyInterceptors].
 const PeerKeyHeader = "fermata-peer-key"
 
-// PeerKeyInterceptors are options for the server that other nodes connect to without TLS: callers have to send the
-// key, which only processes have that read the cluster's keyspace.
-func PeerKeyInterceptors(key string, o Options) ([]grpc.ServerOption, error) {
+// PeerCheck decides about each call of another node.
+type PeerCheck func(ctx context.Context, method string) error
+
+// PeerKeyCheck is for the server that other nodes connect to without TLS: callers have to send the key, which only
+// processes have that read the cluster's keyspace.
+func PeerKeyCheck(key string, o Options) (PeerCheck, error) {
 	if key == "" || o.Logger == nil {
-		return nil, errors.New("guard: PeerKeyInterceptors needs a key and a Logger")
+		return nil, errors.New("guard: PeerKeyCheck needs a key and a Logger")
 	}
 	g, err := New(o)
 	if err != nil {
 		return nil, err
 	}
-	return peerServerOptions(func(ctx context.Context, method string) error {
+	return func(ctx context.Context, method string) error {
 		c := &Caller{gate: g, method: method}
 		sent := metadata.ValueFromIncomingContext(ctx, PeerKeyHeader)
 		switch {
@@ -42,22 +48,22 @@ func PeerKeyInterceptors(key string, o Options) ([]grpc.ServerOption, error) {
 			return c.refuseCredential(ctx, "invalid", errors.New("the "+PeerKeyHeader+" is not that of this cluster"))
 		}
 		return nil
-	}), nil
+	}, nil
 }
 
-// PeerInterceptors are options for the server that other nodes connect to, over TLS that
-// verifies their certificates. While the authority gives anybody the role node, only
-// those may call; while it does not, that a certificate was verified is enough.
-func PeerInterceptors(authority PeerAuthority, o Options) ([]grpc.ServerOption, error) {
+// PeerCertificateCheck is for the server that other nodes connect to over TLS that verifies their certificates. While
+// the authority gives anybody the role node, only those may call; while it does not, that a certificate was verified is
+// enough.
+func PeerCertificateCheck(authority PeerAuthority, o Options) (PeerCheck, error) {
 	o.Authority = authority
 	if o.Logger == nil {
-		return nil, errors.New("rpc: PeerGuard needs a Logger")
+		return nil, errors.New("guard: PeerCertificateCheck needs a Logger")
 	}
 	g, err := New(o)
 	if err != nil {
 		return nil, err
 	}
-	return peerServerOptions(func(ctx context.Context, method string) error {
+	return func(ctx context.Context, method string) error {
 		c := &Caller{gate: g, method: method}
 		certificate := verifiedPeerCertificate(ctx)
 		switch {
@@ -72,22 +78,70 @@ func PeerInterceptors(authority PeerAuthority, o Options) ([]grpc.ServerOption, 
 		}
 		c.Identity = id
 		return c.Authorize(ctx, authz.Relay, authz.AllNamespaces, "")
-	}), nil
+	}, nil
 }
 
-// peerServerOptions have enter decide about each call.
-func peerServerOptions(enter func(ctx context.Context, method string) error) []grpc.ServerOption {
+// PeerServerOptions are options for the server that other nodes connect to. Each call has to pass check, if that is not
+// nil, and the connections are bounded, as those of clients are, until one has. Of the options only MaxUnauthenticated,
+// UnauthenticatedAge, Registerer and Logger count.
+func PeerServerOptions(secure credentials.TransportCredentials, check PeerCheck, o Options) ([]grpc.ServerOption, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Authority, o.Limits = nil, authz.Limits{}
+	g, err := New(o)
+	if err != nil {
+		return nil, err
+	}
+	if check == nil {
+		check = func(context.Context, string) error { return nil }
+	}
+	return append(check.interceptors(), grpc.Creds(g.countingCredentials(secure)), grpc.InTapHandle(g.tapPeers(check)),
+		refuseCompressed, grpc.MaxConcurrentStreams(MaxStreamsPerConnection), grpc.MaxHeaderListSize(MaxHeaderBytes)), nil
+}
+
+// tapPeers has the bounds of connections without a credential until a call passes the check, by its headers.
+func (g *Gate) tapPeers(check PeerCheck) tap.ServerInHandle {
+	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
+		defer dropUnusedHeaders(info.Header)
+		conn := connectionFrom(ctx)
+		if conn == nil {
+			return ctx, errors.New("guard: the server's credentials do not watch connections")
+		}
+		conn.reads.tapped++
+		if exceedsHeaders(info.Header) {
+			return g.refuseHeaders(ctx, conn, info.FullMethodName)
+		}
+		if conn.isAuthenticated() {
+			return ctx, nil // the interceptors check the call
+		}
+		refusal := check(ctx, info.FullMethodName)
+		if refusal == nil {
+			conn.markAuthenticated(anonymousProof)
+			return ctx, nil
+		}
+		if hasDistantDeadline(ctx) {
+			c := &Caller{gate: g, method: info.FullMethodName}
+			return c.admitUnauthenticated(ctx, conn)
+		}
+		conn.unauthenticated.countRefusal(conn)
+		return ctx, refusal
+	}
+}
+
+// interceptors have the check decide about each call.
+func (check PeerCheck) interceptors() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, q any, info *grpc.UnaryServerInfo,
 			next grpc.UnaryHandler) (any, error) {
-			if err := enter(ctx, info.FullMethod); err != nil {
+			if err := check(ctx, info.FullMethod); err != nil {
 				return nil, err
 			}
 			return next(ctx, q)
 		}),
 		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream,
 			info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-			if err := enter(stream.Context(), info.FullMethod); err != nil {
+			if err := check(stream.Context(), info.FullMethod); err != nil {
 				return err
 			}
 			return next(srv, stream)

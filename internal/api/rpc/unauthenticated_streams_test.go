@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -363,9 +364,52 @@ func TestCallsThatAreRefusedByTheirHeaders(t *testing.T) {
 	redistest.Eventually(t, patience, "a far deadline beyond the bound closes the connection", many.holds(func() bool { return many.closed }))
 }
 
+// TestCallsOfPeersAreCheckedByTheirHeaders: without TLS, a call without the key of the nodes is refused before its request
+// has arrived, and its connection stays bounded as those of strangers are.
+func TestCallsOfPeersAreCheckedByTheirHeaders(t *testing.T) {
+	check, err := guard.PeerKeyCheck("the key", guard.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, err := guard.PeerServerOptions(nil, check, guard.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	peers := grpc.NewServer(options...)
+	fermatav1.RegisterPeerServiceServer(peers, fermatav1.UnimplementedPeerServiceServer{})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = peers.Serve(listener) })
+	t.Cleanup(func() { peers.Stop(); serving.Wait() })
+	f := &flooded{address: listener.Addr().String()}
+	const method = fermatav1.PeerService_DescribeNode_FullMethodName
+	key := func(value string) hpack.HeaderField {
+		return hpack.HeaderField{Name: guard.PeerKeyHeader, Value: value}
+	}
+
+	node, stranger := f.rude(t, window), f.rude(t, window)
+	id, err := node.open("", method, key("the key"))
+	node.must(t, err, node.framer.WriteData(id, true, prefix(0)))
+	if code := node.answer(t, id); code != codes.Unimplemented {
+		t.Errorf("a call with the key: %s", code)
+	}
+	for i := range guard.MaxRefusedCalls {
+		id, err := stranger.open("", method, key("another key"))
+		stranger.must(t, err)
+		if code := stranger.answer(t, id); code != codes.Unauthenticated { // its request has not arrived
+			t.Fatalf("call %d without the key: %s", i, code)
+		}
+	}
+	_, _ = stranger.open("", method)
+	redistest.Eventually(t, patience, "one refusal more closes the connection", stranger.holds(func() bool { return stranger.closed }))
+}
+
 // TestPeersHaveBoundsOfStreams: the port for nodes says what it takes at once.
 func TestPeersHaveBoundsOfStreams(t *testing.T) {
-	options, err := guard.PeerConnectionOptions(nil, guard.Options{})
+	options, err := guard.PeerServerOptions(nil, nil, guard.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

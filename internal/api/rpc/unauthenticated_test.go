@@ -75,7 +75,20 @@ fermata_connections_unauthenticated 0
 		t.Errorf("who has called: %s", code)
 	}
 
-	options, err := guard.PeerConnectionOptions(nil, guard.Options{UnauthenticatedAge: age})
+	few := serveFlooded(t, Options{Limits: authz.Limits{Connections: 1}, UnauthenticatedAge: age}, &floodJobs{}, nil)
+	first, second := few.rude(t, window), few.rude(t, window)
+	if code := first.call(t, "", fermatav1.ClusterService_ListNodes_FullMethodName, nil); code != codes.OK {
+		t.Fatal(code)
+	}
+	if code := second.call(t, "", fermatav1.ClusterService_ListNodes_FullMethodName, nil); code != codes.ResourceExhausted {
+		t.Errorf("a connection beyond those of its host: %s", code)
+	}
+	redistest.Eventually(t, patience, "a connection that its host may not have is closed", second.holds(func() bool { return second.closed }))
+	if code := first.call(t, "", fermatav1.ClusterService_ListNodes_FullMethodName, nil); code != codes.OK {
+		t.Errorf("the connection that the host may have: %s", code)
+	}
+
+	options, err := guard.PeerServerOptions(nil, nil, guard.Options{UnauthenticatedAge: age})
 	if err != nil {
 		t.Fatal(err)
 	}

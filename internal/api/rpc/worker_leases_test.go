@@ -272,7 +272,13 @@ func TestPeerGuard(t *testing.T) {
 		"no role node and no proof": {open, "", codes.Unauthenticated},
 	} {
 		t.Run(name, func(t *testing.T) {
-			guard, err := guard.PeerInterceptors(c.authority, guard.Options{Logger: slog.New(slog.NewTextHandler(&bytes.Buffer{}, nil)), Registerer: prometheus.NewRegistry()})
+			check, err := guard.PeerCertificateCheck(c.authority, guard.Options{Logger: slog.New(slog.NewTextHandler(&bytes.Buffer{}, nil)), Registerer: prometheus.NewRegistry()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			options, err := guard.PeerServerOptions(credentials.NewTLS(&tls.Config{
+				MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{ca.leaf(t, "node")}, ClientCAs: ca.pool, ClientAuth: tls.VerifyClientCertIfGiven,
+			}), check, guard.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -280,9 +286,7 @@ func TestPeerGuard(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			server := grpc.NewServer(append(guard, grpc.Creds(credentials.NewTLS(&tls.Config{
-				MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{ca.leaf(t, "node")}, ClientCAs: ca.pool, ClientAuth: tls.VerifyClientCertIfGiven,
-			})))...)
+			server := grpc.NewServer(options...)
 			fermatav1.RegisterPeerServiceServer(server, fermatav1.UnimplementedPeerServiceServer{})
 			var serving sync.WaitGroup
 			serving.Go(func() { _ = server.Serve(listener) })
@@ -315,7 +319,11 @@ func TestPeerGuard(t *testing.T) {
 
 func TestPeersWithoutTLSAreRefused(t *testing.T) {
 	authority := newAuthority(t, authz.Limits{}, allow(authz.Viewer, "*", "ann"))
-	guard, err := guard.PeerInterceptors(authority, guard.Options{Logger: slog.New(slog.DiscardHandler)})
+	check, err := guard.PeerCertificateCheck(authority, guard.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, err := guard.PeerServerOptions(nil, check, guard.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +331,7 @@ func TestPeersWithoutTLSAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer(guard...)
+	server := grpc.NewServer(options...)
 	fermatav1.RegisterPeerServiceServer(server, fermatav1.UnimplementedPeerServiceServer{})
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) })
