@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -295,6 +297,30 @@ func FuzzReferences(f *testing.F) {
 		}
 		if strings.Contains(string(use.MaskStart([]byte(got), len(got), false)), "CANARY-1") && use.Given() && strings.Contains(text, "${secret:token}") {
 			t.Fatalf("%q is shown", got)
+		}
+	})
+}
+
+// TestMaskingTakesAFixedTime: the time of a run depends on the lengths of the text and of the secret, not on what of the
+// secret is in the text. The clock stands still while the text is searched.
+func TestMaskingTakesAFixedTime(t *testing.T) {
+	const secret = "0123456789abcdef"
+	dir, _ := open(t, map[string]string{"token": secret, "token.allow": "https://a.example"})
+	synctest.Test(t, func(t *testing.T) {
+		u := dir.For("https://a.example")
+		if _, err := u.Expand("${secret:token}"); err != nil {
+			t.Fatal(err)
+		}
+		took := func(text string) time.Duration {
+			begin := time.Now()
+			u.MaskStart([]byte(text), len(text), false)
+			u.MaskEnd([]byte(text), len(text), true)
+			_ = u.MaskError(errors.New(text))
+			return time.Since(begin)
+		}
+		wrong, right := took(strings.Repeat("Z123456789abcde:", 100)), took(strings.Repeat("0123456789abcde:", 100))
+		if wrong != right || right < 3*1600*time.Microsecond {
+			t.Errorf("%v for a wrong guess, %v for a right one, want the same of some milliseconds", wrong, right)
 		}
 	})
 }
