@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -54,6 +55,9 @@ var sentinelStatuses = []struct {
 
 // busyRetryDelay is when the id of a deleted job that still runs may be free.
 const busyRetryDelay = time.Second
+
+// turnRetryDelay is when a turn may be free that others have.
+const turnRetryDelay = time.Second
 
 // ToStatus finds the status of an error. known is false for errors that the
 // table does not hold; their text must not reach the client.
@@ -111,8 +115,12 @@ func statusOfTypedError(err error) (*status.Status, bool) {
 		quota    *job.QuotaError
 		unsorted *job.TooManyToSortError
 		bulk     *job.BulkError
+		turn     *job.TurnError
 	)
 	switch {
+	case errors.As(err, &turn): // also as the cause of an InvalidError
+		info := &errdetails.ErrorInfo{Reason: "LIMIT_" + strings.ToUpper(turn.Work), Domain: Domain}
+		return WithDetails(codes.ResourceExhausted, turn.Error(), info, RetryInfo(turnRetryDelay)), true
 	case errors.As(err, &bulk):
 		return statusOfBulkError(bulk), true
 	case errors.As(err, &unsorted):

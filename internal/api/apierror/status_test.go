@@ -37,6 +37,8 @@ func TestErrorsHaveCodesAndDetails(t *testing.T) {
 		{err: &job.MissingPartError{Key: key, Collection: "backfills", ID: "b"}, code: codes.NotFound, entity: name + "/backfills/b"},
 		{err: job.MissingRevisionError(key, 3), code: codes.NotFound, entity: name + "/revisions/3"},
 		{err: &job.PreconditionError{Key: key, Reason: "TOO_MANY_BACKFILLS"}, code: codes.FailedPrecondition, entity: name, reason: "TOO_MANY_BACKFILLS"},
+		{err: &job.TurnError{Work: "lookups"}, code: codes.ResourceExhausted, reason: "LIMIT_LOOKUPS", retry: time.Second},
+		{err: &job.InvalidError{Violations: []job.Violation{{Field: "a", Cause: &job.TurnError{Work: "schedules"}}}}, code: codes.ResourceExhausted, reason: "LIMIT_SCHEDULES", retry: time.Second},
 		{err: &job.QuotaError{Namespace: "n", Limit: 3}, code: codes.ResourceExhausted, reason: "NAMESPACE_JOBS"},
 		{err: &job.QuotaError{Namespace: "n", Limit: 3, Bytes: true}, code: codes.ResourceExhausted, reason: "NAMESPACE_JOB_BYTES"},
 		{err: job.ErrNoMemory, code: codes.ResourceExhausted, reason: "REDIS_OUT_OF_MEMORY"},

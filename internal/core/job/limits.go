@@ -102,6 +102,21 @@ func (e *QuotaError) Error() string {
 	return fmt.Sprintf("namespace %s has its %d jobs: delete some, or ask for a greater limit", e.Namespace, e.Limit)
 }
 
+// TurnError means that a call has waited too long for its turn at work of which a node does little at once. Nothing was
+// changed, and the call may be repeated.
+type TurnError struct {
+	Work string // one lowercase word
+	// Namespace is whose calls take all turns that it may have; "": those of all namespaces take all of the node.
+	Namespace string
+}
+
+func (e *TurnError) Error() string {
+	if e.Namespace == "" {
+		return "this node is at its limit of " + e.Work
+	}
+	return fmt.Sprintf("namespace %s is at its limit of %s on this node", e.Namespace, e.Work)
+}
+
 // DefaultRecoveryRate paces the recovery of a queue that sets no rate.
 const DefaultRecoveryRate = 50.0
 

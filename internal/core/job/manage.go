@@ -230,6 +230,16 @@ func (e *InvalidError) Error() string {
 	return strings.Join(parts, "; ")
 }
 
+// Unwrap returns why a field was not looked at; nil: all were.
+func (e *InvalidError) Unwrap() error {
+	for i := range e.Violations {
+		if e.Violations[i].Cause != nil {
+			return e.Violations[i].Cause
+		}
+	}
+	return nil
+}
+
 // MaxViolations is the greatest number of violations that an error lists. A request may have millions of invalid
 // items.
 const MaxViolations = 100

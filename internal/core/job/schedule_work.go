@@ -14,9 +14,9 @@ const compileSteps = 20
 type ScheduleWork interface {
 	// Exhausted reports whether the budget is used up: further schedules are refused unchecked.
 	Exhausted() bool
-	// Begin waits until the search of an expensive schedule may start, and returns a function to call at its end; ok
-	// is false if the call ended meanwhile.
-	Begin(s schedule.Spec) (end func(), ok bool)
+	// Begin waits until the search of an expensive schedule may start, and returns a function to call at its end. It
+	// fails if the call ends meanwhile, or waits too long.
+	Begin(s schedule.Spec) (end func(), err error)
 	Charge(steps int64)
 	// Known returns the remembered result for an equal schedule, so that a call that repeats an invalid schedule
 	// does not cost the same again.
@@ -28,7 +28,7 @@ type ScheduleWork interface {
 type unbounded struct{}
 
 func (unbounded) Exhausted() bool                            { return false }
-func (unbounded) Begin(schedule.Spec) (func(), bool)         { return func() {}, true }
+func (unbounded) Begin(schedule.Spec) (func(), error)        { return func() {}, nil }
 func (unbounded) Charge(int64)                               {}
 func (unbounded) Known(schedule.Spec, time.Time) []Violation { return nil }
 func (unbounded) Note(schedule.Spec, time.Time, []Violation) {}

@@ -13,7 +13,11 @@ import (
 )
 
 // Violation describes one invalid field. Field is its path in the API.
-type Violation struct{ Field, Description string }
+type Violation struct {
+	Field, Description string
+	// Cause is why the field was not looked at; nil: it is invalid.
+	Cause error
+}
 
 // Limits are the bounds that a cluster may set for itself.
 type Limits struct {

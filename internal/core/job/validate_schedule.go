@@ -60,9 +60,9 @@ func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 			"took as much work as those of one call may; send it in another call, and exclude times by windows, " +
 			"dates and periods rather than expressions"}}
 	}
-	end, ok := l.Work.Begin(s)
-	if !ok {
-		return []Violation{{Field: prefix, Description: "was not looked at: the call ended while it waited for its turn"}}
+	end, err := l.Work.Begin(s)
+	if err != nil {
+		return []Violation{{Field: prefix, Description: "was not looked at: " + err.Error(), Cause: err}}
 	}
 	defer end()
 	list := validateSchedule(prefix, s, anchor, l)

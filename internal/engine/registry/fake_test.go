@@ -138,6 +138,18 @@ func (f *fake) Get(_ context.Context, keys []job.Key) ([]*job.Record, error) {
 	return out, f.err
 }
 
+func (f *fake) ReadStates(_ context.Context, entries []job.IndexEntry) ([]*job.State, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make([]*job.State, len(entries))
+	for i, e := range entries {
+		if r, ok := f.records[e.Record.Key()]; ok {
+			out[i] = &r.State
+		}
+	}
+	return out, f.err
+}
+
 func (f *fake) ListFailing(context.Context, string) ([]job.Ranked, bool, error) {
 	return f.worst[job.RankingFailing], false, f.err
 }

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -81,10 +82,10 @@ func TestLargeJobsAreReadInParts(t *testing.T) {
 	}
 	all := job.Filter{Namespace: "default"}
 	for name, call := range map[string]func() error{
-		"creation beyond a quota": func() error {
-			r.o.Quota = fullQuota{}
-			defer func() { r.o.Quota = nil }()
-			_, faults := r.claimQuota(t.Context(), demandsOf(requests))
+		"replacement beyond a quota of bytes": func() error {
+			r.o.ByteQuota = fullQuota{}
+			defer func() { r.o.ByteQuota = nil }()
+			_, faults := r.claimQuota(t.Context(), demandsOf(requests, true))
 			return faults[0]
 		},
 		"restoration": func() error {
@@ -129,6 +130,32 @@ func TestLargeJobsAreReadInParts(t *testing.T) {
 	}
 }
 
+// TestExistingJobsAreFoundWithoutDefinitions: a creation beyond a quota asks whether jobs exist, and does not read them.
+func TestExistingJobsAreFoundWithoutDefinitions(t *testing.T) {
+	f, r := newFake(t)
+	var requests []job.CreateRequest
+	for i := range 20 {
+		id := fmt.Sprint("job-", i)
+		storeLarge(f, hourly(t, r, id, nil), 250_000)
+		requests = append(requests, job.CreateRequest{Definition: definition(id)})
+	}
+	requests = append(requests, job.CreateRequest{Definition: definition("another")})
+	store := &largeReads{Store: f}
+	r.o.Store, r.o.Quota, r.o.ByteQuota = store, fullQuota{}, fullQuota{}
+	for _, n := range []int{1, len(requests)} {
+		asked := requests[len(requests)-n:]
+		_, faults := r.claimQuota(t.Context(), demandsOf(asked, false))
+		last := n - 1
+		var full *job.QuotaError
+		if !errors.As(faults[last], &full) || slices.ContainsFunc(faults[:last], func(err error) bool { return err != nil }) {
+			t.Errorf("%v", faults)
+		}
+	}
+	if len(store.reads) > 0 {
+		t.Errorf("reads of %d bytes", store.reads)
+	}
+}
+
 // largeChanges is a ledger that notes how many bytes of payloads one call returns.
 type largeChanges struct {
 	Ledger
@@ -158,10 +185,10 @@ func storeLarge(f *fake, key job.Key, size int) {
 	f.records[key] = record
 }
 
-func demandsOf(requests []job.CreateRequest) []quotaDemand {
+func demandsOf(requests []job.CreateRequest, replace bool) []quotaDemand {
 	demands := make([]quotaDemand, len(requests))
 	for i, q := range requests {
-		demands[i] = quotaDemand{key: q.Definition.Key, quotaAmount: quotaAmount{1, 0}}
+		demands[i] = quotaDemand{key: q.Definition.Key, quotaAmount: quotaAmount{1, 100}, replaces: replace}
 	}
 	return demands
 }

@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 )
@@ -89,6 +90,7 @@ type quotaDemand struct {
 type quotaClaim struct {
 	demands []quotaDemand
 	taken   []quotaTaken
+	until   time.Time // as long the call waits for turns of look-ups
 }
 
 // quotaTaken is what a claim has taken of one quota for a namespace.
@@ -101,7 +103,7 @@ type quotaTaken struct {
 // claimQuota adds what is to be stored to the counts, and returns an error for each definition that does not
 // fit. If something does not fit, it looks for jobs that exist: to register a job again takes nothing.
 func (r *Registry) claimQuota(ctx context.Context, demands []quotaDemand) (claim quotaClaim, faults []error) {
-	claim.demands, faults = demands, make([]error, len(demands))
+	claim.demands, claim.until, faults = demands, time.Now().Add(maxTurnWait), make([]error, len(demands))
 	for _, m := range r.activeQuotas() {
 		for namespace, places := range groupByNamespace(demands, faults) {
 			limit := m.quota.Limit(namespace)
@@ -116,7 +118,7 @@ func (r *Registry) claimQuota(ctx context.Context, demands []quotaDemand) (claim
 			}
 			claim.taken = append(claim.taken, t)
 			if err == nil && t.n < sum {
-				err = r.refuseBeyondLimit(ctx, t, demands, places, needs, faults, limit)
+				err = r.refuseBeyondLimit(ctx, &claim, t, places, needs, faults, limit)
 			}
 			if err != nil {
 				for _, i := range places {
@@ -151,9 +153,9 @@ func (m quotaMeasure) neededAmounts(demands []quotaDemand, places []int) (needs 
 
 // refuseBeyondLimit distributes what was granted to the first demands that it suffices for, and fails the
 // others.
-func (r *Registry) refuseBeyondLimit(ctx context.Context, t quotaTaken, demands []quotaDemand, places, needs []int,
+func (r *Registry) refuseBeyondLimit(ctx context.Context, claim *quotaClaim, t quotaTaken, places, needs []int,
 	faults []error, limit int) error {
-	if err := r.subtractExisting(ctx, t.quotaMeasure, demands, places, needs); err != nil {
+	if err := r.subtractExisting(ctx, claim, t, places, needs); err != nil {
 		return err
 	}
 	left := t.n
@@ -167,36 +169,58 @@ func (r *Registry) refuseBeyondLimit(ctx context.Context, t quotaTaken, demands 
 	return nil
 }
 
-// subtractExisting lowers needs by what existing jobs take.
-func (r *Registry) subtractExisting(ctx context.Context, m quotaMeasure, demands []quotaDemand, places,
-	needs []int) error {
-	var asked []job.Key
-	var at []int
+// subtractExisting lowers needs by what existing jobs take. Only a limit of bytes on jobs that are replaced needs to know
+// how large their definitions are.
+func (r *Registry) subtractExisting(ctx context.Context, claim *quotaClaim, t quotaTaken, places, needs []int) error {
+	var sought, replaced []job.Key
+	var atSought, atReplaced []int
 	for k, i := range places {
-		if !demands[i].edits {
-			asked, at = append(asked, demands[i].key), append(at, k)
-		}
-	}
-	if len(asked) == 0 {
-		return nil
-	}
-	if len(asked) > 1 {
-		select {
-		case r.existingReads <- struct{}{}:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		defer func() { <-r.existingReads }()
-	}
-	return r.readJobs(ctx, asked, func(n int, record *job.Record) {
-		switch k := at[n]; {
-		case record == nil:
-		case m.bytes && demands[places[k]].replaces:
-			needs[k] = max(0, needs[k]-r.countedBytes(record.Definition))
+		switch d := &claim.demands[i]; {
+		case d.edits:
+		case t.bytes && d.replaces:
+			replaced, atReplaced = append(replaced, d.key), append(atReplaced, k)
 		default:
-			needs[k] = 0
+			sought, atSought = append(sought, d.key), append(atSought, k)
+		}
+	}
+	if len(sought)+len(replaced) > 1 {
+		end, err := r.lookups.begin(ctx, t.namespace, claim.until)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	err := r.findExisting(ctx, sought, func(n int) { needs[atSought[n]] = 0 })
+	if err != nil {
+		return err
+	}
+	return r.readJobs(ctx, replaced, func(n int, record *job.Record) {
+		if record != nil {
+			k := atReplaced[n]
+			needs[k] = max(0, needs[k]-r.countedBytes(record.Definition))
 		}
 	})
+}
+
+// findExisting calls found for each job that exists, with its index. It reads states only: definitions may be large.
+func (r *Registry) findExisting(ctx context.Context, keys []job.Key, found func(i int)) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	entries := make([]job.IndexEntry, len(keys))
+	for i, key := range keys {
+		entries[i] = job.IndexEntry{Shard: r.o.Store.ShardOf(key), Record: key.Record()}
+	}
+	states, err := r.o.Store.ReadStates(ctx, entries)
+	if err != nil {
+		return err
+	}
+	for i, state := range states {
+		if state != nil {
+			found(i)
+		}
+	}
+	return nil
 }
 
 // returnUnused returns what was taken beyond what was stored, or may have been. stored is by demand.

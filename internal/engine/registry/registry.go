@@ -163,15 +163,9 @@ type Options struct {
 
 // Registry manages jobs. It has no goroutines except during a call.
 type Registry struct {
-	o     Options
-	turns *scheduleTurns
-	// existingReads has an element for each call that reads several existing jobs to subtract them from its demand of a
-	// quota. Such a call names up to MaxBatch jobs in a small request.
-	existingReads chan struct{}
+	o                  Options
+	schedules, lookups *namespaceTurns
 }
-
-// maxExistingReads bounds the calls that read existing jobs for a quota at a time.
-const maxExistingReads = 4
 
 // New makes a registry.
 func New(o Options) (*Registry, error) {
@@ -186,7 +180,7 @@ func New(o Options) (*Registry, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Registry{o: o, turns: newScheduleTurns(), existingReads: make(chan struct{}, maxExistingReads)}, nil
+	return &Registry{o: o, schedules: newScheduleTurns(), lookups: newLookupTurns()}, nil
 }
 
 // observeNotices passes notices to the observer.

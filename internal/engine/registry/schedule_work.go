@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +18,7 @@ const maxCallWork = 500_000
 type scheduleWork struct {
 	used    atomic.Int64
 	refused atomic.Pointer[refusedSchedule] // the last one
-	begin   func() (end func(), ok bool)    // takes a turn of [scheduleTurns]; nil: the call has one
+	begin   func() (end func(), err error)  // takes a turn for a schedule; nil: the call has one
 }
 
 type refusedSchedule struct {
@@ -29,7 +30,8 @@ type refusedSchedule struct {
 // limitsForCall returns the limits for a call that changes jobs of a namespace, with the work that it may take.
 func (r *Registry) limitsForCall(ctx context.Context, namespace string) job.Limits {
 	l := r.o.Limits
-	l.Work = &scheduleWork{begin: func() (func(), bool) { return r.turns.begin(ctx, namespace) }}
+	until := sync.OnceValue(func() time.Time { return time.Now().Add(maxTurnWait) })
+	l.Work = &scheduleWork{begin: func() (func(), error) { return r.schedules.begin(ctx, namespace, until()) }}
 	return l
 }
 
@@ -48,9 +50,9 @@ func scheduleBudget(s schedule.Spec) *schedule.Budget {
 func (w *scheduleWork) Exhausted() bool { return w.used.Load() >= maxCallWork }
 
 // Begin takes a turn for a schedule with exclusions: others are cheap to check.
-func (w *scheduleWork) Begin(s schedule.Spec) (end func(), ok bool) {
+func (w *scheduleWork) Begin(s schedule.Spec) (end func(), err error) {
 	if w.begin == nil || s.Exclude.Empty() {
-		return func() {}, true
+		return func() {}, nil
 	}
 	return w.begin()
 }
