@@ -31,16 +31,8 @@ var schedulePaths = map[string]string{
 // localRuleFields is the field of [schedule.Spec] that has the local times of a kind.
 var localRuleFields = map[schedule.Kind]string{schedule.KindCron: "cron", schedule.KindCalendar: "calendar.times"}
 
-// checkedGaps is how many gaps between nominal times of a cron schedule are checked against the least interval.
-// A pattern of seconds repeats each minute.
-const checkedGaps = 128
-
-// checkedOfEach is how many nominal times of each of several expressions are checked against those before and after
-// them: the first times of a rare one may lie behind all that checkedGaps looks at.
-const checkedOfEach = 16
-
 // searchWorkFactor is for how many searches that each pass over as many times as one may there is a
-// budget to validate a schedule: to compile it, for its first time, and for its gaps.
+// budget to validate a schedule: to compile it, and twice for its first time.
 const searchWorkFactor = 3
 
 // checkedPeriods is more excluded periods than a schedule may have: with as many it
@@ -86,7 +78,8 @@ func validateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 		s.TimeZone = ""
 	}
 	b := schedule.NewBudget(searchWorkFactor)
-	defer func() { l.Work.Charge(countSteps(s, b.Used(searchWorkFactor))) }()
+	gap := schedule.ShortGap{}
+	defer func() { l.Work.Charge(countSteps(s, b.Used(searchWorkFactor)) + int64(gap.Steps)) }()
 	compiled, err := schedule.CompileWithin(s, anchor, 0, b)
 	if err != nil {
 		v.addCompileErrors(prefix, s.Kind, err)
@@ -102,13 +95,31 @@ func validateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 		first, ok := compiled.NextWithin(laterTime(anchor, s.StartAt).Add(-time.Millisecond), b)
 		v.addUnless(!ok || unixtime.MilliOf(first) < NeverMS, "interval.every",
 			"is %v: the first run would come after 2109", s.Every)
+	case compiled.Kind() == schedule.KindInterval: // an @every text
+		v.checkGap(s.Kind, compiled.Period(anchor), l.MinInterval)
 	case s.Kind.Local():
-		if gap := shortestGap(compiled, anchor, s, l.MinInterval, b); gap < l.MinInterval {
-			v.add(schedulePath(s.Kind, localRuleFields[s.Kind]),
-				"comes every "+gap.String()+", at least "+l.MinInterval.String()+" is required")
-		}
+		gap = findShortGap(compiled, anchor, s, l.MinInterval)
+		v.checkGap(s.Kind, gap.Found, l.MinInterval)
+		v.addUnless(!gap.Undecided, schedulePath(s.Kind, localRuleFields[s.Kind]), "matches and excludes times on too many "+
+			"kinds of days to find out whether they are at least %v apart: use fewer expressions, or fewer exclusions",
+			l.MinInterval)
 	}
 	return v.list
+}
+
+// findShortGap looks for nominal times that are too close to each other. Those of cron schedules without seconds are at
+// least a minute apart.
+func findShortGap(c *schedule.Schedule, anchor time.Time, s schedule.Spec, least time.Duration) schedule.ShortGap {
+	if s.Kind == schedule.KindCron && !s.Seconds && least <= time.Minute {
+		return schedule.ShortGap{}
+	}
+	return c.FindShortGap(anchor, least)
+}
+
+// checkGap refuses a gap between nominal times that is too short; 0: there is none.
+func (v *violations) checkGap(kind schedule.Kind, gap, least time.Duration) {
+	v.addUnless(gap == 0 || gap >= least, schedulePath(kind, localRuleFields[kind]),
+		"comes every %v, at least %v is required", gap, least)
 }
 
 // hasRunFrom reports whether a schedule has a nominal time from its anchor and its start on. Compile refuses
@@ -176,33 +187,4 @@ func schedulePath(kind schedule.Kind, field string) string {
 		return path + "[" + index
 	}
 	return path
-}
-
-// shortestGap examines the first gaps of a cron or calendar schedule. Cron schedules without seconds have no gap
-// below a minute and are not examined.
-func shortestGap(c *schedule.Schedule, anchor time.Time, s schedule.Spec, least time.Duration,
-	b *schedule.Budget) time.Duration {
-	if c.Kind() == schedule.KindInterval {
-		return c.Period(anchor)
-	}
-	shortest := time.Duration(1<<63 - 1)
-	if s.Kind == schedule.KindCron && !s.Seconds && least <= time.Minute {
-		return shortest
-	}
-	times := schedule.Upcoming(c, anchor, checkedGaps+1, b)
-	for i := 1; i < len(times); i++ {
-		shortest = min(shortest, times[i].Sub(times[i-1]))
-	}
-	bounded := c.Within(b)
-	for _, t := range c.FirstOfEachRule(anchor, checkedOfEach, b) {
-		next, ok := bounded.Next(t)
-		if ok {
-			shortest = min(shortest, next.Sub(t))
-		}
-		last, ok := bounded.Prev(t.Add(-time.Millisecond))
-		if ok {
-			shortest = min(shortest, t.Sub(last))
-		}
-	}
-	return shortest
 }

@@ -1,9 +1,6 @@
 package schedule
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Schedule is a compiled Spec. It is immutable and safe for concurrent use.
 type Schedule struct {
@@ -247,21 +244,5 @@ func Upcoming(s *Schedule, after time.Time, n int, b *Budget) []time.Time {
 		out = append(out, t)
 		after = t
 	}
-	return out
-}
-
-// FirstOfEachRule returns the first n nominal times of each expression after an instant, in order, of a schedule with
-// several: some of them may lie far behind the first times of the others. Fewer if the budget is spent.
-func (s *Schedule) FirstOfEachRule(after time.Time, n int, b *Budget) []time.Time {
-	if len(s.rules) < 2 {
-		return nil
-	}
-	var out []time.Time
-	for i := range s.rules {
-		alone := *s
-		alone.rules = s.rules[i : i+1]
-		out = append(out, Upcoming(&alone, after, n, b)...)
-	}
-	slices.SortFunc(out, time.Time.Compare)
 	return out
 }

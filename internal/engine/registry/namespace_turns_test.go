@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,17 +70,19 @@ func TestCallsThatEndLeaveNoTurn(t *testing.T) {
 	}
 }
 
-// TestOnlyExclusionsTakeTurns: schedules without exclusions are checked at once.
-func TestOnlyExclusionsTakeTurns(t *testing.T) {
+// TestCheapSchedulesTakeNoTurns: schedules of few expressions without exclusions are checked at once.
+func TestCheapSchedulesTakeNoTurns(t *testing.T) {
 	taken := 0
 	w := &scheduleWork{begin: func() (func(), error) { taken++; return func() {}, nil }}
 	plain := schedule.Spec{Kind: schedule.KindCron, Cron: []string{"* * * * *"}}
 	excluding := plain
 	excluding.Exclude.Cron = []string{"* 0-22 * * *"}
+	many := plain
+	many.Cron = slices.Repeat(plain.Cron, cheapExpressions+1)
 	for _, c := range []struct {
 		s    schedule.Spec
 		want int
-	}{{plain, 0}, {excluding, 1}} {
+	}{{plain, 0}, {excluding, 1}, {many, 2}} {
 		if _, err := w.Begin(c.s); err != nil || taken != c.want {
 			t.Errorf("%+v: %v, %d turns, want %d", c.s, err, taken, c.want)
 		}

@@ -49,9 +49,12 @@ func scheduleBudget(s schedule.Spec) *schedule.Budget {
 
 func (w *scheduleWork) Exhausted() bool { return w.used.Load() >= maxCallWork }
 
-// Begin takes a turn for a schedule with exclusions: others are cheap to check.
+// cheapExpressions is how many expressions without exclusions are cheap to check.
+const cheapExpressions = 4
+
+// Begin takes a turn for a schedule with exclusions, or with many expressions: others are cheap to check.
 func (w *scheduleWork) Begin(s schedule.Spec) (end func(), err error) {
-	if w.begin == nil || s.Exclude.Empty() {
+	if w.begin == nil || s.Exclude.Empty() && len(s.Cron) <= cheapExpressions {
 		return func() {}, nil
 	}
 	return w.begin()
