@@ -245,6 +245,8 @@ type CreateResult struct {
 	Existing *Record
 	// NoPayload: Existing comes without its payload, see [CreateBatch.PayloadBytes].
 	NoPayload bool
+	// Err is why Existing was not read: that of [CreateBatch.BeginRead].
+	Err error
 }
 
 // CreateBatch asks for new records in one shard.
@@ -254,6 +256,9 @@ type CreateBatch struct {
 	// PayloadBytes bounds, for each record, the payload of one that exists in its answer; nil: any. A payload with more
 	// bytes is left out.
 	PayloadBytes []int
+	// BeginRead waits until existing records may be read, and returns a function to call when they are. Of the batches of
+	// one call it is called once. Nil: they are read at once, perhaps together with those of other callers.
+	BeginRead func() (end func(), err error)
 }
 
 // CreateReply answers a batch of creations in one shard.

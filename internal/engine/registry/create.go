@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -51,6 +52,9 @@ func (r *Registry) CreateBatch(ctx context.Context, requests []job.CreateRequest
 	}
 	b := createCall{r: r, answers: answers, shards: map[int][]*createItem{}, trace: r.callerTrace(ctx),
 		limits: r.limitsForCall(ctx, requests[0].Definition.Namespace)}
+	if len(requests) > 1 {
+		b.beginRead = r.lookupsForCall(ctx, requests[0].Definition.Namespace)
+	}
 	b.groupByShard(requests)
 	returnUnused := b.claimQuota(ctx)
 	b.writeParts(ctx)
@@ -76,6 +80,8 @@ type createCall struct {
 	shards  map[int][]*createItem
 	trace   *job.Trace // of the call
 	limits  job.Limits // with the work of the call
+	// beginRead takes a turn to read jobs that exist: a small request may name many large ones. Nil: it names one.
+	beginRead func() (end func(), err error)
 }
 
 // groupByShard groups the valid requests by shard. A request for an id that an earlier one has is a repeat of
@@ -183,7 +189,8 @@ func (b *createCall) writePart(ctx context.Context, shards []int) {
 	owners := make([][]*createItem, 0, len(shards))
 	for _, shard := range shards {
 		if good, records := b.prepareShard(ctx, shard, b.shards[shard]); len(good) > 0 {
-			writes = append(writes, job.CreateBatch{Shard: shard, Records: records, PayloadBytes: b.payloadBounds(good)})
+			writes = append(writes, job.CreateBatch{Shard: shard, Records: records, PayloadBytes: b.payloadBounds(good),
+				BeginRead: b.beginRead})
 			owners = append(owners, good)
 		}
 	}
@@ -302,8 +309,8 @@ func (b *createCall) answerItem(ctx context.Context, c *createItem, result job.C
 	case job.Tombstone:
 		b.failItems([]*createItem{c}, b.r.describeBusyName(ctx, key))
 	case job.Exists:
-		if result.Existing == nil { // others keep creating and deleting it
-			b.failItems([]*createItem{c}, job.ErrConflict)
+		if result.Existing == nil { // or others keep creating and deleting it
+			b.failItems([]*createItem{c}, cmp.Or(result.Err, job.ErrConflict))
 			break
 		}
 		b.answerExisting(result.Existing, result.NoPayload, c)

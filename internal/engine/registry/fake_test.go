@@ -89,7 +89,29 @@ func (f *fake) Create(_ context.Context, batches []job.CreateBatch) []job.Create
 	for i, b := range batches {
 		replies[i] = f.create(b.Shard, b.Records)
 	}
+	f.beginRead(batches, replies)
 	return replies
+}
+
+// beginRead takes the turn of a call some of whose jobs exist.
+func (f *fake) beginRead(batches []job.CreateBatch, replies []job.CreateReply) {
+	exists := func(r job.CreateResult) bool { return r.Code == job.Exists }
+	if !slices.ContainsFunc(replies, func(r job.CreateReply) bool { return slices.ContainsFunc(r.Results, exists) }) ||
+		batches[0].BeginRead == nil {
+		return
+	}
+	end, err := batches[0].BeginRead()
+	if err == nil {
+		end()
+		return
+	}
+	for _, reply := range replies {
+		for i, r := range reply.Results {
+			if exists(r) {
+				reply.Results[i] = job.CreateResult{Code: job.Exists, Err: err}
+			}
+		}
+	}
 }
 
 func (f *fake) create(shard int, records []job.Record) job.CreateReply {

@@ -82,6 +82,55 @@ func TestNamespacesShareLookups(t *testing.T) {
 	})
 }
 
+// TestBatchesTakeTurnsToReadExistingJobs: a batch waits for the turn of its namespace before it reads jobs that exist, for
+// a bounded time. A single job does not, and new jobs are registered.
+func TestBatchesTakeTurnsToReadExistingJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, r := newFake(t)
+		of := func(namespace string, ids ...string) (requests []job.CreateRequest) {
+			for _, id := range ids {
+				d := definition(id)
+				d.Namespace = namespace
+				requests = append(requests, job.CreateRequest{Definition: d})
+			}
+			return requests
+		}
+		for _, namespace := range []string{"greedy", "other"} {
+			r.CreateBatch(t.Context(), of(namespace, "a", "b"))
+		}
+		end, err := r.lookups.begin(t.Context(), "greedy", time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		answers := r.CreateBatch(t.Context(), of("greedy", "a", "b", "c"))
+		var refused *job.TurnError
+		if !errors.As(answers[0].Err, &refused) || !errors.As(answers[1].Err, &refused) || answers[2].Err != nil {
+			t.Errorf("%+v", answers)
+		}
+		if waited := time.Since(began); waited != maxTurnWait {
+			t.Errorf("the batch waited %v, want %v", waited, maxTurnWait)
+		}
+		began = time.Now()
+		for _, requests := range [][]job.CreateRequest{of("other", "a", "b"), of("greedy", "a"), of("greedy", "d", "e")} {
+			for _, a := range r.CreateBatch(t.Context(), requests) {
+				if a.Err != nil {
+					t.Error(a.Err)
+				}
+			}
+		}
+		end()
+		for _, a := range r.CreateBatch(t.Context(), of("greedy", "a", "b")) {
+			if a.Err != nil {
+				t.Error(a.Err)
+			}
+		}
+		if time.Since(began) > 0 || len(r.lookups.all)+len(r.lookups.byNamespace) > 0 {
+			t.Errorf("calls waited %v, %d turns are left", time.Since(began), len(r.lookups.all))
+		}
+	})
+}
+
 // TestFullNodeRefusesLookups: if other namespaces have all turns of a node, the refusal names the node.
 func TestFullNodeRefusesLookups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -37,9 +37,15 @@ func newScheduleTurns() *namespaceTurns {
 	return newNamespaceTurns("schedules", max(1, runtime.GOMAXPROCS(0)/2))
 }
 
-// newLookupTurns returns the turns of look-ups of several existing jobs, which are subtracted from the demand of a
-// quota. Such a call names up to MaxBatch jobs in a small request.
+// newLookupTurns returns the turns of look-ups of several existing jobs: those which are subtracted from the demand of a
+// quota, and those which a batch registers again. Such a call names up to MaxBatch jobs in a small request.
 func newLookupTurns() *namespaceTurns { return newNamespaceTurns("lookups", maxLookups) }
+
+// lookupsForCall returns a function that takes a turn of look-ups for a call.
+func (r *Registry) lookupsForCall(ctx context.Context, namespace string) func() (end func(), err error) {
+	until := sync.OnceValue(func() time.Time { return time.Now().Add(maxTurnWait) })
+	return func() (func(), error) { return r.lookups.begin(ctx, namespace, until()) }
+}
 
 func newNamespaceTurns(work string, atOnce int) *namespaceTurns {
 	return &namespaceTurns{work: work, all: make(chan struct{}, atOnce), byNamespace: map[string]*namespaceTurn{}}

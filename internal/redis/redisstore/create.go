@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,22 +28,30 @@ const (
 	maxSharedCreateWeight  = 256 << 10
 )
 
+// maxCreatePasses is how often a creation is tried for an id that is taken, and free when its record is read. After that
+// somebody else keeps creating and deleting it.
+const maxCreatePasses = 3
+
+// maxExistingRead bounds the existing records that are read at once: their payloads may be large.
+const maxExistingRead = 32
+
 // Create stores new records, in atomic steps of up to 200 of one shard, in one pipeline for each server.
 // If a record exists, it is returned as stored. An unreadable record is overwritten: registering a job
 // again repairs it. At maxmemory Err is job.ErrNoMemory and nothing of that step was stored. A reply whose
 // Err is job.ErrDurability is complete; with any other Err it is empty, and the batch
 // may be repeated. Calls for few records of one shard share steps with those of other callers.
 func (s *Store) Create(ctx context.Context, batches []job.CreateBatch) []job.CreateReply {
-	groups := make([]createGroup, len(batches))
 	calls := make([]*createCall, len(batches))
 	for i, b := range batches {
 		calls[i] = s.newCreateCall(b)
-		groups[i] = createGroup{shard: b.Shard, calls: calls[i : i+1]}
 	}
 	if len(calls) == 1 && calls[0].mayShare() {
 		s.createShared(ctx, batches[0].Shard, calls[0])
 	} else {
-		s.createGroups(ctx, groups)
+		s.createGroups(ctx, groupsOf(calls))
+	}
+	for pass := 1; s.readLater(ctx, calls) && pass < maxCreatePasses; pass++ {
+		s.createGroups(ctx, groupsOf(calls))
 	}
 	replies := make([]job.CreateReply, len(calls))
 	for i, c := range calls {
@@ -74,7 +83,7 @@ func (s *Store) createGroups(ctx context.Context, groups []createGroup) {
 }
 
 func (s *Store) writeGroups(ctx context.Context, groups []createGroup) {
-	for pass := 0; pass < 3; pass++ { // after that somebody else keeps creating and deleting them
+	for range maxCreatePasses {
 		var ops []*runner.Op
 		for i := range groups {
 			ops = append(ops, groups[i].buildSteps(s)...)
@@ -91,11 +100,24 @@ func (s *Store) writeGroups(ctx context.Context, groups []createGroup) {
 
 // createCall is a batch of one caller in progress.
 type createCall struct {
+	shard  int
 	all    []newRecord
 	todo   []*newRecord
+	later  []*newRecord // whose ids exist, to be read by beginRead
 	bytes  int
 	out    job.CreateReply
 	failed error
+	// beginRead is BeginRead of the batch.
+	beginRead func() (end func(), err error)
+}
+
+// groupsOf returns a group for each call.
+func groupsOf(calls []*createCall) []createGroup {
+	groups := make([]createGroup, len(calls))
+	for i, c := range calls {
+		groups[i] = createGroup{shard: c.shard, calls: calls[i : i+1]}
+	}
+	return groups
 }
 
 // createGroup are the batches of one shard whose records are stored together.
@@ -115,7 +137,8 @@ type createStep struct {
 }
 
 func (s *Store) newCreateCall(b job.CreateBatch) *createCall {
-	c := &createCall{out: job.CreateReply{Results: make([]job.CreateResult, len(b.Records))}}
+	c := &createCall{shard: b.Shard, out: job.CreateReply{Results: make([]job.CreateResult, len(b.Records))},
+		beginRead: b.BeginRead}
 	c.all = make([]newRecord, len(b.Records))
 	c.todo = make([]*newRecord, len(b.Records))
 	for i := range b.Records {
@@ -158,7 +181,8 @@ func (g *createGroup) buildSteps(s *Store) []*runner.Op {
 	return ops
 }
 
-// readReplies reads the replies of a pass. Records to be tried again are in todo of their calls.
+// readReplies reads the replies of a pass, and the existing records but those of calls that have a turn for it: others do
+// not wait for these. Records to be tried again are in todo of their calls.
 func (g *createGroup) readReplies(ctx context.Context, s *Store) {
 	var taken []*newRecord
 	for _, step := range g.steps {
@@ -170,13 +194,52 @@ func (g *createGroup) readReplies(ctx context.Context, s *Store) {
 		g.earlier.addPairs(step.lanes, step.op.Reply.ListAt(3), step.op.Reply.TextAt(4))
 		taken = append(taken, again...)
 	}
-	taken = slices.DeleteFunc(taken, func(n *newRecord) bool { return n.call.failed != nil })
-	if len(taken) == 0 {
-		return
+	var now []*newRecord
+	for _, n := range taken {
+		switch {
+		case n.call.failed != nil:
+		case n.call.beginRead != nil:
+			n.call.later = append(n.call.later, n)
+		default:
+			now = append(now, n)
+		}
 	}
-	if err := s.readExisting(ctx, g.shard, taken); err != nil {
+	if err := s.readExisting(ctx, now); err != nil {
+		failCalls(now, err)
+	}
+}
+
+// readLater takes the turn of one caller's calls, and reads the existing records. It reports whether some records are to
+// be tried again, which are in todo of their calls.
+func (s *Store) readLater(ctx context.Context, calls []*createCall) (again bool) {
+	var taken []*newRecord
+	for _, c := range calls {
+		if c.failed == nil {
+			taken = append(taken, c.later...)
+		}
+		c.later = nil
+	}
+	if len(taken) == 0 {
+		return false
+	}
+	end, err := taken[0].call.beginRead()
+	if err != nil {
+		for _, n := range taken {
+			n.call.out.Results[n.index].Err = err
+		}
+		return false
+	}
+	defer end()
+	if err := s.readExisting(ctx, taken); err != nil {
 		failCalls(taken, err)
 	}
+	for _, c := range calls {
+		if c.failed != nil {
+			s.reportEarlierLanes(c.shard, earlierLanes{c.out.Earlier, c.out.Holder})
+		}
+		again = again || len(c.todo) > 0
+	}
+	return again
 }
 
 // failCalls fails the calls that have some of these records.
@@ -222,7 +285,8 @@ func (step createStep) readReply(s *Store) (taken []*newRecord, err error) {
 func (g *createGroup) reportEarlier(s *Store) {
 	for _, c := range g.calls {
 		if c.failed == nil {
-			c.out.Earlier, c.out.Holder = g.earlier.heads, g.earlier.holder
+			c.out.Earlier = append(c.out.Earlier, g.earlier.heads...)
+			c.out.Holder = cmp.Or(g.earlier.holder, c.out.Holder)
 			return
 		}
 	}
@@ -366,28 +430,52 @@ func sameGroupCount(records []*newRecord) int {
 
 // readExisting reads the records that have the ids. Those to be tried again are in todo of their calls: the id is free
 // by now, or its record is unreadable.
-func (s *Store) readExisting(ctx context.Context, shard int, taken []*newRecord) error {
-	ids := make([]job.RecordID, len(taken))
-	for i, r := range taken {
-		ids[i] = r.id
-	}
-	stored, err := s.readRaw(ctx, shard, ids)
-	if err != nil {
-		return err
-	}
-	for i, r := range taken {
-		switch record, err := stored[i].record(ids[i]); {
-		case err == nil && record != nil:
-			out := &r.call.out.Results[r.index]
-			out.Existing, out.NoPayload = r.withinAnswer(record)
-			continue
-		case err != nil:
-			s.runner.ReportCorrupt(shard, "create", err, string(r.id))
-			r.replaces = stored[i].state
+func (s *Store) readExisting(ctx context.Context, taken []*newRecord) error {
+	for part := range slices.Chunk(taken, maxExistingRead) {
+		if err := s.readExistingPart(ctx, part); err != nil {
+			return err
 		}
-		r.call.todo = append(r.call.todo, r)
 	}
 	return nil
+}
+
+func (s *Store) readExistingPart(ctx context.Context, taken []*newRecord) error {
+	byShard := map[int][]*newRecord{}
+	for _, n := range taken {
+		byShard[n.call.shard] = append(byShard[n.call.shard], n)
+	}
+	var reads []*rawRead
+	for shard, records := range byShard {
+		ids := make([]job.RecordID, len(records))
+		for i, n := range records {
+			ids[i] = n.id
+		}
+		reads = append(reads, s.newRawRead(shard, ids))
+	}
+	if err := s.performReads(ctx, reads); err != nil {
+		return err
+	}
+	for _, r := range reads {
+		for i, raw := range r.raw() {
+			byShard[r.shard][i].takeExisting(s, raw)
+		}
+	}
+	return nil
+}
+
+// takeExisting answers with what is stored under the id, or has the record tried again.
+func (n *newRecord) takeExisting(s *Store, stored rawRecord) {
+	record, err := stored.record(n.id)
+	if err == nil && record != nil {
+		out := &n.call.out.Results[n.index]
+		out.Existing, out.NoPayload = n.withinAnswer(record)
+		return
+	}
+	if err != nil {
+		s.runner.ReportCorrupt(n.call.shard, "create", err, string(n.id))
+		n.replaces = stored.state
+	}
+	n.call.todo = append(n.call.todo, n)
 }
 
 // withinAnswer leaves out the payload of an existing record that is too large for the answer.
