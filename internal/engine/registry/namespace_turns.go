@@ -37,8 +37,8 @@ func newScheduleTurns() *namespaceTurns {
 	return newNamespaceTurns("schedules", max(1, runtime.GOMAXPROCS(0)/2))
 }
 
-// newLookupTurns returns the turns of look-ups of several existing jobs: those which are subtracted from the demand of a
-// quota, and those which a batch registers again. Such a call names up to MaxBatch jobs in a small request.
+// newLookupTurns returns the turns of look-ups of several existing jobs: those which are subtracted from the demand of
+// a quota, and those which a batch registers again. Such a call names up to MaxBatch jobs in a small request.
 func newLookupTurns() *namespaceTurns { return newNamespaceTurns("lookups", maxLookups) }
 
 // lookupsForCall returns a function that takes a turn of look-ups for a call.
@@ -51,8 +51,8 @@ func newNamespaceTurns(work string, atOnce int) *namespaceTurns {
 	return &namespaceTurns{work: work, all: make(chan struct{}, atOnce), byNamespace: map[string]*namespaceTurn{}}
 }
 
-// begin waits for a turn, and returns a function to call at its end. It fails with a [job.TurnError] if there is no turn
-// until that time, and with the cause of ctx if that ends.
+// begin waits for a turn, and returns a function to call at its end. It fails with a [job.TurnError] if there is no
+// turn until that time, and with the cause of ctx if that ends.
 func (t *namespaceTurns) begin(ctx context.Context, namespace string, until time.Time) (end func(), err error) {
 	own := t.join(namespace)
 	if err := t.wait(ctx, own.taken, namespace, until); err != nil {

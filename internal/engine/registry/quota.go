@@ -169,8 +169,8 @@ func (r *Registry) refuseBeyondLimit(ctx context.Context, claim *quotaClaim, t q
 	return nil
 }
 
-// subtractExisting lowers needs by what existing jobs take. Only a limit of bytes on jobs that are replaced needs to know
-// how large their definitions are.
+// subtractExisting lowers needs by what existing jobs take. Only a limit of bytes on jobs that are replaced needs to
+// know how large their definitions are.
 func (r *Registry) subtractExisting(ctx context.Context, claim *quotaClaim, t quotaTaken, places, needs []int) error {
 	var sought, replaced []job.Key
 	var atSought, atReplaced []int

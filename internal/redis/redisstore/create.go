@@ -28,8 +28,8 @@ const (
 	maxSharedCreateWeight  = 256 << 10
 )
 
-// maxCreatePasses is how often a creation is tried for an id that is taken, and free when its record is read. After that
-// somebody else keeps creating and deleting it.
+// maxCreatePasses is how often a creation is tried for an id that is taken, and free when its record is read. After
+// that somebody else keeps creating and deleting it.
 const maxCreatePasses = 3
 
 // maxExistingRead bounds the existing records that are read at once: their payloads may be large.
@@ -181,8 +181,8 @@ func (g *createGroup) buildSteps(s *Store) []*runner.Op {
 	return ops
 }
 
-// readReplies reads the replies of a pass, and the existing records but those of calls that have a turn for it: others do
-// not wait for these. Records to be tried again are in todo of their calls.
+// readReplies reads the replies of a pass, and the existing records but those of calls that have a turn for it: others
+// do not wait for these. Records to be tried again are in todo of their calls.
 func (g *createGroup) readReplies(ctx context.Context, s *Store) {
 	var taken []*newRecord
 	for _, step := range g.steps {
@@ -209,8 +209,8 @@ func (g *createGroup) readReplies(ctx context.Context, s *Store) {
 	}
 }
 
-// readLater takes the turn of one caller's calls, and reads the existing records. It reports whether some records are to
-// be tried again, which are in todo of their calls.
+// readLater takes the turn of one caller's calls, and reads the existing records. It reports whether some records are
+// to be tried again, which are in todo of their calls.
 func (s *Store) readLater(ctx context.Context, calls []*createCall) (again bool) {
 	var taken []*newRecord
 	for _, c := range calls {
