@@ -460,6 +460,7 @@ var stopStatuses = []struct {
 	{job.ErrSuperseded, codes.Aborted, "SESSION_SUPERSEDED", "a later session of this worker is open"},
 	{job.ErrWorkerTooSlow, codes.ResourceExhausted, "WORKER_TOO_SLOW", "the worker does not keep up with its stream"},
 	{job.ErrTooManySessions, codes.ResourceExhausted, "TOO_MANY_SESSIONS", "this node has too many sessions of workers, or of this identity; connect to another one"},
+	{job.ErrTooManyServedQueues, codes.ResourceExhausted, "TOO_MANY_SERVED_QUEUES", "the workers of this node, or of this namespace or identity, serve too many different queues; connect to another one"},
 	{job.ErrHeartbeatTimeout, codes.DeadlineExceeded, "WORKER_HEARTBEAT_TIMEOUT", "no heartbeat came in time"},
 }
 

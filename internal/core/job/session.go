@@ -20,6 +20,8 @@ var (
 	ErrSuperseded = errors.New("a later session of this worker is open")
 	// ErrTooManySessions: the sessions of the node, or of the worker's identity, take too much memory.
 	ErrTooManySessions = errors.New("too many sessions of workers")
+	// ErrTooManyServedQueues: the workers of the node, or of the worker's namespace or identity, serve too many queues.
+	ErrTooManyServedQueues = errors.New("too many queues of workers")
 	// ErrWorkerTooSlow: the worker does not read its messages, or sends results faster than they can be stored.
 	ErrWorkerTooSlow = errors.New("worker does not keep up with its stream")
 	// ErrHeartbeatTimeout: no heartbeat came for as long as a session lives.

@@ -47,11 +47,12 @@ func (d *Dispatcher) detachSession(s *Session, fx *pendingEffects) {
 	d.leaveGroup(s)
 	for _, x := range s.queueEntries {
 		x.sessions.removeEntry(x)
-		if k := x.sessions.queue; len(x.sessions.entries) == 0 {
-			delete(d.mu.queues, k)
-			d.mu.sortedQueues, fx.demandChanged = nil, true
-			d.o.OnServed(k.namespace, k.queue, false)
+		if len(x.sessions.entries) > 0 {
+			d.passQueueOn(x.sessions)
+			continue
 		}
+		d.removeQueue(x.sessions)
+		fx.demandChanged = true
 	}
 	s.queueEntries, s.upToDateEntries = nil, nil
 }

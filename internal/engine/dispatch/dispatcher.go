@@ -29,7 +29,8 @@ type Dispatcher struct {
 		sessionShares *fairshare.Table            // of the memory that sessions take
 		returns       map[string]*identityReturns // by identity: leases that were returned unstarted
 		memory        attemptMemory               // of attempts
-		sortedQueues  []*queueSessions            // the same; nil after a queue was added or removed
+		sortedQueues  []*queueSessions            // the same, sorted by queue
+		queueShares   *fairshare.Table            // of the queues that workers serve
 		workerGroups  map[string]*WorkerGroup     // by their queues
 		grants        uint64                      // grants of slots so far
 		attempts      map[string]*attempt         // by lease id
@@ -79,7 +80,7 @@ func New(o Options) (*Dispatcher, error) {
 	d.mu.workers = make(map[workerKey]*Session)
 	d.mu.sessionShares, d.mu.returns = newSessionShares(memoryLimit()), make(map[string]*identityReturns)
 	d.mu.memory = newAttemptMemory(memoryLimit())
-	d.mu.queues = make(map[queueKey]*queueSessions)
+	d.mu.queues, d.mu.queueShares = make(map[queueKey]*queueSessions), newQueueShares()
 	d.mu.workerGroups = make(map[string]*WorkerGroup)
 	d.mu.attempts, d.mu.spread = make(map[string]*attempt), make(map[workerKey]time.Time)
 	d.metrics, err = newMetrics(o.Registerer, d)

@@ -598,6 +598,9 @@ func (d *Dispatcher) audit(t testing.TB) {
 	if sessions != 0 {
 		t.Errorf("groups count %d sessions too many", sessions)
 	}
+	if n := len(d.mu.queues); n != len(d.mu.sortedQueues) || n != d.mu.queueShares.TakenSlots() {
+		t.Errorf("%d queues, %d sorted ones, %d places", n, len(d.mu.sortedQueues), d.mu.queueShares.TakenSlots())
+	}
 	for _, c := range d.sessionsByQueue() {
 		k := c.queue
 		free := 0

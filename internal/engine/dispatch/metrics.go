@@ -20,7 +20,7 @@ type metrics struct {
 	storeFailures prometheus.Counter
 	settle        prometheus.Histogram
 
-	refusedSessions, rests, fullMemory prometheus.Counter
+	refusedSessions, refusedQueues, rests, fullMemory prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
@@ -51,6 +51,9 @@ func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 		refusedSessions: counter("sessions_refused_total",
 			"Sessions of workers that were refused because the sessions of the node, "+
 				"or of their identity, take too much memory."),
+		refusedQueues: counter("queues_refused_total",
+			"Sessions of workers that were refused because the workers of the node, "+
+				"or of their namespace or identity, serve too many queues."),
 		rests: counter("session_rests_total",
 			"Times that a session got no leases for up to 5 s because it had returned too many without starting them."),
 		fullMemory: counter("attempt_memory_full_total",
@@ -75,7 +78,7 @@ func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 	}
 	for _, c := range []prometheus.Collector{
 		m.delivered, acks, m.lost, m.returned, m.timeouts, m.adopted, m.resubmitted, m.storeFailures, m.settle,
-		m.refusedSessions, m.rests, m.fullMemory,
+		m.refusedSessions, m.refusedQueues, m.rests, m.fullMemory,
 		slotCollector{d},
 	} {
 		if err := r.Register(c); err != nil {

@@ -1,9 +1,9 @@
 package dispatch
 
 import (
-	"maps"
 	"slices"
 
+	"github.com/fermata-io/fermata/internal/lib/fairshare"
 	"github.com/fermata-io/fermata/internal/lib/minheap"
 )
 
@@ -11,6 +11,7 @@ import (
 // loaded first, so that finding one costs the same however many there are.
 type queueSessions struct {
 	queue      queueKey
+	holder     fairshare.Holder // of the queue's place in queueShares
 	entries    []*queueEntry
 	outdated   []*queueEntry            // those whose sessions have changed since the last refresh
 	bySlots    minheap.Heap[*heapEntry] // sessions with free slots
@@ -134,12 +135,33 @@ func (d *Dispatcher) sessionsOf(k queueKey) *queueSessions {
 
 // sessionsByQueue returns the current sessions of all queues, sorted by queue. The caller holds the mutex.
 func (d *Dispatcher) sessionsByQueue() []*queueSessions {
-	if d.mu.sortedQueues == nil {
-		d.mu.sortedQueues = slices.SortedFunc(maps.Values(d.mu.queues),
-			func(a, b *queueSessions) int { return a.queue.compareTo(b.queue) })
-	}
 	for _, c := range d.mu.sortedQueues {
 		c.refreshOutdated()
 	}
 	return d.mu.sortedQueues
+}
+
+// addQueue adds a queue without sessions, which has taken a place of the holder. The caller holds the mutex.
+func (d *Dispatcher) addQueue(k queueKey, holder fairshare.Holder) *queueSessions {
+	c := &queueSessions{queue: k, holder: holder}
+	d.mu.queues[k] = c
+	i, _ := d.findSorted(k)
+	d.mu.sortedQueues = slices.Insert(d.mu.sortedQueues, i, c)
+	d.o.OnServed(k.namespace, k.queue, true)
+	return c
+}
+
+// removeQueue removes a queue that has no sessions any more, and returns its place. The caller holds the mutex.
+func (d *Dispatcher) removeQueue(c *queueSessions) {
+	delete(d.mu.queues, c.queue)
+	i, _ := d.findSorted(c.queue)
+	d.mu.sortedQueues = slices.Delete(d.mu.sortedQueues, i, i+1)
+	d.mu.queueShares.Release(c.holder)
+	d.o.OnServed(c.queue.namespace, c.queue.queue, false)
+}
+
+// findSorted returns the place of a queue among the sorted ones. The caller holds the mutex.
+func (d *Dispatcher) findSorted(k queueKey) (int, bool) {
+	return slices.BinarySearchFunc(d.mu.sortedQueues, k,
+		func(c *queueSessions, k queueKey) int { return c.queue.compareTo(k) })
 }

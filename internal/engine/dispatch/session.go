@@ -52,8 +52,8 @@ type workerKey struct{ namespace, identity, id string }
 func workerKeyOf(h job.Hello) workerKey { return workerKey{h.Namespace, h.Identity, h.WorkerID} }
 
 // Connect begins a session. The first message on out is Welcome. Leases in hello.Live are adopted; those that
-// cannot be are answered as cancelled. Errors: [job.ErrDraining], [job.ErrSuperseded], [job.ErrTooManySessions], or
-// that of the stream.
+// cannot be are answered as cancelled. Errors: [job.ErrDraining], [job.ErrSuperseded], [job.ErrTooManySessions],
+// [job.ErrTooManyServedQueues], or that of the stream.
 func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerSession, error) {
 	s := &Session{
 		d: d, key: workerKeyOf(hello), hello: hello, stream: out,
@@ -74,9 +74,7 @@ func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerS
 		k := queueKey{hello.Namespace, q}
 		c := d.mu.queues[k]
 		if c == nil {
-			c = &queueSessions{queue: k}
-			d.mu.queues[k], d.mu.sortedQueues = c, nil
-			d.o.OnServed(k.namespace, k.queue, true)
+			c = d.addQueue(k, queueHolder(s))
 		}
 		c.addSession(s)
 	}
@@ -109,13 +107,19 @@ func (d *Dispatcher) admitSession(s *Session, addresses []string) error {
 	if err := d.takeUnits(s); err != nil {
 		return err
 	}
+	returnQueues, err := d.takeQueues(s)
+	if err != nil {
+		d.returnUnits(s)
+		return err
+	}
 	welcome := job.Welcome{Node: d.o.Node, LeaseTTL: d.o.LeaseTTL, Addresses: addresses}
 	if s.hello.Heartbeats {
 		welcome.SessionTTL = d.o.SessionTTL
 	}
-	err := s.stream.Send(welcome)
+	err = s.stream.Send(welcome)
 	if err != nil {
 		d.returnUnits(s)
+		returnQueues()
 	}
 	return err
 }
