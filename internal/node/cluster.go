@@ -95,8 +95,19 @@ func splitHostPort(addr string) (string, int, error) {
 // clusterView implements ClusterService: nodes and workers come from the peers, shards and queues from Redis.
 type clusterView struct{ *Node }
 
+// describeAll describes all nodes, without their workers: sums by queue are enough for most.
 func (v clusterView) describeAll(ctx context.Context) []job.NodeInfo {
-	nodes := append(v.peers.DescribeAll(ctx), v.Describe())
+	return v.withSelf(v.peers.DescribeAll(ctx))
+}
+
+// describeWorkers describes all nodes with their workers.
+func (v clusterView) describeWorkers(ctx context.Context) []job.NodeInfo {
+	return v.withSelf(v.peers.DescribeAllWorkers(ctx))
+}
+
+// withSelf adds this node, and sorts the nodes by name.
+func (v clusterView) withSelf(others []job.NodeInfo) []job.NodeInfo {
+	nodes := append(others, v.Describe())
 	slices.SortFunc(nodes, func(a, b job.NodeInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return nodes
 }
@@ -111,7 +122,7 @@ func (v clusterView) Nodes(ctx context.Context) ([]rpc.Node, error) {
 	for i, m := range infos {
 		nodes[i] = rpc.Node{
 			Name: m.Name, GRPCAddress: m.GRPCAddress, PeerAddress: m.PeerAddress, ShardsHeld: m.ShardsHeld,
-			Workers: len(m.Workers), Draining: m.Draining, Version: cmp.Or(m.Version, versions[m.Name]),
+			Workers: m.WorkerCount, Draining: m.Draining, Version: cmp.Or(m.Version, versions[m.Name]),
 			Started:     m.StartedAt,
 			Unreachable: m.Unreachable, Durability: m.Durability,
 		}
@@ -133,7 +144,7 @@ func (v clusterView) LostNodes() []rpc.LostNode {
 
 func (v clusterView) Workers(ctx context.Context) ([]rpc.Worker, error) {
 	var workers []rpc.Worker
-	for _, m := range v.describeAll(ctx) {
+	for _, m := range v.describeWorkers(ctx) {
 		for _, w := range m.Workers {
 			workers = append(workers, rpc.Worker{
 				ID: w.ID, Node: m.Name, Namespace: w.Namespace, Queues: w.Queues, Slots: w.Slots, Running: w.Running,
@@ -239,16 +250,11 @@ func (s queueSums) addNode(m job.NodeInfo) {
 			q.Recent.Add(r.RecentRuns)
 		}
 	}
-	for _, w := range m.Workers {
-		for _, name := range w.Queues {
-			if !s.wanted(w.Namespace, name) {
-				continue
-			}
-			q := s.queue(w.Namespace, name)
-			q.Workers++
-			if !w.Draining {
-				q.FreeSlots += int64(max(0, w.Slots-w.Running))
-			}
+	for _, w := range m.QueueWorkers {
+		if s.wanted(w.Namespace, w.Queue) {
+			q := s.queue(w.Namespace, w.Queue)
+			q.Workers += int64(w.Workers)
+			q.FreeSlots += w.FreeSlots
 		}
 	}
 }

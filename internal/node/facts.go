@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,13 +28,10 @@ func (n *Node) JobFacts(ctx context.Context, shard int, q job.QueueKey) job.Fact
 		if m.Unreachable {
 			f.ClusterKnown = false
 		}
-		for _, w := range m.Workers {
-			if w.Namespace != q.Namespace || !slices.Contains(w.Queues, q.Queue) {
-				continue
-			}
-			f.Workers++
-			if !w.Draining {
-				f.FreeSlots += max(0, w.Slots-w.Running)
+		for _, w := range m.QueueWorkers {
+			if w.Namespace == q.Namespace && w.Queue == q.Queue {
+				f.Workers += w.Workers
+				f.FreeSlots += int(w.FreeSlots)
 			}
 		}
 	}

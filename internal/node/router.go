@@ -156,10 +156,12 @@ func (n *Node) Describe() job.NodeInfo {
 			held++
 		}
 	}
+	workers := n.dispatcher.Workers()
 	return job.NodeInfo{
 		Name: n.cfg.Name, GRPCAddress: n.grpcAddr, PeerAddress: n.peerAddr, ShardsHeld: held,
 		Draining: n.draining.Load(), Version: n.cfg.Version, StartedAt: n.startedAt,
-		Durability: n.durabilityClass(), Workers: n.dispatcher.Workers(), Queues: n.telemetry.RecentRuns(),
+		Durability: n.durabilityClass(), WorkerCount: len(workers), QueueWorkers: job.SumQueueWorkers(workers),
+		Workers: workers, Queues: n.telemetry.RecentRuns(),
 	}
 }
 

@@ -59,10 +59,8 @@ func (s *servedQueues) read(nodes []job.NodeInfo) {
 	s.at, s.queues, s.whole = time.Now(), map[job.QueueKey]bool{}, len(nodes) > 0
 	for _, m := range nodes {
 		s.whole = s.whole && !m.Unreachable
-		for _, w := range m.Workers {
-			for _, q := range w.Queues {
-				s.queues[job.QueueKey{Namespace: w.Namespace, Queue: q}] = true
-			}
+		for _, w := range m.QueueWorkers {
+			s.queues[job.QueueKey{Namespace: w.Namespace, Queue: w.Queue}] = true
 		}
 	}
 }

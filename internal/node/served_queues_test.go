@@ -11,14 +11,14 @@ import (
 // TestUnservedQueues: only what all nodes have answered says that a queue has no worker.
 func TestUnservedQueues(t *testing.T) {
 	mail, web := job.QueueKey{Namespace: "a", Queue: "mail"}, job.QueueKey{Namespace: "a", Queue: "web"}
-	worker := []job.WorkerInfo{{Namespace: "a", Queues: []string{"mail"}}}
+	worker := []job.QueueWorkers{{Namespace: "a", Queue: "mail", Workers: 1}}
 	for name, c := range map[string]struct {
 		nodes []job.NodeInfo
 		want  []job.QueueKey
 	}{
-		"a worker elsewhere":       {[]job.NodeInfo{{}, {Workers: worker}}, []job.QueueKey{web}},
+		"a worker elsewhere":       {[]job.NodeInfo{{}, {QueueWorkers: worker}}, []job.QueueKey{web}},
 		"no worker":                {[]job.NodeInfo{{}, {}}, []job.QueueKey{mail, web}},
-		"a node that is not there": {[]job.NodeInfo{{Workers: worker}, {Unreachable: true}}, nil},
+		"a node that is not there": {[]job.NodeInfo{{QueueWorkers: worker}, {Unreachable: true}}, nil},
 		"no answer":                {nil, nil},
 	} {
 		n := &Node{}

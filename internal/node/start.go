@@ -17,6 +17,7 @@ import (
 	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/api/rpc"
 	"github.com/fermata-io/fermata/internal/api/workerstream"
+	"github.com/fermata-io/fermata/internal/cluster/peer"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/engine/queuestats"
@@ -226,6 +227,7 @@ func (n *Node) startServers(ctx context.Context) error {
 		return err
 	}
 	peerServer := grpc.NewServer(append(peerOptions,
+		peer.MessageLimit(),
 		grpc.ConnectionTimeout(peerHandshake),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 2 * time.Second,
 			PermitWithoutStream: true}),

@@ -1080,7 +1080,10 @@ export interface ListWebhooksResponse {
 }
 
 export interface ListWorkersResponse {
-  /** All connected workers. */
+  /**
+   * All connected workers. Where those of a node take more than 15 MiB, the ones that take most have
+   * no labels, or no queues either, or are left out.
+   */
   workers?: Array<Worker>;
 }
 

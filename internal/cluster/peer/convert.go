@@ -141,55 +141,6 @@ func handOverFromPB(h *fermatav1.HandOver) []int {
 	return shards
 }
 
-func infoToPB(n job.NodeInfo) *fermatav1.DescribeNodeResponse {
-	workers := make([]*fermatav1.Worker, len(n.Workers))
-	for i, w := range n.Workers {
-		workers[i] = &fermatav1.Worker{
-			WorkerId: w.ID, Node: w.Node, Namespace: w.Namespace, Queues: w.Queues, Slots: int32(w.Slots),
-			Running: int32(w.Running), Draining: w.Draining, ConnectTime: instantToPB(w.ConnectedAt),
-			Version: w.Version, Labels: w.Labels, Identity: w.Identity,
-		}
-	}
-	queues := make([]*fermatav1.Queue, len(n.Queues))
-	for i, q := range n.Queues {
-		queues[i] = &fermatav1.Queue{Namespace: q.Namespace, Queue: q.Queue, RecentRuns: &fermatav1.RecentRuns{
-			Started: q.Started, Succeeded: q.Succeeded, Failed: q.Failed, Breaches: q.Breaches,
-			MaxLag: durationpb.New(q.MaxLag), Span: durationpb.New(q.Span),
-		}}
-	}
-	return &fermatav1.DescribeNodeResponse{Workers: workers, Queues: queues, Node: &fermatav1.Node{
-		Name: n.Name, GrpcAddress: n.GRPCAddress, PeerAddress: n.PeerAddress, ShardsHeld: int32(n.ShardsHeld),
-		Workers: int32(len(n.Workers)), Draining: n.Draining, Version: n.Version, StartTime: instantToPB(n.StartedAt),
-		Durability: n.Durability,
-	}}
-}
-
-func infoFromPB(r *fermatav1.DescribeNodeResponse) job.NodeInfo {
-	n := r.GetNode()
-	info := job.NodeInfo{
-		Name: n.GetName(), GRPCAddress: n.GetGrpcAddress(), PeerAddress: n.GetPeerAddress(),
-		ShardsHeld: int(n.GetShardsHeld()), Draining: n.GetDraining(), Version: n.GetVersion(),
-		StartedAt: instantFromPB(n.GetStartTime()), Durability: n.GetDurability(),
-	}
-	for _, w := range r.GetWorkers() {
-		info.Workers = append(info.Workers, job.WorkerInfo{
-			ID: w.GetWorkerId(), Node: w.GetNode(), Namespace: w.GetNamespace(), Queues: w.GetQueues(),
-			Slots: int(w.GetSlots()), Running: int(w.GetRunning()), Draining: w.GetDraining(),
-			ConnectedAt: instantFromPB(w.GetConnectTime()), Version: w.GetVersion(), Labels: w.GetLabels(),
-			Identity: w.GetIdentity(),
-		})
-	}
-	for _, q := range r.GetQueues() {
-		p := q.GetRecentRuns()
-		info.Queues = append(info.Queues, job.QueueRuns{Namespace: q.GetNamespace(), Queue: q.GetQueue(),
-			RecentRuns: job.RecentRuns{
-				Started: p.GetStarted(), Succeeded: p.GetSucceeded(), Failed: p.GetFailed(), Breaches: p.GetBreaches(),
-				MaxLag: p.GetMaxLag().AsDuration(), Span: p.GetSpan().AsDuration(),
-			}})
-	}
-	return info
-}
-
 func instantToPB(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil

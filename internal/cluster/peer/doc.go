@@ -36,4 +36,6 @@
 //     links ever more slowly. What an earlier link passes on comes before all that a later one does.
 //  10. Permits are sent only to nodes that the view has had since they dialled. The demand of
 //     others is held until the view has them: a link may be opened before gossip has its node.
+//  11. No message is larger than what any node takes: one that is would end the stream, or make its node unreachable,
+//     again and again. What does not fit is left out, counted and logged.
 package peer

@@ -166,7 +166,7 @@ func (l *link) serveStream() (opened bool, err error) {
 func (l *link) learnAddress(ctx context.Context, other handshake) {
 	address := other.address
 	if address == "" {
-		address = l.describePeer(ctx).GRPCAddress
+		address = l.describePeer(ctx, &fermatav1.DescribeNodeRequest{OmitWorkers: true}).GRPCAddress
 	}
 	if !job.IsAddress(address) {
 		return
@@ -255,19 +255,4 @@ func (l *link) receivePermits(list []*fermatav1.Permit) {
 	}
 	l.queue.deductPermits(permits)
 	l.p.o.Handler.OnPermits(l.member.Name, permits)
-}
-
-// describePeer asks the peer about itself.
-func (l *link) describePeer(ctx context.Context) job.NodeInfo {
-	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
-	defer cancel()
-	answer, err := l.client.DescribeNode(ctx, &fermatav1.DescribeNodeRequest{})
-	if err != nil {
-		return job.NodeInfo{
-			Name: l.member.Name, GRPCAddress: l.clientAddress(), PeerAddress: l.member.PeerAddr, Unreachable: true,
-		}
-	}
-	info := infoFromPB(answer)
-	info.Name = l.member.Name
-	return info
 }

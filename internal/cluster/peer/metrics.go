@@ -11,6 +11,7 @@ type metrics struct {
 	sent    *prometheus.CounterVec
 	dropped *prometheus.CounterVec
 	refused prometheus.Counter
+	cut     *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer, foreign func() float64) (*metrics, error) {
@@ -29,6 +30,13 @@ func newMetrics(r prometheus.Registerer, foreign func() float64) (*metrics, erro
 			Name: "fermata_peer_messages_refused_total", Help: "Invalid messages of other nodes.",
 		}),
 	}
+	m.cut = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fermata_peer_messages_cut_total",
+		Help: "Messages to other nodes that would have been too large, and lack queues, or labels, queues or workers.",
+	}, []string{"kind"})
+	for _, kind := range []string{"demand", "description"} {
+		m.cut.WithLabelValues(kind)
+	}
 	for _, kind := range []string{"permit", "permit_result", "nudge", "cancel", "hand_over"} {
 		m.dropped.WithLabelValues(kind) // there from the start, so that the first one shows
 	}
@@ -39,7 +47,7 @@ func newMetrics(r prometheus.Registerer, foreign func() float64) (*metrics, erro
 		Name: "fermata_peers_of_another_keyspace",
 		Help: "Live nodes that use another Redis, database or keyspace than this one.",
 	}, foreign)
-	for _, c := range []prometheus.Collector{m.links, m.sent, m.dropped, m.refused, others} {
+	for _, c := range []prometheus.Collector{m.links, m.sent, m.dropped, m.refused, m.cut, others} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("peer: %w", err)
 		}

@@ -64,6 +64,7 @@ func (p *Peer) OfferSlots(demand []job.QueueDemand) (more bool) {
 // applyOffer stores the offer and calls each with the state of every peer and the time of its last notification.
 // The caller holds mu.
 func (p *Peer) applyOffer(demand []job.QueueDemand, each func(*link, demandState, time.Time)) {
+	demand = p.cutDemand(demand)
 	p.latestOffer = p.latestOffer.withDemand(demand)
 	p.starvedPeers = append(p.starvedPeers[:0], make([]int, len(demand))...)
 	for _, l := range p.links {
@@ -74,6 +75,17 @@ func (p *Peer) applyOffer(demand []job.QueueDemand, each func(*link, demandState
 		h, notifiedAt := l.queue.setOffer(p.latestOffer, starved)
 		each(l, h, notifiedAt)
 	}
+}
+
+// cutDemand leaves out queues that do not fit in a message.
+func (p *Peer) cutDemand(demand []job.QueueDemand) []job.QueueDemand {
+	if len(demand) <= maxDemandQueues {
+		return demand
+	}
+	p.metrics.cut.WithLabelValues("demand").Inc()
+	p.o.Logger.Warn("workers serve too many queues; other nodes are not told of all of them", "queues", len(demand),
+		"told", maxDemandQueues)
+	return demand[:maxDemandQueues]
 }
 
 // PeersWithoutSlots returns how many peers knew of no free slot in one of these queues at the last [Peer.OfferSlots],

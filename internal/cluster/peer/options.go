@@ -102,6 +102,9 @@ const (
 	describeTimeout = 2 * time.Second
 	// demandPause is the minimum time between two demand messages.
 	demandPause = time.Millisecond
+	// maxDemandQueues bounds the queues of a demand message: 150 bytes each are less than maxSent. Workers of a node
+	// serve fewer.
+	maxDemandQueues = 20_000
 	// queueLimit bounds the messages that wait on one link.
 	queueLimit = 4096
 	// retryMin and retryMax bound the pause before a link is opened again.
@@ -111,11 +114,25 @@ const (
 	replacementLogPause = time.Minute
 )
 
+// Bounds of the bytes of a message. One that is larger than what a node takes ends its stream, again and again.
+const (
+	// maxSent is what any node takes: nodes of the previous build take 4 MiB.
+	maxSent = 3 << 20
+	// maxReceived is what this build takes.
+	maxReceived = 16 << 20
+	// maxDescription is what a description may have if the node that asks is of this build.
+	maxDescription = 15 << 20
+)
+
+// MessageLimit is the bound of messages from other nodes, for the node's server for peers.
+func MessageLimit() grpc.ServerOption { return grpc.MaxRecvMsgSize(maxReceived) }
+
 // connectionOptions keep dialling a node that is away, reconnect soon after it is back, and detect dead
 // connections.
 func connectionOptions(c credentials.TransportCredentials) []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithTransportCredentials(rawCredentials{c}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceived)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: retryMin, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryMax},
 			MinConnectTimeout: retryMax,

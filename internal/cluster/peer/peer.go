@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -299,32 +298,4 @@ func (p *Peer) countDropped(kind string, queued bool) bool {
 		p.metrics.dropped.WithLabelValues(kind).Inc()
 	}
 	return queued
-}
-
-// DescribeAll asks all other members for their description, concurrently, each for at most two seconds. Members
-// that do not answer are returned as unreachable. The answers are sorted by name.
-func (p *Peer) DescribeAll(ctx context.Context) []job.NodeInfo {
-	p.mu.Lock()
-	links := make([]*link, 0, len(p.links))
-	for _, l := range p.links {
-		links = append(links, l)
-	}
-	p.mu.Unlock()
-	infos := make([]job.NodeInfo, len(links))
-	var asked sync.WaitGroup
-	for i, l := range links {
-		asked.Go(func() { infos[i] = l.describePeer(ctx) })
-	}
-	asked.Wait()
-	known := 0
-	for i, l := range links {
-		if l.departed.Load() && infos[i].Unreachable {
-			continue
-		}
-		infos[known] = infos[i]
-		known++
-	}
-	infos = infos[:known]
-	slices.SortFunc(infos, func(a, b job.NodeInfo) int { return cmp.Compare(a.Name, b.Name) })
-	return infos
 }

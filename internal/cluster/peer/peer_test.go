@@ -29,12 +29,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // node is a peer with its server and the messages that it received.
 type node struct {
-	t      *testing.T
-	name   string
-	addr   string
-	peer   *Peer
-	server *grpc.Server
-	serve  sync.WaitGroup
+	workers []job.WorkerInfo // that it describes; nil: one
+	t       *testing.T
+	name    string
+	addr    string
+	peer    *Peer
+	server  *grpc.Server
+	serve   sync.WaitGroup
 
 	mu    sync.Mutex
 	heard []string
@@ -51,12 +52,18 @@ func (n *node) record(format string, args ...any) {
 	}
 }
 
-func (n *node) OnDemand(from string, d []job.QueueDemand) { n.record("demand %s %v", from, d) }
-func (n *node) OnLinkDown(from string)                    { n.record("down %s", from) }
-func (n *node) OnProcessEnded(peer string)                { n.record("gone %s", peer) }
-func (n *node) OnLinkUp(peer string)                      { n.record("back %s", peer) }
-func (n *node) OnAddress(peer string)                     { n.record("address %s", peer) }
-func (n *node) OnNudge(shard int, h job.LaneHead)         { n.record("nudge %d %s %d", shard, h.Lane, h.DueMS) }
+func (n *node) OnDemand(from string, d []job.QueueDemand) {
+	if len(d) > 1000 {
+		n.record("demand %s of %d queues", from, len(d))
+		return
+	}
+	n.record("demand %s %v", from, d)
+}
+func (n *node) OnLinkDown(from string)            { n.record("down %s", from) }
+func (n *node) OnProcessEnded(peer string)        { n.record("gone %s", peer) }
+func (n *node) OnLinkUp(peer string)              { n.record("back %s", peer) }
+func (n *node) OnAddress(peer string)             { n.record("address %s", peer) }
+func (n *node) OnNudge(shard int, h job.LaneHead) { n.record("nudge %d %s %d", shard, h.Lane, h.DueMS) }
 func (n *node) OnPermits(from string, permits []job.Permit) {
 	n.record("permits %s %d", from, len(permits))
 	for _, p := range permits {
@@ -77,11 +84,15 @@ func (n *node) OnCancel(record job.RecordID, token uint64) { n.record("cancel %s
 var started = time.Unix(1_700_000_000, 0).UTC()
 
 func (n *node) Describe() job.NodeInfo {
+	workers := n.workers
+	if workers == nil {
+		workers = []job.WorkerInfo{{ID: "w", Node: n.name, Namespace: "ns", Queues: []string{"q"}, Slots: 4, Running: 2,
+			Draining: true, ConnectedAt: started, Version: "v2", Labels: map[string]string{"a": "b"}, Identity: "token:w"}}
+	}
 	return job.NodeInfo{
 		Name: n.name, GRPCAddress: n.name + ".example:7070", PeerAddress: n.addr, ShardsHeld: 7, Draining: true, Version: "v1",
 		StartedAt: started, Durability: "local",
-		Workers: []job.WorkerInfo{{ID: "w", Node: n.name, Namespace: "ns", Queues: []string{"q"}, Slots: 4, Running: 2,
-			Draining: true, ConnectedAt: started, Version: "v2", Labels: map[string]string{"a": "b"}, Identity: "token:w"}},
+		Workers: workers, WorkerCount: len(workers), QueueWorkers: job.SumQueueWorkers(workers),
 	}
 }
 
@@ -132,7 +143,7 @@ func startSecured(t *testing.T, name, addr string, r prometheus.Registerer, c cr
 		t.Fatal(err)
 	}
 	n.addr = listener.Addr().String()
-	n.server = grpc.NewServer(grpc.Creds(c))
+	n.server = grpc.NewServer(grpc.Creds(c), MessageLimit())
 	p.Register(n.server)
 	n.serve.Go(func() { _ = n.server.Serve(listener) })
 	t.Cleanup(n.stop)
@@ -326,7 +337,7 @@ func TestDescribeAll(t *testing.T) {
 	described := func(as string, is func([]job.NodeInfo) bool) {
 		t.Helper()
 		redistest.Eventually(t, redistest.Patience, as, func() error {
-			if infos := a.peer.DescribeAll(t.Context()); len(infos) != 2 || !is(infos) {
+			if infos := a.peer.DescribeAllWorkers(t.Context()); len(infos) != 2 || !is(infos) {
 				return fmt.Errorf("described as %+v", infos)
 			}
 			return nil

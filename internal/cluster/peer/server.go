@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,11 +18,6 @@ import (
 type peerService struct {
 	fermatav1.UnimplementedPeerServiceServer
 	p *Peer
-}
-
-func (s *peerService) DescribeNode(context.Context, *fermatav1.DescribeNodeRequest) (*fermatav1.DescribeNodeResponse,
-	error) {
-	return infoToPB(s.p.o.Handler.Describe()), nil
 }
 
 type servedStream = grpc.BidiStreamingServer[fermatav1.LinkRequest, fermatav1.LinkResponse]

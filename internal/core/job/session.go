@@ -1,8 +1,10 @@
 package job
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -269,8 +271,49 @@ type NodeInfo struct {
 	Durability                     string
 	// Unreachable: the node did not answer; only name and addresses are known.
 	Unreachable bool
-	Workers     []WorkerInfo
-	Queues      []QueueRuns
+	// WorkerCount counts all workers, and QueueWorkers sums them up by queue. Workers may have fewer, and some of them
+	// without labels or queues.
+	WorkerCount  int
+	QueueWorkers []QueueWorkers
+	Workers      []WorkerInfo
+	Queues       []QueueRuns
+}
+
+// QueueWorkers sums up the workers of a queue. FreeSlots are those of workers that do not drain; a worker of several
+// queues counts for each of them.
+type QueueWorkers struct {
+	Namespace, Queue string
+	Workers          int
+	FreeSlots        int64
+}
+
+// SumQueueWorkers sums up workers by queue, sorted by namespace and queue.
+func SumQueueWorkers(workers []WorkerInfo) []QueueWorkers {
+	byQueue := map[QueueKey]*QueueWorkers{}
+	for _, w := range workers {
+		for _, name := range w.Queues {
+			k := QueueKey{Namespace: w.Namespace, Queue: name}
+			if byQueue[k] == nil {
+				byQueue[k] = &QueueWorkers{Namespace: k.Namespace, Queue: k.Queue}
+			}
+			byQueue[k].addWorker(w)
+		}
+	}
+	sums := make([]QueueWorkers, 0, len(byQueue))
+	for _, s := range byQueue {
+		sums = append(sums, *s)
+	}
+	slices.SortFunc(sums, func(a, b QueueWorkers) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Queue, b.Queue))
+	})
+	return sums
+}
+
+func (s *QueueWorkers) addWorker(w WorkerInfo) {
+	s.Workers++
+	if !w.Draining {
+		s.FreeSlots += int64(max(0, w.Slots-w.Running))
+	}
 }
 
 // RecentRuns counts what the workers of a node, or of all nodes, did for a queue within the last minute.

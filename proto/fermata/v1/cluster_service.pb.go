@@ -2036,7 +2036,8 @@ func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
 
 type ListWorkersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// All connected workers.
+	// All connected workers. Where those of a node take more than 15 MiB, the ones that take most have
+	// no labels, or no queues either, or are left out.
 	Workers       []*Worker `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

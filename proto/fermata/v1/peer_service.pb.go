@@ -923,7 +923,12 @@ func (x *CancelAttempt) GetToken() int64 {
 }
 
 type DescribeNodeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Leave out `workers`.
+	OmitWorkers bool `protobuf:"varint,1,opt,name=omit_workers,json=omitWorkers,proto3" json:"omit_workers,omitempty"`
+	// Bytes that the response may have, at most 15 MiB. Unset: the node that asks is of an earlier
+	// build, which takes 4 MiB and does not know `queue_workers`.
+	MaxBytes      int32 `protobuf:"varint,2,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -958,12 +963,29 @@ func (*DescribeNodeRequest) Descriptor() ([]byte, []int) {
 	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{12}
 }
 
+func (x *DescribeNodeRequest) GetOmitWorkers() bool {
+	if x != nil {
+		return x.OmitWorkers
+	}
+	return false
+}
+
+func (x *DescribeNodeRequest) GetMaxBytes() int32 {
+	if x != nil {
+		return x.MaxBytes
+	}
+	return 0
+}
+
 type DescribeNodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The node.
 	Node *Node `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// Workers connected to it.
+	// Workers connected to it. If they take too many bytes, those with the most have no labels, or
+	// no queues either, or are left out. Node.workers counts all of them.
 	Workers []*Worker `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
+	// Queues that workers serve, with the sums of all workers. Empty for nodes of earlier builds.
+	QueueWorkers []*QueueWorkers `protobuf:"bytes,3,rep,name=queue_workers,json=queueWorkers,proto3" json:"queue_workers,omitempty"`
 	// At most 201. Only names and `recent_runs` are set.
 	Queues        []*Queue `protobuf:"bytes,65,rep,name=queues,proto3" json:"queues,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1014,11 +1036,91 @@ func (x *DescribeNodeResponse) GetWorkers() []*Worker {
 	return nil
 }
 
+func (x *DescribeNodeResponse) GetQueueWorkers() []*QueueWorkers {
+	if x != nil {
+		return x.QueueWorkers
+	}
+	return nil
+}
+
 func (x *DescribeNodeResponse) GetQueues() []*Queue {
 	if x != nil {
 		return x.Queues
 	}
 	return nil
+}
+
+// QueueWorkers sums up the workers of one queue on one node.
+type QueueWorkers struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of the queue.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the queue.
+	Queue string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Workers that serve it.
+	Workers int32 `protobuf:"varint,3,opt,name=workers,proto3" json:"workers,omitempty"`
+	// Free slots of those that take runs. A worker of several queues counts for each of them.
+	FreeSlots     int64 `protobuf:"varint,4,opt,name=free_slots,json=freeSlots,proto3" json:"free_slots,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueWorkers) Reset() {
+	*x = QueueWorkers{}
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueWorkers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueWorkers) ProtoMessage() {}
+
+func (x *QueueWorkers) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueWorkers.ProtoReflect.Descriptor instead.
+func (*QueueWorkers) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *QueueWorkers) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *QueueWorkers) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *QueueWorkers) GetWorkers() int32 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
+func (x *QueueWorkers) GetFreeSlots() int64 {
+	if x != nil {
+		return x.FreeSlots
+	}
+	return 0
 }
 
 type ForecastShardsRequest struct {
@@ -1041,7 +1143,7 @@ type ForecastShardsRequest struct {
 
 func (x *ForecastShardsRequest) Reset() {
 	*x = ForecastShardsRequest{}
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1053,7 +1155,7 @@ func (x *ForecastShardsRequest) String() string {
 func (*ForecastShardsRequest) ProtoMessage() {}
 
 func (x *ForecastShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[14]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1168,7 @@ func (x *ForecastShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastShardsRequest.ProtoReflect.Descriptor instead.
 func (*ForecastShardsRequest) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{14}
+	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ForecastShardsRequest) GetStartMs() int64 {
@@ -1127,7 +1229,7 @@ type ForecastShardsResponse struct {
 
 func (x *ForecastShardsResponse) Reset() {
 	*x = ForecastShardsResponse{}
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[15]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1241,7 @@ func (x *ForecastShardsResponse) String() string {
 func (*ForecastShardsResponse) ProtoMessage() {}
 
 func (x *ForecastShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[15]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1254,7 @@ func (x *ForecastShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastShardsResponse.ProtoReflect.Descriptor instead.
 func (*ForecastShardsResponse) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{15}
+	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ForecastShardsResponse) GetShards() []*ForecastShard {
@@ -1198,7 +1300,7 @@ type ForecastShard struct {
 
 func (x *ForecastShard) Reset() {
 	*x = ForecastShard{}
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[16]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1210,7 +1312,7 @@ func (x *ForecastShard) String() string {
 func (*ForecastShard) ProtoMessage() {}
 
 func (x *ForecastShard) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_peer_service_proto_msgTypes[16]
+	mi := &file_fermata_v1_peer_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1223,7 +1325,7 @@ func (x *ForecastShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastShard.ProtoReflect.Descriptor instead.
 func (*ForecastShard) Descriptor() ([]byte, []int) {
-	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{16}
+	return file_fermata_v1_peer_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ForecastShard) GetShard() int32 {
@@ -1309,12 +1411,21 @@ const file_fermata_v1_peer_service_proto_rawDesc = "" +
 	"\aleaving\x18\x02 \x01(\bR\aleaving\"=\n" +
 	"\rCancelAttempt\x12\x16\n" +
 	"\x06record\x18\x01 \x01(\tR\x06record\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\x03R\x05token\"\x15\n" +
-	"\x13DescribeNodeRequest\"\x95\x01\n" +
+	"\x05token\x18\x02 \x01(\x03R\x05token\"U\n" +
+	"\x13DescribeNodeRequest\x12!\n" +
+	"\fomit_workers\x18\x01 \x01(\bR\vomitWorkers\x12\x1b\n" +
+	"\tmax_bytes\x18\x02 \x01(\x05R\bmaxBytes\"\xd4\x01\n" +
 	"\x14DescribeNodeResponse\x12$\n" +
 	"\x04node\x18\x01 \x01(\v2\x10.fermata.v1.NodeR\x04node\x12,\n" +
-	"\aworkers\x18\x02 \x03(\v2\x12.fermata.v1.WorkerR\aworkers\x12)\n" +
-	"\x06queues\x18A \x03(\v2\x11.fermata.v1.QueueR\x06queues\"\xcc\x01\n" +
+	"\aworkers\x18\x02 \x03(\v2\x12.fermata.v1.WorkerR\aworkers\x12=\n" +
+	"\rqueue_workers\x18\x03 \x03(\v2\x18.fermata.v1.QueueWorkersR\fqueueWorkers\x12)\n" +
+	"\x06queues\x18A \x03(\v2\x11.fermata.v1.QueueR\x06queues\"{\n" +
+	"\fQueueWorkers\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x18\n" +
+	"\aworkers\x18\x03 \x01(\x05R\aworkers\x12\x1d\n" +
+	"\n" +
+	"free_slots\x18\x04 \x01(\x03R\tfreeSlots\"\xcc\x01\n" +
 	"\x15ForecastShardsRequest\x12\x19\n" +
 	"\bstart_ms\x18\x01 \x01(\x03R\astartMs\x12-\n" +
 	"\x12resolution_minutes\x18\x02 \x01(\x05R\x11resolutionMinutes\x12\x18\n" +
@@ -1349,7 +1460,7 @@ func file_fermata_v1_peer_service_proto_rawDescGZIP() []byte {
 	return file_fermata_v1_peer_service_proto_rawDescData
 }
 
-var file_fermata_v1_peer_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_fermata_v1_peer_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_fermata_v1_peer_service_proto_goTypes = []any{
 	(*LinkRequest)(nil),            // 0: fermata.v1.LinkRequest
 	(*LinkResponse)(nil),           // 1: fermata.v1.LinkResponse
@@ -1365,15 +1476,16 @@ var file_fermata_v1_peer_service_proto_goTypes = []any{
 	(*CancelAttempt)(nil),          // 11: fermata.v1.CancelAttempt
 	(*DescribeNodeRequest)(nil),    // 12: fermata.v1.DescribeNodeRequest
 	(*DescribeNodeResponse)(nil),   // 13: fermata.v1.DescribeNodeResponse
-	(*ForecastShardsRequest)(nil),  // 14: fermata.v1.ForecastShardsRequest
-	(*ForecastShardsResponse)(nil), // 15: fermata.v1.ForecastShardsResponse
-	(*ForecastShard)(nil),          // 16: fermata.v1.ForecastShard
-	(*durationpb.Duration)(nil),    // 17: google.protobuf.Duration
-	(*Node)(nil),                   // 18: fermata.v1.Node
-	(*Worker)(nil),                 // 19: fermata.v1.Worker
-	(*Queue)(nil),                  // 20: fermata.v1.Queue
-	(*QueueLoad)(nil),              // 21: fermata.v1.QueueLoad
-	(*LoadHerd)(nil),               // 22: fermata.v1.LoadHerd
+	(*QueueWorkers)(nil),           // 14: fermata.v1.QueueWorkers
+	(*ForecastShardsRequest)(nil),  // 15: fermata.v1.ForecastShardsRequest
+	(*ForecastShardsResponse)(nil), // 16: fermata.v1.ForecastShardsResponse
+	(*ForecastShard)(nil),          // 17: fermata.v1.ForecastShard
+	(*durationpb.Duration)(nil),    // 18: google.protobuf.Duration
+	(*Node)(nil),                   // 19: fermata.v1.Node
+	(*Worker)(nil),                 // 20: fermata.v1.Worker
+	(*Queue)(nil),                  // 21: fermata.v1.Queue
+	(*QueueLoad)(nil),              // 22: fermata.v1.QueueLoad
+	(*LoadHerd)(nil),               // 23: fermata.v1.LoadHerd
 }
 var file_fermata_v1_peer_service_proto_depIdxs = []int32{
 	2,  // 0: fermata.v1.LinkRequest.hello:type_name -> fermata.v1.LinkHello
@@ -1386,27 +1498,28 @@ var file_fermata_v1_peer_service_proto_depIdxs = []int32{
 	10, // 7: fermata.v1.LinkResponse.hand_over:type_name -> fermata.v1.HandOver
 	7,  // 8: fermata.v1.LinkResponse.permits:type_name -> fermata.v1.Permits
 	4,  // 9: fermata.v1.Demand.queues:type_name -> fermata.v1.QueueDemand
-	17, // 10: fermata.v1.Permit.valid_for:type_name -> google.protobuf.Duration
-	17, // 11: fermata.v1.Permit.advance:type_name -> google.protobuf.Duration
+	18, // 10: fermata.v1.Permit.valid_for:type_name -> google.protobuf.Duration
+	18, // 11: fermata.v1.Permit.advance:type_name -> google.protobuf.Duration
 	6,  // 12: fermata.v1.Permits.permits:type_name -> fermata.v1.Permit
 	8,  // 13: fermata.v1.PermitResults.results:type_name -> fermata.v1.PermitResult
-	18, // 14: fermata.v1.DescribeNodeResponse.node:type_name -> fermata.v1.Node
-	19, // 15: fermata.v1.DescribeNodeResponse.workers:type_name -> fermata.v1.Worker
-	20, // 16: fermata.v1.DescribeNodeResponse.queues:type_name -> fermata.v1.Queue
-	16, // 17: fermata.v1.ForecastShardsResponse.shards:type_name -> fermata.v1.ForecastShard
-	21, // 18: fermata.v1.ForecastShardsResponse.queues:type_name -> fermata.v1.QueueLoad
-	22, // 19: fermata.v1.ForecastShardsResponse.herds:type_name -> fermata.v1.LoadHerd
-	0,  // 20: fermata.v1.PeerService.Link:input_type -> fermata.v1.LinkRequest
-	12, // 21: fermata.v1.PeerService.DescribeNode:input_type -> fermata.v1.DescribeNodeRequest
-	14, // 22: fermata.v1.PeerService.ForecastShards:input_type -> fermata.v1.ForecastShardsRequest
-	1,  // 23: fermata.v1.PeerService.Link:output_type -> fermata.v1.LinkResponse
-	13, // 24: fermata.v1.PeerService.DescribeNode:output_type -> fermata.v1.DescribeNodeResponse
-	15, // 25: fermata.v1.PeerService.ForecastShards:output_type -> fermata.v1.ForecastShardsResponse
-	23, // [23:26] is the sub-list for method output_type
-	20, // [20:23] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	19, // 14: fermata.v1.DescribeNodeResponse.node:type_name -> fermata.v1.Node
+	20, // 15: fermata.v1.DescribeNodeResponse.workers:type_name -> fermata.v1.Worker
+	14, // 16: fermata.v1.DescribeNodeResponse.queue_workers:type_name -> fermata.v1.QueueWorkers
+	21, // 17: fermata.v1.DescribeNodeResponse.queues:type_name -> fermata.v1.Queue
+	17, // 18: fermata.v1.ForecastShardsResponse.shards:type_name -> fermata.v1.ForecastShard
+	22, // 19: fermata.v1.ForecastShardsResponse.queues:type_name -> fermata.v1.QueueLoad
+	23, // 20: fermata.v1.ForecastShardsResponse.herds:type_name -> fermata.v1.LoadHerd
+	0,  // 21: fermata.v1.PeerService.Link:input_type -> fermata.v1.LinkRequest
+	12, // 22: fermata.v1.PeerService.DescribeNode:input_type -> fermata.v1.DescribeNodeRequest
+	15, // 23: fermata.v1.PeerService.ForecastShards:input_type -> fermata.v1.ForecastShardsRequest
+	1,  // 24: fermata.v1.PeerService.Link:output_type -> fermata.v1.LinkResponse
+	13, // 25: fermata.v1.PeerService.DescribeNode:output_type -> fermata.v1.DescribeNodeResponse
+	16, // 26: fermata.v1.PeerService.ForecastShards:output_type -> fermata.v1.ForecastShardsResponse
+	24, // [24:27] is the sub-list for method output_type
+	21, // [21:24] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_peer_service_proto_init() }
@@ -1435,7 +1548,7 @@ func file_fermata_v1_peer_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_peer_service_proto_rawDesc), len(file_fermata_v1_peer_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1095,7 +1095,8 @@ export const ListWorkersRequestSchema: GenMessage<ListWorkersRequest> = /*@__PUR
  */
 export type ListWorkersResponse = Message<"fermata.v1.ListWorkersResponse"> & {
   /**
-   * All connected workers.
+   * All connected workers. Where those of a node take more than 15 MiB, the ones that take most have
+   * no labels, or no queues either, or are left out.
    *
    * @generated from field: repeated fermata.v1.Worker workers = 1;
    */
