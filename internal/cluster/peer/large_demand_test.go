@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/protobuf/proto"
@@ -49,4 +50,24 @@ func TestNodesTakeLargerMessages(t *testing.T) {
 	send(t, stream, helloOf("x"))
 	send(t, stream, demandToPB(longestDemand(60_000)))
 	n.waitFor("demand x of 60000 queues")
+}
+
+// TestLargeDemandIsSentLessOften: a set of queues that changes again and again is not sent whole each time. A small one
+// is sent as often as before.
+func TestLargeDemandIsSentLessOften(t *testing.T) {
+	for queues, most := range map[int]int{1: 1000, 200: 1000, 10_000: 20} {
+		q, sent, now := newSendQueue(offer{}), 0, time.Unix(1, 0)
+		demand := longestDemand(queues)
+		for version := range uint64(1000) {
+			now = now.Add(time.Millisecond)
+			q.setOffer(offer{demand: demand, queuesVersion: version + 1}, nil)
+			q.scheduleOffer()
+			if m, _, _ := q.nextMessage(now); m.GetDemand() != nil {
+				sent++
+			}
+		}
+		if sent > most || sent < most*9/10 {
+			t.Errorf("%d queues were sent %d times in a second, want about %d times", queues, sent, most)
+		}
+	}
 }

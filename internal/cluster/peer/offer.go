@@ -177,6 +177,12 @@ func (q *sendQueue) scheduleOffer() {
 	q.wakeWriter()
 }
 
+// offerPause is the minimum time from the latest demand message to the next one. All queues are in each, so it grows
+// with their number. The caller holds mu.
+func (q *sendQueue) offerPause() time.Duration {
+	return max(demandPause, time.Duration(len(q.sentOffer.demand))*demandPausePerQueue)
+}
+
 // markOfferSent notes that the latest offer is sent. The caller holds mu.
 func (q *sendQueue) markOfferSent(now time.Time) {
 	q.offerPending, q.sentOffer, q.offerSentAt = false, q.latestOffer, now

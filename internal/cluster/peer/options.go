@@ -102,6 +102,8 @@ const (
 	describeTimeout = 2 * time.Second
 	// demandPause is the minimum time between two demand messages.
 	demandPause = time.Millisecond
+	// demandPausePerQueue lengthens demandPause: it is some twenty times what sending a queue takes.
+	demandPausePerQueue = 5 * time.Microsecond
 	// maxDemandQueues bounds the queues of a demand message: 150 bytes each are less than maxSent. Workers of a node
 	// serve fewer.
 	maxDemandQueues = 20_000

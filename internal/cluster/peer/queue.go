@@ -84,7 +84,7 @@ func (q *sendQueue) nextMessage(now time.Time) (m *fermatav1.LinkRequest, kind s
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.offerPending {
-		wait = q.offerSentAt.Add(demandPause).Sub(now)
+		wait = q.offerSentAt.Add(q.offerPause()).Sub(now)
 		if q.offerSentAt.IsZero() || wait <= 0 {
 			q.markOfferSent(now)
 			return demandToPB(q.latestOffer.demand), "demand", 0

@@ -105,6 +105,34 @@ func TestSlotsAreSharedOnlyWhileBothWait(t *testing.T) {
 	})
 }
 
+// TestManyQueuesAreOfferedLessOften: the free slots of very many queues are not listed for each change, those of few
+// are offered as soon as before.
+func TestManyQueuesAreOfferedLessOften(t *testing.T) {
+	for queues, most := range map[int]int{0: 502, 1000: 502, 10_000: 52} {
+		synctest.Test(t, func(t *testing.T) {
+			n, listed := &fakeNode{linked: true}, 0
+			a := New(Options{Scheduler: n, Peers: n, FreeSlots: func() []job.QueueDemand {
+				listed++
+				return make([]job.QueueDemand, queues)
+			}})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			done := make(chan error, 1)
+			go func() { done <- a.Run(ctx) }()
+			for ctx.Err() == nil {
+				a.NotifyPeers()
+				time.Sleep(time.Millisecond)
+			}
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			if listed > most || listed < most*9/10 {
+				t.Errorf("%d queues were listed %d times in a second, want about %d times", queues, listed, most)
+			}
+		})
+	}
+}
+
 // Changes are coalesced into one offer for each interval, and all peers are notified every second.
 func TestOffersAreCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
