@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -36,6 +37,7 @@ type waitTracker struct {
 	mu     sync.RWMutex
 	since  time.Time // earlier states are unknown
 	queues map[job.QueueKey]*queueWaits
+	served int                       // those of queues that a worker of some node serves
 	peers  map[string][]job.QueueKey // what their workers serve
 }
 
@@ -95,7 +97,11 @@ func (t *Telemetry) QueueServed(namespace, queue string, served bool) {
 	w := t.waits
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.updateServed(job.QueueKey{Namespace: namespace, Queue: queue}, func(q *queueWaits) { q.here = served })
+	k := job.QueueKey{Namespace: namespace, Queue: queue}
+	if served {
+		w.waitsOf(k) // adds it, if there is room
+	}
+	w.updateServed(k, func(q *queueWaits) { q.here = served })
 }
 
 // PeerServes replaces the set of queues that the workers of another node serve, with free slots or without. It
@@ -112,6 +118,7 @@ func (t *Telemetry) PeerServes(peer string, demand []job.QueueDemand) {
 	for _, d := range demand {
 		k := job.QueueKey{Namespace: d.Namespace, Queue: d.Queue}
 		w.peers[peer] = append(w.peers[peer], k)
+		w.waitsOf(k)
 		w.updateServed(k, func(q *queueWaits) { q.peers++ })
 	}
 	for _, k := range before {
@@ -164,9 +171,9 @@ func (t *Telemetry) QueuePaused(k job.QueueKey, paused bool) {
 }
 
 // updateServed changes who serves a queue, and notes when the queue loses its last worker in the cluster, or has
-// one again. The caller holds mu.
+// one again. A queue that is not remembered does not change. The caller holds mu.
 func (w *waitTracker) updateServed(k job.QueueKey, do func(*queueWaits)) {
-	q := w.waitsOf(k)
+	q := w.queues[k]
 	if q == nil {
 		return
 	}
@@ -174,8 +181,10 @@ func (w *waitTracker) updateServed(k job.QueueKey, do func(*queueWaits)) {
 	do(q)
 	switch after := q.here || q.peers > 0; {
 	case after && !before:
+		w.served++
 		q.unserved.until = w.now()
 	case before && !after:
+		w.served--
 		q.unserved = idleSpell{from: w.now()}
 	}
 }
@@ -186,15 +195,11 @@ func (w *waitTracker) waitsOf(k job.QueueKey) *queueWaits {
 	if q := w.queues[k]; q != nil {
 		return q
 	}
+	if w.served >= maxWaits {
+		return nil // not to be looked for again and again: a peer may name thousands of queues that have no room
+	}
 	if len(w.queues) >= maxWaits {
-		for other, o := range w.queues {
-			if !o.here && o.peers == 0 {
-				delete(w.queues, other)
-			}
-		}
-		if len(w.queues) >= maxWaits {
-			return nil
-		}
+		maps.DeleteFunc(w.queues, func(_ job.QueueKey, o *queueWaits) bool { return !o.here && o.peers == 0 })
 	}
 	q := &queueWaits{unserved: idleSpell{from: w.since}}
 	w.queues[k] = q

@@ -172,6 +172,29 @@ func TestWaitsAreBounded(t *testing.T) {
 	}
 }
 
+// TestQueuesWithoutRoomDisplaceNone: when a peer loses more queues than are remembered, those that are stay so, and those
+// that are not are not looked for in the whole table, one after the other.
+func TestQueuesWithoutRoomDisplaceNone(t *testing.T) {
+	tel, _, _ := clocked(slog.New(slog.DiscardHandler))
+	var demand []job.QueueDemand
+	for i := range 2*maxWaits + 1 {
+		demand = append(demand, job.QueueDemand{Namespace: "ns", Queue: fmt.Sprintf("q%05d", i)})
+	}
+	tel.PeerServes("b", demand)
+	tel.PeerServes("b", demand[1:])
+	tel.PeerServes("b", nil)
+	remembered := 0
+	for i := range maxWaits {
+		if q := tel.waits.queues[job.QueueKey{Namespace: "ns", Queue: demand[i].Queue}]; q != nil && q.peers == 0 {
+			remembered++
+		}
+	}
+	if remembered != maxWaits || tel.waits.served != 0 {
+		t.Errorf("%d of the first %d queues are remembered; %d count as served, want none", remembered, maxWaits,
+			tel.waits.served)
+	}
+}
+
 // TestABacklogWithoutWorkersIsUnserved: however many queues there are, what those that
 // are summed up have workers for is not among it.
 func TestABacklogWithoutWorkersIsUnserved(t *testing.T) {
