@@ -191,7 +191,7 @@ func (w countingCredentials) ServerHandshake(raw net.Conn) (net.Conn, credential
 	}
 	c.AuthInfo, handshake.ended = info, true
 	if conn != handshake {
-		return &countingConn{Conn: conn, connection: c}, c, nil
+		return &tlsConn{countingConn: &countingConn{Conn: conn, connection: c}}, c, nil
 	}
 	return readWhenReady(&countingConn{Conn: plain, connection: c}, raw), c, nil
 }

@@ -6,10 +6,12 @@ import (
 	"net"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/mem"
 )
 
 // TestHandshakesAreBounded checks that the bytes of a TLS handshake count as those of an unauthenticated connection, and
@@ -78,3 +80,69 @@ func TestHandshakesAreBounded(t *testing.T) {
 		t.Errorf("closed for %v, %d bytes are left", closed, u.usedBytes)
 	}
 }
+
+// TestSilentTLSConnectionsHaveNoBuffer checks that a connection over TLS takes a buffer of gRPC's pool only when there
+// is something in it, and that a long message is read in parts.
+func TestSilentTLSConnectionsHaveNoBuffer(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil) // for its certificate
+	server.StartTLS()
+	defer server.Close()
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: server.TLS.Certificates, NextProtos: []string{"h2"},
+	}
+	w := countingCredentials{
+		credentials.NewTLS(config), newUnauthenticatedConns(100, time.Hour, func(string, error) {}),
+		newUnreadBudget(processMemory()), newStrangersBudget(processMemory()),
+	}
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	defer theirs.Close()
+	const size = 5000
+	sent := []byte(strings.Repeat("0123456789", size/10))
+	pool := &countingPool{}
+	go func() {
+		secure := tls.Client(ours, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) // only its bytes matter
+		if err := secure.Handshake(); err != nil {
+			return
+		}
+		pool.beforeInput.Store(pool.given.Load())
+		_, _ = secure.Write(sent)
+	}()
+	conn, _, err := w.ServerHandshake(theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready, ok := conn.(interface {
+		ReadOnReady(int, mem.BufferPool) (*[]byte, int, error)
+	})
+	if !ok {
+		t.Fatalf("gRPC keeps a buffer for a %T", conn)
+	}
+	var got []byte
+	for len(got) < size {
+		buf, n, err := ready.ReadOnReady(32<<10, pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, (*buf)[:n]...)
+	}
+	if n := pool.beforeInput.Load(); n != 0 || string(got) != string(sent) {
+		t.Errorf("%d buffers while it was silent, %d bytes read", n, len(got))
+	}
+	_ = ours.Close()
+	before := pool.given.Load()
+	if buf, n, err := ready.ReadOnReady(32<<10, pool); buf != nil || n != 0 || err == nil || pool.given.Load() != before {
+		t.Errorf("at the end: %d bytes, %v", n, err)
+	}
+}
+
+// countingPool counts the buffers that it has given.
+type countingPool struct{ given, beforeInput atomic.Int64 }
+
+func (p *countingPool) Get(size int) *[]byte {
+	p.given.Add(1)
+	b := make([]byte, size)
+	return &b
+}
+
+func (*countingPool) Put(*[]byte) {}
