@@ -62,7 +62,7 @@ func (g *Gate) tapHandle(ctx context.Context, info *tap.Info) (context.Context, 
 
 // admitAnonymous has a connection count as authenticated where there is no authority, unless its host has too many.
 func (g *Gate) admitAnonymous(conn *connection) bool {
-	if g.ChecksCalls() && !conn.countFor(g.quotas.quotaFor(conn.hostSubject(), g.limits)) {
+	if g.ChecksCalls() && conn.countFor(g.quotas.quotaFor(conn.hostShare, g.limits), conn.hostShare) != "" {
 		return false
 	}
 	conn.markAuthenticated(anonymousProof)
@@ -155,7 +155,7 @@ func (c *Caller) authenticateWithoutWaiting(ctx context.Context, conn *connectio
 		return false
 	}
 	p := c.gate.newProof(id, token, generation, now)
-	if !conn.countFor(p.quota) {
+	if conn.countFor(p.quota, p.memoryOwner()) != "" {
 		return false
 	}
 	conn.markAuthenticated(p)
@@ -212,7 +212,7 @@ func (g *Gate) countingCredentials(secure credentials.TransportCredentials) coun
 		secure = insecure.NewCredentials()
 	}
 	watched := newUnauthenticatedConns(g.options.MaxUnauthenticated, g.options.UnauthenticatedAge, g.reportClosed)
-	return countingCredentials{secure, watched, g.unread, g.strangers}
+	return countingCredentials{secure, watched, g.unread, g.strangers, g.open}
 }
 
 // registerGauge shows how many connections are unauthenticated.

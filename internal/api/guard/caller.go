@@ -59,8 +59,8 @@ func (c *Caller) authenticate(ctx context.Context) error {
 		return errors.New("rpc: the server's credentials do not watch connections")
 	}
 	if g.authority == nil {
-		c.quota = g.quotas.quotaFor(conn.hostSubject(), g.limits)
-		return c.countConnection(ctx, conn)
+		c.quota = g.quotas.quotaFor(conn.hostShare, g.limits)
+		return c.countConnection(ctx, conn, conn.memoryShare())
 	}
 	token, err := bearerToken(ctx)
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *Caller) authenticate(ctx context.Context) error {
 		}
 	}
 	c.Identity, c.quota, c.hasRole = p.identity, p.quota, p.hasRole
-	if err := c.countConnection(ctx, conn); err != nil {
+	if err := c.countConnection(ctx, conn, p.memoryOwner()); err != nil {
 		return err
 	}
 	if fresh {
@@ -86,12 +86,13 @@ func (c *Caller) authenticate(ctx context.Context) error {
 	return nil
 }
 
-// countConnection counts the connection for its identity.
-func (c *Caller) countConnection(ctx context.Context, conn *connection) error {
-	if !conn.countFor(c.quota) {
-		return c.refuseOverLimit(ctx, "connections", time.Second)
+// countConnection counts the connection for its identity, and its memory for an owner.
+func (c *Caller) countConnection(ctx context.Context, conn *connection, memoryOwner string) error {
+	limit := conn.countFor(c.quota, memoryOwner)
+	if limit == "" {
+		return nil
 	}
-	return nil
+	return c.refuseOverLimit(ctx, limit, time.Second)
 }
 
 // requestProof asks the authority.

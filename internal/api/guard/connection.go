@@ -21,8 +21,10 @@ import (
 // AuthInfo of the transport, around what the handshake found.
 type connection struct {
 	credentials.AuthInfo
-	host  string // remote address without port
-	proof atomic.Pointer[proof]
+	host string // remote address without port
+	// hostShare stands for the connection's address, or its IPv6 network, as long as it has proved no identity with a role.
+	hostShare string
+	proof     atomic.Pointer[proof]
 	// hasRole: an identity that has a role was proved once. Until then the connection is
 	// bounded as those of strangers are.
 	hasRole         atomic.Bool
@@ -47,6 +49,7 @@ type connection struct {
 
 	mu     sync.Mutex
 	quota  *quota // of the identity that called last
+	memory connectionMemory
 	closed bool
 	unread map[unreadAnswers]struct{} // see [Gate.BoundUnread] and queuedMessages
 
@@ -94,11 +97,8 @@ func (c *connection) memoryShare() string {
 	if p := c.proof.Load(); p != nil && p.hasRole && p != anonymousProof {
 		return p.identity.Subject
 	}
-	return c.hostSubject()
+	return c.hostShare
 }
-
-// hostSubject is the identity of a connection whose caller has none: that of its address, or of the IPv6 network of it.
-func (c *connection) hostSubject() string { return "host:" + c.group }
 
 // unreadBudget is the budget of [connection.memoryShare] for answers that are not read.
 func (c *connection) unreadBudget() *memorybudget.Budget {
@@ -106,6 +106,14 @@ func (c *connection) unreadBudget() *memorybudget.Budget {
 		return c.reads.budget
 	}
 	return c.reads.strangers
+}
+
+// memoryOwner is whose memory a connection takes that proves this; "" if the identity has no role.
+func (p *proof) memoryOwner() string {
+	if !p.hasRole {
+		return ""
+	}
+	return p.identity.Subject
 }
 
 // proof is an identity that was found, and what for.
@@ -172,12 +180,13 @@ type countingCredentials struct {
 	unauthenticated *unauthenticatedConns
 	unread          *memorybudget.Budget
 	strangers       *memorybudget.Budget // the same of connections without an identity
+	open            *memorybudget.Budget
 }
 
 func (w countingCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c := &connection{
 		host: hostWithoutPort(raw.RemoteAddr()), unauthenticated: w.unauthenticated,
-		reads: newReadPacer(w.unread, w.strangers),
+		reads: newReadPacer(w.unread, w.strangers), memory: connectionMemory{budget: w.open},
 	}
 	if err := w.unauthenticated.admit(c, raw); err != nil {
 		return nil, nil, err
@@ -197,7 +206,7 @@ func (w countingCredentials) ServerHandshake(raw net.Conn) (net.Conn, credential
 }
 
 func (w countingCredentials) Clone() credentials.TransportCredentials {
-	return countingCredentials{w.TransportCredentials.Clone(), w.unauthenticated, w.unread, w.strangers}
+	return countingCredentials{w.TransportCredentials.Clone(), w.unauthenticated, w.unread, w.strangers, w.open}
 }
 
 func hostWithoutPort(a net.Addr) string {
@@ -293,25 +302,36 @@ func (c *connection) releasePlaces() {
 	defer c.mu.Unlock()
 	c.closed = true
 	c.unauthenticated.release(c)
+	c.memory.giveBack()
 	if c.quota != nil {
 		c.quota.removeConnection()
 		c.quota = nil
 	}
 }
 
-// countFor counts the connection for an identity; false if that has too many.
-func (c *connection) countFor(q *quota) bool {
+// countFor counts the connection for an identity, and takes its memory from the owner's part of the budget, or returns
+// the limit that it exceeds.
+func (c *connection) countFor(q *quota, owner string) (limit string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.quota == q || c.closed {
-		return true
+	if c.closed {
+		return ""
 	}
-	if !q.addConnection() {
-		return false
+	moves := c.quota != q
+	if moves && !q.addConnection() {
+		return "connections"
 	}
-	if c.quota != nil {
-		c.quota.removeConnection()
+	if !c.memory.moveTo(owner) {
+		if moves {
+			q.removeConnection()
+		}
+		return openBytes
 	}
-	c.quota = q
-	return true
+	if moves {
+		if c.quota != nil {
+			c.quota.removeConnection()
+		}
+		c.quota = q
+	}
+	return ""
 }

@@ -63,7 +63,10 @@ func tcpPair(t *testing.T, u *unauthenticatedConns) (client net.Conn, server *re
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, _, err := countingCredentials{insecure.NewCredentials(), u, newUnreadBudget(processMemory()), newStrangersBudget(processMemory())}.ServerHandshake(raw)
+	conn, _, err := countingCredentials{
+		insecure.NewCredentials(), u, newUnreadBudget(processMemory()), newStrangersBudget(processMemory()),
+		newOpenBudget(processMemory()),
+	}.ServerHandshake(raw)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ type Gate struct {
 	turns      turns
 	unread     *memorybudget.Budget
 	strangers  *memorybudget.Budget // the same of connections without an identity
+	open       *memorybudget.Budget // of open connections and streams
 	requests   requestMemory
 	denied     *prometheus.CounterVec
 	leases     prometheus.Counter
@@ -36,6 +37,7 @@ func New(o Options) (*Gate, error) {
 	g := &Gate{
 		options: o, authority: o.Authority, limits: o.Limits, binding: o.Binding, logger: o.Logger,
 		unread: newUnreadBudget(processMemory()), strangers: newStrangersBudget(processMemory()),
+		open:     newOpenBudget(processMemory()),
 		requests: newRequestMemory(processMemory()),
 		quotas:   quotaTable{bySubject: make(map[string]*quota)}, turns: newTurnsOfNode(),
 		logLimiter: rate.NewLimiter(1, 20),

@@ -57,7 +57,11 @@ func BenchmarkGate(b *testing.B) {
 		b.Fatal(err)
 	}
 	ctx := metadata.NewIncomingContext(b.Context(), metadata.Pairs("authorization", "Bearer ann"))
-	ctx = peer.NewContext(ctx, &peer.Peer{AuthInfo: &connection{AuthInfo: info}})
+	conn := &connection{
+		AuthInfo: info, memory: connectionMemory{budget: g.open},
+		unauthenticated: newUnauthenticatedConns(0, 0, func(string, error) {}),
+	}
+	ctx = peer.NewContext(ctx, &peer.Peer{AuthInfo: conn})
 	q := &fermatav1.GetJobRequest{Name: "namespaces/team-a/jobs/ping"}
 	call := &grpc.UnaryServerInfo{FullMethod: fermatav1.JobService_GetJob_FullMethodName}
 	handler := func(context.Context, any) (any, error) { return nil, nil }

@@ -24,7 +24,7 @@ func TestHandshakesAreBounded(t *testing.T) {
 	u := newUnauthenticatedConns(100, time.Hour, func(_ string, why error) { closed = append(closed, why) })
 	w := countingCredentials{
 		credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: server.TLS.Certificates, NextProtos: []string{"h2"}}), u,
-		newUnreadBudget(processMemory()), newStrangersBudget(processMemory()),
+		newUnreadBudget(processMemory()), newStrangersBudget(processMemory()), newOpenBudget(processMemory()),
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -92,7 +92,7 @@ func TestSilentTLSConnectionsHaveNoBuffer(t *testing.T) {
 	}
 	w := countingCredentials{
 		credentials.NewTLS(config), newUnauthenticatedConns(100, time.Hour, func(string, error) {}),
-		newUnreadBudget(processMemory()), newStrangersBudget(processMemory()),
+		newUnreadBudget(processMemory()), newStrangersBudget(processMemory()), newOpenBudget(processMemory()),
 	}
 	ours, theirs := net.Pipe()
 	defer ours.Close()

@@ -41,6 +41,8 @@ type talker struct {
 	began atomic.Int64
 	ended atomic.Int64
 	drain chan struct{} // workers wait for it, if it is not nil
+	// counted: something else counts the streams of workers.
+	counted bool
 }
 
 func (k *talker) GetJob(context.Context, *fermatav1.GetJobRequest) (*fermatav1.Job, error) {
@@ -65,8 +67,15 @@ func (k *talker) WatchEvents(_ *fermatav1.WatchEventsRequest, s grpc.ServerStrea
 func (k *talker) Work(s grpc.BidiStreamingServer[fermatav1.WorkRequest, fermatav1.WorkResponse]) error {
 	defer k.ended.Add(1)
 	k.began.Add(1)
+	if k.counted {
+		StreamMemoryFrom(s.Context()).Release()
+	}
 	if k.drain != nil {
-		<-k.drain
+		select {
+		case <-k.drain:
+		case <-s.Context().Done():
+			return s.Context().Err()
+		}
 	}
 	for range k.bytes >> 10 {
 		welcome := &fermatav1.Welcome{Node: string(bytes.Repeat([]byte("x"), 1<<10))}
@@ -77,12 +86,18 @@ func (k *talker) Work(s grpc.BidiStreamingServer[fermatav1.WorkRequest, fermatav
 	return status.Error(codes.Unavailable, "the node stops")
 }
 
-// serveTalker serves a node with so much memory.
+// serveTalker serves a node with so much memory for unread answers.
 func serveTalker(t *testing.T, k *talker, memory int64) (g *Gate, address string) {
+	t.Helper()
+	return serveTalkerOf(t, k, memory, 1<<30)
+}
+
+// serveTalkerOf serves a node with so much memory, for unread answers and for open connections and streams.
+func serveTalkerOf(t *testing.T, k *talker, memory, openMemory int64) (g *Gate, address string) {
 	t.Helper()
 	policy, err := authz.NewPolicy([]authz.Rule{
 		{Role: authz.Viewer, Namespaces: []string{"*"}, Subjects: []string{"token:viewer"}},
-		{Role: authz.Worker, Namespaces: []string{"*"}, Subjects: []string{"token:worker"}},
+		{Role: authz.Worker, Namespaces: []string{"*"}, Subjects: []string{"token:worker", "token:other"}},
 	}, authz.Limits{})
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +106,7 @@ func serveTalker(t *testing.T, k *talker, memory int64) (g *Gate, address string
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.unread, g.strangers = newUnreadBudget(memory), newStrangersBudget(memory)
+	g.unread, g.strangers, g.open = newUnreadBudget(memory), newStrangersBudget(memory), newOpenBudget(openMemory)
 	options, err := g.ConnectionOptions(nil, nil)
 	if err != nil {
 		t.Fatal(err)

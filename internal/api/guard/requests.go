@@ -49,6 +49,8 @@ const (
 	// partBytes is how much of a message is read at a time. While gRPC reads, it keeps some fifty bytes for each frame,
 	// and a frame may contain a single byte.
 	partBytes = 1 << 10
+	// growthFactor is how many times the bytes that have arrived of a small message may be in memory.
+	growthFactor = 4
 	// StreamWindow is what a client may send of a stream ahead of being read. A waiting call keeps so much.
 	StreamWindow = 256 << 10
 	// requestPatience bounds the wait for memory that others have. Waiting calls share an eighth of the memory.
@@ -144,7 +146,16 @@ func (r *messageReader) boundStream(next grpc.StreamHandler, clientStreams bool)
 		s := &readingStream{ServerStream: stream, ctx: r.gate.withUnreadShare(stream.Context()), clientStreams: clientStreams,
 			q: incoming{messageReader: r, wire: wire, ctx: stream.Context(), caller: CallerFrom(stream.Context()),
 				ofStream: clientStreams}}
+		memory, err := s.q.takeStreamMemory()
+		if err != nil {
+			return err
+		}
+		defer memory.Release()
+		s.ctx = WithStreamMemory(s.ctx, memory)
 		defer s.q.end()
+		if err := s.q.beginReading(); err != nil {
+			return err
+		}
 		s.queued = newQueuedMessages(s.ctx)
 		if s.queued != nil {
 			defer s.queued.end()
@@ -162,6 +173,7 @@ type readingStream struct {
 	ctx           context.Context
 	q             incoming
 	clientStreams bool
+	begun         bool            // its first message has arrived
 	queued        *queuedMessages // nil: its connection is not known, or has ended
 }
 
@@ -172,6 +184,10 @@ func (s *readingStream) RecvMsg(m any) error {
 	if s.clientStreams {
 		err := s.q.read(m)
 		s.q.stopTimer()
+		if !s.begun {
+			s.begun = true
+			s.q.endReading()
+		}
 		return s.q.ended(err)
 	}
 	return s.q.readOnly(m)
@@ -193,13 +209,13 @@ type incoming struct {
 	caller *Caller // nil: not known yet; of a stream, who began it
 	// ofStream: the messages are of a stream of the client, and not the request of a call.
 	ofStream bool
-	reading  *quota  // counts the call until its request has arrived
 	header   [5]byte // of a message: its form, and its length
 
 	late atomic.Bool // a message has arrived too slowly
 
 	// A stream may end while another goroutine reads it.
 	mu      sync.Mutex
+	reading *quota // counts the call until its request has arrived
 	share   string // identity or host whose share of the budgets is used
 	bytes   int    // taken for the encoded message
 	decoded int    // taken for the decoded message, in addition
@@ -236,26 +252,45 @@ func (q *incoming) ended(err error) error {
 	return err
 }
 
-// beginReading counts a call whose request has not arrived. The call counts for the identity that called last on the
-// connection, because its own identity is not known yet.
-func (q *incoming) beginReading() error {
+// quota is that of the caller. A call whose caller is not known yet counts for the identity that called last on the
+// connection. It is nil if nothing but the bounds of strangers holds.
+func (q *incoming) quota() *quota {
 	conn := connectionFrom(q.ctx)
-	if conn == nil {
+	switch {
+	case conn == nil:
 		return nil // the gate refuses it
+	case q.caller != nil && conn.isAuthenticated():
+		return q.caller.quota
 	}
-	quota := conn.lastQuota()
+	return conn.lastQuota()
+}
+
+// callerOrUnknown is the caller, or one of the same method whose identity is not known.
+func (q *incoming) callerOrUnknown() *Caller {
+	if q.caller != nil {
+		return q.caller
+	}
+	return &Caller{gate: q.gate, method: q.wire.Method()}
+}
+
+// beginReading counts a call whose request, or a stream whose first message, has not arrived.
+func (q *incoming) beginReading() error {
+	quota := q.quota()
 	if quota == nil {
 		return nil
 	}
 	if !quota.beginReading() {
-		c := &Caller{gate: q.gate, method: q.wire.Method()}
-		return q.ended(c.refuseOverLimit(q.ctx, "calls", time.Second))
+		return q.ended(q.callerOrUnknown().refuseOverLimit(q.ctx, "calls", time.Second))
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.reading = quota
 	return nil
 }
 
 func (q *incoming) endReading() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if q.reading != nil {
 		q.reading.endReading()
 		q.reading = nil
@@ -330,21 +365,34 @@ func (q *incoming) read(m any) error {
 }
 
 // readBytes reads the bytes of a message. It copies them in parts, because bytes that arrive in small frames take many
-// times their size until they are copied.
+// times their size until they are copied. A message that has taken no memory of the budget gets room as it arrives.
 func (q *incoming) readBytes(n int) (mem.BufferSlice, error) {
 	if n <= partBytes {
 		return q.wire.Read(n)
 	}
-	whole := make([]byte, n)
-	for filled := 0; filled < n; {
-		part, err := q.wire.Read(min(n-filled, partBytes))
+	var whole []byte
+	if n > smallRequest {
+		whole = make([]byte, 0, n)
+	}
+	for len(whole) < n {
+		part, err := q.wire.Read(min(n-len(whole), partBytes))
 		if err != nil {
 			return nil, err
 		}
-		filled += part.CopyTo(whole[filled:])
+		whole = appendPart(whole, part, n)
 		part.Free()
 	}
 	return mem.BufferSlice{mem.SliceBuffer(whole)}, nil
+}
+
+// appendPart appends a part of a message of n bytes. What has arrived gets at most room for growthFactor times as much.
+func appendPart(whole []byte, part mem.BufferSlice, n int) []byte {
+	have := len(whole) + part.Len()
+	if have > cap(whole) {
+		whole = append(make([]byte, 0, min(n, growthFactor*have)), whole...)
+	}
+	part.CopyTo(whole[len(whole):have])
+	return whole[:have]
 }
 
 // decode decodes a message that has arrived, once it has the memory that it takes then.

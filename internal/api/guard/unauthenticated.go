@@ -106,6 +106,7 @@ func unauthenticatedMemory(memory int64) int {
 // age.
 func (u *unauthenticatedConns) admit(c *connection, raw net.Conn) error {
 	c.rawConn, c.admittedAt, c.group = raw, time.Now(), hostgroup.Of(c.host)
+	c.hostShare = "host:" + c.group
 	u.mu.Lock()
 	victim, ok := u.findPlace(c)
 	if ok {

@@ -2,10 +2,13 @@ package workerstream
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/sessiontest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -81,4 +84,33 @@ func TestLeasesOfAStreamThatEndsAsItBegins(t *testing.T) {
 	case <-time.After(redistest.Patience):
 		t.Fatal("never closed")
 	}
+}
+
+// TestSessionCountsTheStream: once a session has begun, its memory is that of sessions, and not that of open streams as
+// well.
+func TestSessionCountsTheStream(t *testing.T) {
+	budget := memorybudget.New(1 << 20)
+	memory, ok := guard.TakeStreamMemory(budget, "token:worker")
+	if !ok {
+		t.Fatal("there is no memory")
+	}
+	ctx, cancel := context.WithCancel(guard.WithStreamMemory(t.Context(), memory))
+	defer cancel()
+	w := NewServer(sessiontest.NewRecorder(), nil)
+	stream := stuckWorker{ctx: ctx, hello: make(chan *fermatav1.WorkRequest, 1)}
+	done := make(chan error, 1)
+	go func() { done <- w.Work(stream) }()
+	if budget.InUse() == 0 {
+		t.Error("a stream without a session takes nothing")
+	}
+	stream.hello <- &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: sessiontest.GoodHello()}}
+	redistest.Eventually(t, redistest.Patience, "the stream takes nothing", func(context.Context) error {
+		if n := budget.InUse(); n != 0 {
+			return fmt.Errorf("%d bytes", n)
+		}
+		return nil
+	})
+	cancel()
+	<-done
+	w.Wait()
 }

@@ -285,6 +285,9 @@ func (s *workerStream) receiveHello() error {
 		return stopStatus(err)
 	}
 	hello.Live = nil // they are the session's now, and may be many
+
+	// The memory of sessions counts the stream now.
+	guard.StreamMemoryFrom(s.stream.Context()).Release()
 	if !s.beginSession(session, hello) {
 		session.Close("stream ended", s.unsent)
 		return errOutboxClosed

@@ -21,12 +21,12 @@ type Budget struct {
 	used       int
 	usedLittle int            // of used, by those that have little
 	by         map[string]int // by identity
-	freed      chan struct{}  // closed when something is given back
+	freed      chan struct{}  // closed when something is given back; nil: nobody waits for it
 }
 
 // New makes a budget of so many bytes.
 func New(most int) *Budget {
-	return &Budget{most: most, little: most / 128, by: map[string]int{}, freed: make(chan struct{})}
+	return &Budget{most: most, little: most / 128, by: map[string]int{}}
 }
 
 // Largest is what an identity may have at most, while no other has anything.
@@ -73,6 +73,9 @@ func (b *Budget) tryTake(identity string, n int) (freed <-chan struct{}, ok bool
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.allows(identity, n) {
+		if b.freed == nil {
+			b.freed = make(chan struct{})
+		}
 		return b.freed, false
 	}
 	b.add(identity, n)
@@ -127,6 +130,8 @@ func (b *Budget) Give(identity string, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.add(identity, -n)
-	close(b.freed)
-	b.freed = make(chan struct{})
+	if b.freed != nil {
+		close(b.freed)
+		b.freed = nil
+	}
 }
