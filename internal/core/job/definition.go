@@ -135,6 +135,9 @@ func (c *Compiled) Within(b *schedule.Budget) *Compiled {
 	return &Compiled{Definition: c.Definition, schedule: c.schedule.Within(b)}
 }
 
+// withDefinition returns the job with another definition of the same schedule.
+func (c *Compiled) withDefinition(d *Definition) *Compiled { return &Compiled{Definition: d, schedule: c.schedule} }
+
 // Compile prepares a definition. It fails only where the schedule itself is impossible; [Validate] checks more.
 func Compile(d *Definition) (*Compiled, error) {
 	seed := uint64(0)
