@@ -10,8 +10,8 @@
 // one round trip for many changes. There is no timer. Small batches of several shards are
 // committed by one goroutine in one call of the store: at a thousand results a second each
 // shard has a change now and then, and to wake a goroutine for it takes longer than to decide
-// it. Large batches, and changes for which something has to be read first, go their own way, and changes whose decisions
-// may take long go together without the others.
+// it. Large batches, and changes for which something has to be read first, go their own way, and changes whose
+// decisions may take long go together without the others.
 //
 // Invariants:
 //

@@ -271,7 +271,8 @@ func (l *Ledger) commitLoop() {
 }
 
 // nextBatches takes the batch of the first shard that is ready. If that batch is small, it also takes those of the
-// other ready shards that are, and that are decided as fast. It returns none when the ledger is closed and no batch can follow.
+// other ready shards that are, and that are decided as fast. It returns none when the ledger is closed and no batch can
+// follow.
 func (l *Ledger) nextBatches() []shardBatch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -293,8 +294,8 @@ func (l *Ledger) nextBatches() []shardBatch {
 	return batches
 }
 
-// takeSmallBatches takes the small batches of the shards, and returns the shards that have others. Changes that may take
-// long to decide do not go together with those that do not.
+// takeSmallBatches takes the small batches of the shards, and returns the shards that have others. Changes that may
+// take long to decide do not go together with those that do not.
 func (l *Ledger) takeSmallBatches(batches []shardBatch, ready []int) ([]shardBatch, []int) {
 	left := ready[:0]
 	long := mayTakeLong(batches[0].entries)
