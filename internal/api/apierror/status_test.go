@@ -45,6 +45,7 @@ func TestErrorsHaveCodesAndDetails(t *testing.T) {
 		{err: fmt.Errorf("mail: %w", job.ErrTooManyWatches), code: codes.ResourceExhausted, reason: "TOO_MANY_WATCHES", retry: 10 * time.Second},
 		{err: fmt.Errorf("settings: %w", job.ErrTooManyQueues), code: codes.ResourceExhausted, reason: "TOO_MANY_QUEUES"},
 		{err: job.ErrUnavailable, code: codes.Unavailable, retry: 500 * time.Millisecond, reason: "REDIS_UNAVAILABLE"},
+		{err: job.ErrNodeBusy, code: codes.Unavailable, retry: 500 * time.Millisecond, reason: "NODE_BUSY"},
 		{err: job.ErrDurability, code: codes.Unavailable, retry: time.Second, reason: "DURABILITY_UNCONFIRMED"},
 		{err: job.ErrClockJump, code: codes.Unavailable, retry: 5 * time.Second, reason: "REDIS_CLOCK_JUMPED"},
 		{err: job.ErrNotHolder, code: codes.Unavailable, retry: 100 * time.Millisecond, reason: "SHARD_MOVED"},

@@ -127,12 +127,24 @@ func (d *Definition) Recurring() bool {
 type Compiled struct {
 	*Definition
 	schedule *schedule.Schedule
+	backlog  *countedBacklog // the last one that was long; nil: none is remembered
 }
 
 // Within returns the same job with a budget for all that is asked of its schedule. It is for one
 // task, as budgets are.
 func (c *Compiled) Within(b *schedule.Budget) *Compiled {
 	return &Compiled{Definition: c.Definition, schedule: c.schedule.Within(b)}
+}
+
+// Remembering returns the same job with a memory of what was computed of its schedule, which saves work and changes no
+// answer. It is for one goroutine at a time.
+func (c *Compiled) Remembering() *Compiled {
+	return &Compiled{Definition: c.Definition, schedule: c.schedule.Remembering(), backlog: &countedBacklog{}}
+}
+
+// withDefinition returns the job with another definition of the same schedule.
+func (c *Compiled) withDefinition(d *Definition) *Compiled {
+	return &Compiled{Definition: d, schedule: c.schedule}
 }
 
 // Compile prepares a definition. It fails only where the schedule itself is impossible; [Validate] checks more.

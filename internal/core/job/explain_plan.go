@@ -81,9 +81,9 @@ func (e *explainer) describeStep() string {
 func (e *explainer) describeRetryJitter() string {
 	k := int(e.s.Attempt)
 	got, _ := e.c.computeRetryDelay(&e.s, k, 0)
-	unspread := *e.c
+	unspread := *e.c.Definition
 	unspread.Retry.Jitter = backoff.Jitter{Kind: backoff.JitterNone}
-	plain, _ := unspread.computeRetryDelay(&e.s, k, 0)
+	plain, _ := e.c.withDefinition(&unspread).computeRetryDelay(&e.s, k, 0)
 	return describeJitter(int64(e.s.Due-e.s.LastFinished), got, plain)
 }
 

@@ -323,9 +323,13 @@ func TestExplainShowsTheJitterThatWasDrawn(t *testing.T) {
 			s.Failures = tt.failures
 			now := s.Due
 			s = Decide(c, s.Leased(1), FinishAttempt{Token: 1, Outcome: OutcomeFailed, StartedMS: now, Error: "boom"}, now).State
+			before := c.Retry
 			e := Explain(c, s, nil, served, now)
 			if got := e.Reasons[len(e.Reasons)-1].Message; got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+			if c.Retry != before {
+				t.Errorf("the definition has another retry policy now: %+v", c.Retry)
 			}
 		})
 	}

@@ -1,11 +1,6 @@
 package job
 
-import (
-	"time"
-
-	"github.com/fermata-io/fermata/internal/core/schedule"
-	"github.com/fermata-io/fermata/internal/core/unixtime"
-)
+import "github.com/fermata-io/fermata/internal/core/unixtime"
 
 // Nominal times that passed without a run.
 //
@@ -121,40 +116,6 @@ func (c *Compiled) maxOverlap() int {
 		return DefaultOverlapLimit
 	}
 	return c.OverlapLimit
-}
-
-// nthLatestNominal returns the n-th nominal time counted backwards from an instant, but not
-// before floor. Each run of a backlog asks again: one that is within its limit, as it is
-// from the second run on, is not counted time by time. The count may pass over as many
-// excluded times as one search; what lies before that is not caught up with.
-func (c *Compiled) nthLatestNominal(upTo unixtime.Milli, n int64, floor unixtime.Milli) unixtime.Milli {
-	if int64(upTo-floor)/c.minNominalGap()+1 < n {
-		return floor
-	}
-	at, b := upTo, schedule.NewBudget(1)
-	bounded := c.Within(b)
-	for range n {
-		prev, ok := bounded.nominalUpTo(at)
-		switch {
-		case !ok && b.Exhausted() && at < upTo:
-			return at + 1
-		case !ok, prev <= floor:
-			return floor
-		}
-		at = prev - 1
-	}
-	return at + 1
-}
-
-// minNominalGap returns what lies between two nominal times at least, in milliseconds.
-func (c *Compiled) minNominalGap() int64 {
-	switch {
-	case c.schedule.Kind() == schedule.KindInterval:
-		return max(1, c.schedule.Period(time.Time{}).Milliseconds())
-	case c.Schedule.Seconds:
-		return time.Second.Milliseconds()
-	}
-	return time.Minute.Milliseconds()
 }
 
 // markCaughtUp marks a run of the past.

@@ -18,6 +18,9 @@ func NewBudgetOf(passed int) *Budget { return &Budget{remaining: max(passed, max
 // Exhausted reports whether the budget is used up: a search that found nothing may have ended early.
 func (b *Budget) Exhausted() bool { return b.remaining == 0 }
 
+// Covers reports whether a search that passes over n times would find what lies behind them.
+func (b *Budget) Covers(n int) bool { return n < b.remaining }
+
 // Used returns how many times a budget for so many searches has passed over.
 func (b *Budget) Used(searches int) int { return searches*maxSkippedTimes - b.remaining }
 
@@ -43,8 +46,9 @@ func (b *Budget) matchesOf(s *Schedule) *ruleMatches {
 	return b.matches
 }
 
-func (b *Budget) countSkipped() {
+// Charge counts n times as passed over.
+func (b *Budget) Charge(n int) {
 	if b != nil {
-		b.remaining--
+		b.remaining -= n
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +88,7 @@ func TestWorkOfEachScheduleIsBounded(t *testing.T) {
 	rareBeside := excludedAlways(Exclusions{Cron: []string{"1-59 * * * *", "0 1-23 * * *", "0 0 1-6,8-13,15-20,22-26,28-31 * *"}})
 	rareBeside.Cron = append(rareBeside.Cron, slices.Repeat([]string{"0 0 29 2 */7"}, 15)...)
 	specs["rare expressions beside exclusions"] = rareBeside
+	specs["long lists of days"] = longLists()
 	plain := yardstick(t)
 	accepted := 0
 	for name, spec := range specs {
@@ -118,6 +120,16 @@ func TestWorkOfEachScheduleIsBounded(t *testing.T) {
 	if accepted < len(specs)/2 {
 		t.Errorf("%d of %d schedules are accepted: this test looks at nothing", accepted, len(specs))
 	}
+}
+
+// longLists is a cron of expressions and exclusions with as many forms of days as one may have, which leaves two seconds
+// of an hour.
+func longLists() Spec {
+	s := cronIn("America/New_York", vixie, slices.Repeat([]string{"* * * 1-31" + strings.Repeat(",15W", 50) + " * *"}, 16)...)
+	s.Seconds = true
+	never := slices.Repeat([]string{"* * * " + strings.Repeat("31W,", 57) + "31W * *"}, 12)
+	s.Exclude.Cron = append(never, "*/2 1-29,31-59 * * * *", "1-59/2 1-59 * * * *", "1-59/2 0 * * * *", "2-59/2 0,30 * * * *")
+	return s
 }
 
 // excludedAlways is a cron of every minute with exclusions.

@@ -9,10 +9,31 @@ func newMonth(y, m int) month {
 	start := dayNumber(y, m, 1)
 	const thursday = 4 // 1970-01-01
 	return month{
-		length: int(dayNumber(y, m+1, 1) - start),
+		length: monthLength(y, m),
 		first:  int((start%7 + 7 + thursday) % 7),
 	}
 }
+
+func monthLength(y, m int) int {
+	switch m {
+	case 2:
+		if y%4 == 0 && (y%100 != 0 || y%400 == 0) {
+			return 29
+		}
+		return 28
+	case 4, 6, 9, 11:
+		return 30
+	}
+	return 31
+}
+
+const (
+	minMonth, maxMonth = 28, 31 // days
+	monthKinds         = (maxMonth - minMonth + 1) * 7
+)
+
+// kind numbers the kinds of months: those of equal length that begin on the same weekday have the same days.
+func (m month) kind() int { return (m.length-minMonth)*7 + m.first }
 
 // weekdayOf of day d of the month; Sunday is 0.
 func (m month) weekdayOf(d int) int { return (m.first + d - 1) % 7 }
@@ -23,6 +44,29 @@ func (f *fields) matchingDays(y, m int) uint64 {
 		return 0
 	}
 	mon := newMonth(y, m)
+	if f.resolved != nil {
+		return uint64(f.resolved[mon.kind()])
+	}
+	return f.resolveDays(mon)
+}
+
+// resolveForms resolves the forms of days for each kind of month: an expression may have a hundred, and a search asks
+// for their days at each time that it passes over.
+func (f *fields) resolveForms() {
+	if len(f.domRule)+len(f.dowRule) == 0 {
+		return
+	}
+	f.resolved = new([monthKinds]uint32)
+	for length := minMonth; length <= maxMonth; length++ {
+		for first := range 7 {
+			mon := month{length, first}
+			f.resolved[mon.kind()] = uint32(f.resolveDays(mon))
+		}
+	}
+}
+
+// resolveDays is matchingDays for a month that the expression names.
+func (f *fields) resolveDays(mon month) uint64 {
 	all := uint64(1)<<(mon.length+1) - 2 // days 1 to length
 	dom, dow := f.dom, mon.daysOfWeekdays(f.dow)
 	for _, c := range f.domRule {

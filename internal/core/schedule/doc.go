@@ -5,7 +5,8 @@
 // # Model
 //
 // A [Spec] is plain data, stored and sent. [Compile] checks it and turns it
-// into a [Schedule], which is immutable and may be shared by goroutines. A
+// into a [Schedule], which is immutable and may be shared by goroutines, unless
+// it has a budget ([Schedule.Within]) or a memory ([Schedule.Remembering]). A
 // nominal time is an instant in UTC with millisecond precision. It is fixed
 // before jitter, backoff and hints, which delay a run and never rename it.
 //
@@ -30,7 +31,7 @@
 // takes 2,000 steps over excluded times counts the schedule as ended. Days, windows and periods
 // are passed over in one step each, and so is what an expression excludes without a gap on one
 // day. [Schedule.Jittered] gives the due time of a nominal time. MaxRuns is for
-// whoever keeps the state: the schedule itself has no memory.
+// whoever keeps the state: the schedule counts no runs.
 //
 // # Window
 //

@@ -242,7 +242,7 @@ func (e *exclusions) localStretchAt(c int64) (stretch, bool) {
 	all := stretch{c, c}
 	day := floorDiv(c, secondsPerDay)
 	midnight := day * secondsPerDay
-	_, m, d := dateOfDay(day)
+	y, m, d := dateOfDay(day)
 	for _, r := range e.days {
 		switch {
 		case !r.yearly:
@@ -262,7 +262,7 @@ func (e *exclusions) localStretchAt(c int64) (stretch, bool) {
 	}
 	begin := floorDiv(c, e.cronStep) * e.cronStep
 	for i := range e.cron {
-		if e.cron[i].matchesTime(begin) {
+		if e.cron[i].matchesTimeOf(y, m, d, begin-midnight) {
 			all.include(c, e.cron[i].matchesSince(begin, e.cronStep), e.cron[i].matchesUntil(begin, e.cronStep))
 			break
 		}
@@ -291,22 +291,9 @@ func (s *Schedule) NextAllowed(t time.Time) (time.Time, bool) {
 	if !excluded {
 		return t, true
 	}
-	end, ok := s.skipExcluded(around.until)
+	end, ok := s.passOver(toAllowed, around.until, s.budget, nil)
 	if !ok && !s.fixedDelay {
 		end, ok = s.nextInstant(around.until-1, nil) // a nominal time is not excluded
 	}
 	return timeFromMillis(end), ok && end <= maxInstant
-}
-
-// skipExcluded returns the first instant from ms on that is not excluded.
-func (s *Schedule) skipExcluded(ms int64) (int64, bool) {
-	for range s.budget.maxSkipped() {
-		around, excluded := s.exclude.stretchAt(ms)
-		if !excluded {
-			return ms, true
-		}
-		s.budget.countSkipped()
-		ms = around.until
-	}
-	return 0, false
 }

@@ -25,6 +25,7 @@ type fields struct {
 	dowRule              []cron.DowConstraint // FRI#3, FRI#L
 	both                 bool                 // a day must match both day fields, not either
 	first, last          int64                // earliest and latest second of a matching day
+	resolved             *[monthKinds]uint32  // matching days by the kind of month; nil: no forms such as 15W
 }
 
 // newFields takes the sets out of the parsed expression. Bit 63 of a set is
@@ -42,6 +43,7 @@ func newFields(p *cron.SpecSchedule, allDays bool) fields {
 		dowRule: p.DowConstraints,
 		both:    allDays,
 	}
+	f.resolveForms()
 	s, m, h := bits.TrailingZeros64(f.second), bits.TrailingZeros64(f.minute), bits.TrailingZeros64(f.hour)
 	f.first = secondOfDay(h, m, s)
 	f.last = secondOfDay(bits.Len64(f.hour)-1, bits.Len64(f.minute)-1, bits.Len64(f.second)-1)
@@ -74,11 +76,15 @@ func (f *fields) nextMatch(c int64) (int64, bool) {
 // matchesTime reports whether civil time c is a match, without looking for another one.
 func (f *fields) matchesTime(c int64) bool {
 	day := floorDiv(c, secondsPerDay)
-	tod := c - day*secondsPerDay
+	y, m, d := dateOfDay(day)
+	return f.matchesTimeOf(y, m, d, c-day*secondsPerDay)
+}
+
+// matchesTimeOf is matchesTime for a second of a day.
+func (f *fields) matchesTimeOf(y, m, d int, tod int64) bool {
 	if f.hour&(1<<(tod/3600)) == 0 || f.minute&(1<<(tod/60%60)) == 0 || f.second&(1<<(tod%60)) == 0 {
 		return false
 	}
-	y, m, d := dateOfDay(day)
 	return f.matchingDays(y, m)&(1<<d) != 0
 }
 

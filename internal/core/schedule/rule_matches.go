@@ -5,6 +5,7 @@ package schedule
 // work: an expression that matches once in decades looks at hundreds of months.
 type ruleMatches struct {
 	next, prev []ruleMatch // by expression
+	segment    segment     // the last one: all expressions have one zone
 }
 
 // ruleMatch is an answer: the first match at or after from, or the last one at or before it.
@@ -28,7 +29,7 @@ func (m *ruleMatches) nextOf(s *Schedule, i int, from int64) (int64, bool) {
 	last := &m.next[i]
 	if !last.known || from < last.from || !last.serves(from-last.from, last.at-from) {
 		*last = ruleMatch{from: from, known: true}
-		last.at, last.found = s.rules[i].nextInstant(from)
+		last.at, last.found = s.rules[i].nextInstantIn(&m.segment, from)
 	}
 	return last.at, last.found
 }
@@ -41,7 +42,7 @@ func (m *ruleMatches) prevOf(s *Schedule, i int, from int64) (int64, bool) {
 	last := &m.prev[i]
 	if !last.known || from > last.from || !last.serves(last.from-from, from-last.at) {
 		*last = ruleMatch{from: from, known: true}
-		last.at, last.found = s.rules[i].prevInstant(from)
+		last.at, last.found = s.rules[i].prevInstantIn(&m.segment, from)
 	}
 	return last.at, last.found
 }

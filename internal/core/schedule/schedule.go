@@ -15,8 +15,9 @@ type Schedule struct {
 
 	rules []rule // cron: at least one; calendar: one
 
-	exclude *exclusions // nil for none
-	budget  *Budget     // of searches that name none; nil: each has its own bound
+	exclude *exclusions   // nil for none
+	long    *longSearches // over excluded times; nil: none is remembered
+	budget  *Budget       // of searches that name none; nil: each has its own bound
 	jitter  time.Duration
 	seed    uint64
 }
@@ -74,37 +75,18 @@ func (s *Schedule) nextInstant(after int64, b *Budget) (int64, bool) {
 		return t, ok
 	}
 	if s.fixedDelay {
-		return s.skipExcluded(t)
+		return s.passOver(toAllowed, t, s.budget, nil)
 	}
-	for range b.maxSkipped() {
-		around, excluded := s.exclude.stretchAt(t)
-		if !excluded {
-			return t, true
-		}
-		b.countSkipped()
-		t, ok = s.nextAny(around.until-1, matches)
-		if !ok || t >= s.end {
-			return 0, false
-		}
-	}
-	return 0, false
+	return s.passOver(toNext, t, b, matches)
 }
 
 func (s *Schedule) prevInstant(before int64) (int64, bool) {
 	matches := s.budget.matchesOf(s)
 	t, ok := s.prevAny(before, matches)
-	for range s.budget.maxSkipped() {
-		if !ok || s.exclude == nil || t < s.start {
-			return t, ok
-		}
-		around, excluded := s.exclude.stretchAt(t)
-		if !excluded {
-			return t, true
-		}
-		s.budget.countSkipped()
-		t, ok = s.prevAny(around.since-1, matches)
+	if !ok || s.exclude == nil || t < s.start {
+		return t, ok
 	}
-	return 0, false
+	return s.passOver(toPrev, t, s.budget, matches)
 }
 
 // nextAny and prevAny know nothing of exclusions. Matches may be nil.

@@ -44,23 +44,32 @@ func newRule(times civilTimes, wild bool, zone *time.Location, gap GapPolicy, re
 
 // segment is a stretch [start, end) of instants with one offset from UTC.
 // Within it civil time is instant + offset, with neither gap nor repeat.
-// before and after are the offsets on the other sides of its ends.
-type segment struct{ start, end, offset, before, after int64 }
+// before and after are the offsets on the other sides of its ends. It is the segment of all instants in [valid, end).
+type segment struct{ start, end, offset, before, after, valid int64 }
 
 const unbounded = math.MaxInt64
 
 func (r *rule) segmentAt(t int64) segment { return offsetSegmentAt(r.zone, t) }
 
+// updateSegment looks up the segment of an instant, unless it is the last one of the search.
+func (r *rule) updateSegment(last *segment, t int64) {
+	if t < last.valid || t >= last.end {
+		*last = r.segmentAt(t)
+	}
+}
+
 func offsetSegmentAt(zone *time.Location, t int64) segment {
 	if zone == time.UTC {
-		return segment{start: -unbounded, end: unbounded}
+		return segment{start: -unbounded, end: unbounded, valid: -unbounded}
 	}
 	at := time.Unix(t, 0).In(zone)
 	start, end := at.ZoneBounds()
 	_, offset := at.Zone()
-	s := segment{start: -unbounded, end: unbounded, offset: int64(offset), before: int64(offset), after: int64(offset)}
+	s := segment{start: -unbounded, end: unbounded, offset: int64(offset), before: int64(offset), after: int64(offset),
+		valid: -unbounded}
 	if !start.IsZero() {
 		s.start = start.Unix()
+		s.valid = s.start
 		_, before := start.Add(-time.Second).Zone()
 		s.before = int64(before)
 	}
@@ -71,7 +80,8 @@ func offsetSegmentAt(zone *time.Location, t int64) segment {
 		// Past the last transition listed, the time package cuts segments at
 		// the turn of a UTC year and puts that of a leap year a day early, so
 		// that December 31 lies beyond its own segment. The day's end is right.
-		s.end = (floorDiv(t, secondsPerDay) + 1) * secondsPerDay
+		day := floorDiv(t, secondsPerDay)
+		s.valid, s.end = max(s.end, day*secondsPerDay), (day+1)*secondsPerDay
 	}
 	if s.end != unbounded {
 		_, after := time.Unix(s.end, 0).In(zone).Zone()
@@ -81,9 +91,13 @@ func offsetSegmentAt(zone *time.Location, t int64) segment {
 }
 
 // nextInstant returns the first instant at or after t.
-func (r *rule) nextInstant(t int64) (int64, bool) {
+func (r *rule) nextInstant(t int64) (int64, bool) { return r.nextInstantIn(&segment{}, t) }
+
+// nextInstantIn is nextInstant for a search that keeps the segment in which it was last.
+func (r *rule) nextInstantIn(last *segment, t int64) (int64, bool) {
 	for limit := t + searchSeconds; t <= limit; {
-		seg := r.segmentAt(t)
+		r.updateSegment(last, t)
+		seg := *last
 		if t == seg.start && r.isGapOwed(seg) {
 			return t, true
 		}
@@ -105,9 +119,13 @@ func (r *rule) nextInstant(t int64) (int64, bool) {
 }
 
 // prevInstant returns the last instant at or before t.
-func (r *rule) prevInstant(t int64) (int64, bool) {
+func (r *rule) prevInstant(t int64) (int64, bool) { return r.prevInstantIn(&segment{}, t) }
+
+// prevInstantIn is prevInstant for a search that keeps the segment in which it was last.
+func (r *rule) prevInstantIn(last *segment, t int64) (int64, bool) {
 	for limit := t - searchSeconds; t >= limit; {
-		seg := r.segmentAt(t)
+		r.updateSegment(last, t)
+		seg := *last
 		if c, ok := r.times.prevMatch(min(t+seg.offset, r.endCivil(seg)-1)); ok && c >= r.firstCivil(seg) {
 			return c - seg.offset, true
 		}

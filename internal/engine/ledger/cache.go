@@ -14,28 +14,34 @@ const cacheSize = 16384
 type compiledCache struct {
 	mu      sync.Mutex
 	limit   int
-	entries map[job.RecordID]*job.Compiled
+	entries map[job.RecordID]cachedDefinition
 }
+
+// cachedDefinition is a compiled definition, for everybody and for decisions. Those of a job are made one after the
+// other, because its shard has one batch in flight, so that they can share a memory.
+type cachedDefinition struct{ shared, remembering *job.Compiled }
 
 func newCompiledCache(limit int) *compiledCache {
-	return &compiledCache{limit: limit, entries: make(map[job.RecordID]*job.Compiled)}
+	return &compiledCache{limit: limit, entries: make(map[job.RecordID]cachedDefinition)}
 }
 
-func (c *compiledCache) compiledFor(record job.RecordID, d *job.Definition) (*job.Compiled, error) {
+func (c *compiledCache) compiledFor(record job.RecordID, d *job.Definition) (cachedDefinition, error) {
 	if !d.Schedule.NeedsParsing() {
-		return job.Compile(d)
+		compiled, err := job.Compile(d)
+		return cachedDefinition{compiled, compiled}, err
 	}
 	c.mu.Lock()
 	hit := c.entries[record]
 	c.mu.Unlock()
 	// A re-created job starts again at revision 1, hence the creation time.
-	if hit != nil && hit.Revision == d.Revision && hit.CreatedMS == d.CreatedMS {
+	if hit.shared != nil && hit.shared.Revision == d.Revision && hit.shared.CreatedMS == d.CreatedMS {
 		return hit, nil
 	}
 	compiled, err := job.Compile(d)
 	if err != nil {
-		return nil, err
+		return cachedDefinition{}, err
 	}
+	entry := cachedDefinition{compiled, compiled.Remembering()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, known := c.entries[record]; !known && len(c.entries) >= c.limit {
@@ -44,6 +50,6 @@ func (c *compiledCache) compiledFor(record job.RecordID, d *job.Definition) (*jo
 			break
 		}
 	}
-	c.entries[record] = compiled
-	return compiled, nil
+	c.entries[record] = entry
+	return entry, nil
 }

@@ -18,6 +18,9 @@ const (
 	// maxDecisionTime bounds how long a round decides before what it has decided is written: schedules may take
 	// milliseconds, and all changes of a round have to be written before the first of them expires.
 	maxDecisionTime = 250 * time.Millisecond
+	// maxTogetherTime is maxDecisionTime of all shards that are committed together: none of them is written before all
+	// are decided.
+	maxTogetherTime = 50 * time.Millisecond
 )
 
 // committer commits one batch at a time, or those of several shards together.
@@ -44,43 +47,60 @@ func (l *committer) beginRound(number int, batch shardBatch, now time.Time) *sha
 	if number == len(l.rounds) {
 		l.rounds = append(l.rounds, &shardRound{Ledger: l.Ledger})
 	}
+	l.setDeadlines(batch, now)
+	l.metrics.batch.Observe(float64(len(batch.entries)))
+	r := l.rounds[number]
+	r.shard, r.again = batch.shard, nil
+	r.round, r.rest = l.firstOfEachJob(answerExpired(batch.entries), l.sizes.mostUnknown())
+	return r
+}
+
+// setDeadlines begins the time of the changes that have had no round.
+func (l *Ledger) setDeadlines(batch shardBatch, now time.Time) {
 	for _, e := range batch.entries {
 		if e.deadline.IsZero() {
 			e.deadline = now.Add(l.o.Timeout)
 		}
 	}
-	l.metrics.batch.Observe(float64(len(batch.entries)))
-	r := l.rounds[number]
-	r.shard, r.again = batch.shard, nil
-	r.round, r.rest = l.firstOfEachJob(batch.entries, l.sizes.mostUnknown())
-	return r
 }
 
 // commitRound takes a batch through a round. It returns the changes that need another round. They go first in the
 // shard's next batch, so that changes that arrived meanwhile do not wait for all of their rounds, which take long
 // where the store answers late.
 func (l *committer) commitRound(batch shardBatch) (left []*changeEntry) {
-	r := l.beginRound(0, batch, time.Now())
+	began := time.Now()
+	r := l.beginRound(0, batch, began)
 	ctx, cancel := context.WithDeadline(context.Background(), latestDeadline(r.round))
 	defer cancel()
-	r.decide(ctx)
-	if len(r.writes) > 0 {
-		started := time.Now()
-		r.complete(l.o.Store.Apply(ctx, r.shard, r.writes), started)
+	r.decide(ctx, began.Add(l.o.decisionTime))
+	switch {
+	case len(r.writes) == 0:
+	case ctx.Err() != nil: // all have expired while they were decided
+		answerRefused(r.items, job.ErrNodeBusy)
+	default:
+		sent := time.Now()
+		r.complete(l.o.Store.Apply(ctx, r.shard, r.writes), sent)
 	}
 	return r.end()
 }
 
 // commitTogether takes small batches of several shards through a round each, with one call of the store. Each shard is
-// released as soon as its writes are answered.
+// released as soon as its writes are answered. Those that are not decided in time are released undecided, and go alone
+// from then on.
 func (l *committer) commitTogether(batches []shardBatch) {
 	started := time.Now()
 	ctx, cancel := context.WithDeadline(context.Background(), started.Add(l.o.Timeout))
 	defer cancel()
 	requests, rounds := make([]job.ShardWrites, 0, len(batches)), make([]*shardRound, 0, len(batches))
+	until := started.Add(min(l.o.decisionTime, maxTogetherTime))
 	for i, batch := range batches {
-		r := l.beginRound(i, batch, started)
-		r.decide(ctx)
+		if i > 0 && time.Now().After(until) {
+			l.setDeadlines(batch, started)
+			l.releaseShard(batch.shard, batch.entries)
+			continue
+		}
+		r := l.beginRound(len(rounds), batch, started)
+		r.decide(ctx, until)
 		if len(r.writes) == 0 {
 			l.releaseShard(r.shard, r.end())
 			continue
@@ -117,7 +137,8 @@ func latestDeadline(round []*changeEntry) (last time.Time) {
 	return last
 }
 
-// answerExpired answers the changes whose deadline has passed, and returns the others.
+// answerExpired answers the changes whose deadline has passed, and returns the others. It is no sign that Redis does
+// not answer: changes before them may have taken long.
 func answerExpired(left []*changeEntry) []*changeEntry {
 	var over []*changeEntry
 	now := time.Now()
@@ -128,7 +149,7 @@ func answerExpired(left []*changeEntry) []*changeEntry {
 		}
 		return late
 	})
-	failAll(over, job.ErrUnavailable)
+	failAll(over, job.ErrNodeBusy)
 	deliverAnswers(over)
 	return left
 }
@@ -161,8 +182,9 @@ func (l *committer) firstOfEachJob(batch []*changeEntry, unknown int) (round, re
 	return round, rest
 }
 
-// decide decides the changes of the round. What is to be stored are the writes.
-func (r *shardRound) decide(ctx context.Context) {
+// decide decides the changes of the round, those that it reaches in time and one at least. What is to be stored are the
+// writes.
+func (r *shardRound) decide(ctx context.Context, until time.Time) {
 	r.makeRoom(0)
 	round := r.readRecords(ctx, r.shard, r.round)
 	if len(round) == 0 {
@@ -176,9 +198,8 @@ func (r *shardRound) decide(ctx context.Context) {
 	clock := job.Reading{NowMS: now, Latest: r.o.Store.Latest(r.shard)}
 	all, items, writes := r.makeRoom(len(round))
 	var unchanged []*decidedChange
-	began := time.Now()
 	for i, e := range round {
-		if i > 0 && time.Since(began) > r.o.decisionTime {
+		if i > 0 && time.Now().After(until) {
 			r.postpone(round[i:])
 			break
 		}

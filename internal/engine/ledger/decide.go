@@ -40,7 +40,8 @@ type decidedChange struct {
 // CompiledDefinition returns the compiled definition of a job's record from the cache, or compiles it: parsing a
 // schedule costs far more than evaluating it.
 func (l *Ledger) CompiledDefinition(record job.RecordID, d *job.Definition) (*job.Compiled, error) {
-	return l.cache.compiledFor(record, d)
+	cached, err := l.cache.compiledFor(record, d)
+	return cached.shared, err
 }
 
 // decideChange calls the policy. With corruptErr there may be a decision that is to be stored.
@@ -50,7 +51,8 @@ func (l *Ledger) decideChange(it *decidedChange, clock job.Reading) {
 	if e.needsParent {
 		definition = e.parent.Definition
 	}
-	compiled, fault := l.cache.compiledFor(e.jobRecord, definition)
+	cached, fault := l.cache.compiledFor(e.jobRecord, definition)
+	compiled := cached.remembering
 	switch {
 	case fault != nil:
 		l.decideUnusable(it, definition, fault, clock.NowMS)

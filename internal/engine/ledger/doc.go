@@ -10,7 +10,8 @@
 // one round trip for many changes. There is no timer. Small batches of several shards are
 // committed by one goroutine in one call of the store: at a thousand results a second each
 // shard has a change now and then, and to wake a goroutine for it takes longer than to decide
-// it. Large batches, and changes for which something has to be read first, go their own way.
+// it. Large batches, and changes for which something has to be read first, go their own way, and changes whose
+// decisions may take long go together without the others.
 //
 // Invariants:
 //
@@ -29,4 +30,6 @@
 //  7. A change that the store cannot accept delays no other for longer than its own round
 //     trip, and neither does a server that is down. Of shards that are committed together,
 //     each is released as soon as its own writes are answered.
+//  8. Decisions that take long delay the changes of another shard by one decision more than maxTogetherTime at most,
+//     beside the wait for a committer: shards that were not decided by then go alone.
 package ledger

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -270,7 +271,8 @@ func (l *Ledger) commitLoop() {
 }
 
 // nextBatches takes the batch of the first shard that is ready. If that batch is small, it also takes those of the
-// other ready shards that are. It returns none when the ledger is closed and no batch can follow.
+// other ready shards that are, and that are decided as fast. It returns none when the ledger is closed and no batch can
+// follow.
 func (l *Ledger) nextBatches() []shardBatch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -292,11 +294,14 @@ func (l *Ledger) nextBatches() []shardBatch {
 	return batches
 }
 
-// takeSmallBatches takes the small batches of the shards, and returns the shards that have others.
+// takeSmallBatches takes the small batches of the shards, and returns the shards that have others. Changes that may
+// take long to decide do not go together with those that do not.
 func (l *Ledger) takeSmallBatches(batches []shardBatch, ready []int) ([]shardBatch, []int) {
 	left := ready[:0]
+	long := mayTakeLong(batches[0].entries)
 	for _, shard := range ready {
-		if len(batches) < maxTogether && l.isSmall(l.mu.queues[shard].pending, shard) {
+		pending := l.mu.queues[shard].pending
+		if len(batches) < maxTogether && l.isSmall(pending, shard) && mayTakeLong(pending) == long {
 			batches = append(batches, l.takeBatch(shard))
 		} else {
 			left = append(left, shard)
@@ -335,6 +340,15 @@ func (l *Ledger) isSmall(changes []*changeEntry, shard int) bool {
 		}
 	}
 	return true
+}
+
+// mayTakeLong reports whether one of a small batch of changes is of a job whose schedule excludes times, which a search
+// passes over one after the other.
+func mayTakeLong(changes []*changeEntry) bool {
+	return slices.ContainsFunc(changes, func(e *changeEntry) bool {
+		update, edits := e.Input.(job.Update)
+		return !e.Known.Definition.Schedule.Exclude.Empty() || edits && !update.New.Schedule.Exclude.Empty()
+	})
 }
 
 // releaseShard ends a shard's batch; left are its unanswered changes.

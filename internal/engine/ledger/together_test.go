@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -52,6 +53,12 @@ func (f *fakeStore) knownChange(id string) job.Change {
 // commitAll submits changes and waits for their answers.
 func commitAll(t *testing.T, l *Ledger, changes []job.Change) {
 	t.Helper()
+	commitAllThen(t, l, changes, func(int) {})
+}
+
+// commitAllThen is commitAll, and calls then with the index of each change when it is answered.
+func commitAllThen(t *testing.T, l *Ledger, changes []job.Change, then func(int)) {
+	t.Helper()
 	var answered sync.WaitGroup
 	answered.Add(len(changes))
 	l.SubmitAll(changes, func(answers []job.ChangeSummary) {
@@ -59,6 +66,7 @@ func commitAll(t *testing.T, l *Ledger, changes []job.Change) {
 			if a.Err != nil {
 				t.Errorf("change %d: %v", a.Nth, a.Err)
 			}
+			then(a.Nth)
 			answered.Done()
 		}
 	})
@@ -203,5 +211,73 @@ func TestStopCommitsWhatSlowBatchesLeave(t *testing.T) {
 		default:
 			t.Error("Stop returned before the change was answered")
 		}
+	})
+}
+
+// longChange is knownChange for a job with an exclusion, whose decision takes so long.
+func (f *fakeStore) longChange(id string, takes time.Duration) job.Change {
+	c := f.knownChange(id)
+	d := *c.Known.Definition
+	d.Schedule.Exclude.Dates = []string{"12-25"}
+	f.records[c.Record].Definition, c.Known.Definition = &d, &d
+	c.Begin = func() bool { time.Sleep(takes); return true }
+	return c
+}
+
+// TestDecisionsOfShardsTogetherAreShort checks that no shard waits until the long decisions of all others are made: what
+// is decided together is decided for a short time, and changes that are decided at once do not go with long ones.
+func TestDecisionsOfShardsTogetherAreShort(t *testing.T) {
+	for name, long := range map[string]bool{"plain": false, "with exclusions": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, rec := newManyShards(), &recorder{}
+				l := New(Options{Store: s, Observer: rec, Nudger: rec})
+				const takes = 30 * time.Millisecond
+				var changes []job.Change
+				for _, shard := range "abcdefghijklmno" {
+					for i := range smallBatch {
+						changes = append(changes, s.longChange(fmt.Sprint(string(shard), i), takes))
+					}
+				}
+				other, bound := s.knownChange("p"), time.Duration(0)
+				if long {
+					// It waits for the decisions that were made together, and for a committer.
+					other, bound = s.longChange("p", 0), maxTogetherTime+takes+slowBatch
+				}
+				started := time.Now()
+				var took time.Duration
+				commitAllThen(t, l, append(changes, other), func(nth int) {
+					if nth == len(changes) {
+						took = time.Since(started)
+					}
+				})
+				if took > bound {
+					t.Errorf("a change alone in its shard took %v, want %v at most", took, bound)
+				}
+				for id, r := range s.records {
+					if !r.State.Paused {
+						t.Errorf("%s was not changed", id)
+					}
+				}
+				l.Stop()
+			})
+		})
+	}
+}
+
+// TestChangesThatExpireBlameTheNode checks that changes which expire while others are decided, or they themselves, are
+// not written, and that Redis is not blamed for it.
+func TestChangesThatExpireBlameTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, rec := newManyShards(), &recorder{}
+		l := New(Options{Store: s, Observer: rec, Nudger: rec, Timeout: 300 * time.Millisecond})
+		changes := []job.Change{s.longChange("a1", 200*time.Millisecond), s.longChange("a2", 200*time.Millisecond),
+			s.longChange("a3", 0)}
+		for i, r := range l.SubmitAndWait(t.Context(), changes...) {
+			if !errors.Is(r.Err, job.ErrNodeBusy) || s.records[changes[i].Record].State.Paused {
+				t.Errorf("%s: %v", changes[i].Record, r.Err)
+			}
+		}
+		l.Stop()
 	})
 }
