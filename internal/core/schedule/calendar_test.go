@@ -116,7 +116,8 @@ func listed(c Calendar, zone *time.Location, years int) []int64 {
 			if at, err := time.Parse("2006-01-02 15:04", day.Format("2006-01-02 ")+text); counts && err == nil {
 				instant, _ := AtLocal(at, zone)
 				_, offset := instant.Zone()
-				if shown := instant.Unix() + int64(offset) - at.Unix(); shown > 3*3600 {
+				_, before := instant.Add(-time.Second).Zone()
+				if shown := instant.Unix() + int64(offset); shown != at.Unix() && offset-before > maxOwedGap {
 					continue // the day never was
 				}
 				out = append(out, instant.Unix())
