@@ -242,7 +242,9 @@ func TestUnreadAnswersToManyWorkers(t *testing.T) {
 	for i, s := range flood {
 		finish[i]()
 		if err := sessiontest.ReadToEnd(t, s); !errors.Is(err, io.EOF) {
-			if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "unread") {
+			// The connection of a stream that has ended is closed after a second unless it is read.
+			isClosed := status.Code(err) == codes.Unavailable
+			if !isClosed && (status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "unread")) {
 				t.Errorf("a stream ended with %v", err)
 			}
 			refused++

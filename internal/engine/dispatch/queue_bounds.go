@@ -9,9 +9,10 @@ import (
 // other nodes about free slots, at most 150 bytes each.
 const maxServedQueues = 10_000
 
-// newQueueShares makes the table of the queues that workers serve. One namespace or identity alone may have half.
+// newQueueShares makes the table of the queues that workers serve. One namespace alone may have half, and one identity
+// a quarter, so that it cannot have all that its namespace may have.
 func newQueueShares() *fairshare.Table {
-	return fairshare.New(fairshare.Limits{Places: maxServedQueues, Namespace: 1, Identity: 1})
+	return fairshare.New(fairshare.Limits{Places: maxServedQueues, Namespace: 1, Identity: 3})
 }
 
 // queueHolder is the holder of the queues that a session is the first to serve.
