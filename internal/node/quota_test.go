@@ -199,8 +199,12 @@ func TestBytesOfANamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	settled("renamed", 900)
-	backup, err := fermatav1.NewBackupServiceClient(connect(t, a)).ExportJobs(t.Context(),
-		&fermatav1.ExportJobsRequest{Parent: parent, IdPrefix: "renamed"})
+	backups := fermatav1.NewBackupServiceClient(connect(t, a))
+	backup, err := backups.ExportJobs(t.Context(), &fermatav1.ExportJobsRequest{Parent: parent, IdPrefix: "renamed"})
+	for err == nil && len(backup.GetJobs()) == 0 && backup.GetNextPageToken() != "" { // a page may end before it has any
+		backup, err = backups.ExportJobs(t.Context(), &fermatav1.ExportJobsRequest{Parent: parent, IdPrefix: "renamed",
+			PageToken: backup.GetNextPageToken()})
+	}
 	if err != nil || len(backup.GetJobs()) != 1 {
 		t.Fatal(backup, err)
 	}
