@@ -22,7 +22,8 @@ import (
 type connection struct {
 	credentials.AuthInfo
 	host string // remote address without port
-	// hostShare stands for the connection's address, or its IPv6 network, as long as it has proved no identity with a role.
+	// hostShare names the share of the connection's address, or of its IPv6 network. It is used until the connection has
+	// proved an identity with a role.
 	hostShare string
 	proof     atomic.Pointer[proof]
 	// hasRole: an identity that has a role was proved once. Until then the connection is

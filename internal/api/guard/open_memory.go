@@ -9,9 +9,9 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 )
 
-// A connection takes memory while it is silent, and so does a stream whose client sends nothing. Limits of their
-// numbers do not know how much memory a node has. So both take memory of a budget that identities share, from when they
-// are known to be of an identity until they end.
+// An idle connection takes memory, and so does a stream whose client sends nothing. A limit of their number would not
+// depend on the memory of the node. So both take memory from a budget that identities share, from the time that their
+// identity is known until they end.
 
 const (
 	// maxOpenMemory bounds the memory of open connections and streams, or two thirds of the memory that the process is
@@ -32,11 +32,12 @@ func newOpenBudget(memory int64) *memorybudget.Budget {
 // connectionMemory is what a connection takes of the budget of open connections. The zero value takes nothing.
 type connectionMemory struct {
 	budget *memorybudget.Budget
-	owner  string // "": it takes nothing
+	owner  string // empty: no memory is taken
 }
 
-// moveTo takes the memory of another owner instead; false: that one may not have so much. An empty owner changes
-// nothing: whom it stands for has no role, and stays within the bounds of strangers.
+// moveTo takes the memory from the share of another owner, and returns it to the previous one. It returns false if the
+// share is used up. An empty owner is an identity without a role: such a connection keeps the bounds of unauthenticated
+// connections, and no memory is moved.
 func (m *connectionMemory) moveTo(owner string) bool {
 	if m.budget == nil || owner == "" || owner == m.owner {
 		return true
@@ -71,7 +72,7 @@ func (m *StreamMemory) Release() {
 	}
 }
 
-// TakeStreamMemory takes the memory of a stream from the part of an owner; false: that one may not have so much.
+// TakeStreamMemory takes the memory of a stream from the share of an owner. It returns false if the share is used up.
 func TakeStreamMemory(budget *memorybudget.Budget, owner string) (*StreamMemory, bool) {
 	if !budget.TryTake(owner, streamBytes) {
 		return nil, false
@@ -92,8 +93,8 @@ func StreamMemoryFrom(ctx context.Context) *StreamMemory {
 	return m
 }
 
-// takeStreamMemory takes the memory of a stream whose handler begins; nil if nothing bounds it: its connection has the
-// bounds of strangers, or nothing is asked of callers.
+// takeStreamMemory takes the memory of a stream whose handler begins; nil if nothing bounds it: its connection is
+// unauthenticated, which has bounds of its own, or callers are not authenticated at all.
 func (q *incoming) takeStreamMemory() (*StreamMemory, error) {
 	if q.quota() == nil {
 		return nil, nil

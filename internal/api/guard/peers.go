@@ -51,9 +51,8 @@ func PeerKeyCheck(key string, o Options) (PeerCheck, error) {
 	}, nil
 }
 
-// PeerCertificateCheck is for the server that other nodes connect to over TLS that verifies their certificates. While
-// the authority gives anybody the role node, only those may call; while it does not, that a certificate was verified is
-// enough.
+// PeerCertificateCheck is for the server that other nodes connect to over TLS, which verifies their certificates. If
+// the authority gives the role node to an identity, callers need that role. Otherwise a verified certificate is enough.
 func PeerCertificateCheck(authority PeerAuthority, o Options) (PeerCheck, error) {
 	o.Authority = authority
 	if o.Logger == nil {
@@ -84,7 +83,8 @@ func PeerCertificateCheck(authority PeerAuthority, o Options) (PeerCheck, error)
 // PeerServerOptions are options for the server that other nodes connect to. Each call has to pass check, if that is not
 // nil, and the connections are bounded, as those of clients are, until one has. Of the options only MaxUnauthenticated,
 // UnauthenticatedAge, Registerer and Logger count.
-func PeerServerOptions(secure credentials.TransportCredentials, check PeerCheck, o Options) ([]grpc.ServerOption, error) {
+func PeerServerOptions(secure credentials.TransportCredentials, check PeerCheck,
+	o Options) ([]grpc.ServerOption, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -100,7 +100,8 @@ func PeerServerOptions(secure credentials.TransportCredentials, check PeerCheck,
 		refuseCompressed, grpc.MaxConcurrentStreams(MaxStreamsPerConnection), grpc.MaxHeaderListSize(MaxHeaderBytes)), nil
 }
 
-// tapPeers has the bounds of connections without a credential until a call passes the check, by its headers.
+// tapPeers checks the headers of calls. A connection keeps the bounds of unauthenticated connections until a call
+// passes the check.
 func (g *Gate) tapPeers(check PeerCheck) tap.ServerInHandle {
 	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
 		defer dropUnusedHeaders(info.Header)
@@ -129,7 +130,7 @@ func (g *Gate) tapPeers(check PeerCheck) tap.ServerInHandle {
 	}
 }
 
-// interceptors have the check decide about each call.
+// interceptors apply the check to each call.
 func (check PeerCheck) interceptors() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, q any, info *grpc.UnaryServerInfo,

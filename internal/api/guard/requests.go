@@ -525,8 +525,8 @@ func (c *Caller) admitLargeRequest(ctx context.Context) error {
 	return c.authorizeAnywhere(ctx, d.permission)
 }
 
-// memoryShare is whose memory a call of the connection takes. An identity without a role has no share of its own: anybody
-// may have many of them.
+// memoryShare names the share from which a call takes memory. An identity without a role has no share of its own,
+// because a caller may have many such identities.
 func (c *Caller) memoryShare(conn *connection) string {
 	if c.hasRole {
 		return c.Identity.Subject

@@ -83,8 +83,8 @@ func (p *Peer) cutDemand(demand []job.QueueDemand) []job.QueueDemand {
 		return demand
 	}
 	p.metrics.cut.WithLabelValues("demand").Inc()
-	p.o.Logger.Warn("workers serve too many queues; other nodes are not told of all of them", "queues", len(demand),
-		"told", maxDemandQueues)
+	p.o.Logger.Warn("workers serve too many queues; some are left out of the demand for other nodes",
+		"queues", len(demand), "sent", maxDemandQueues)
 	return demand[:maxDemandQueues]
 }
 

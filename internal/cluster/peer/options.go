@@ -116,11 +116,12 @@ const (
 	replacementLogPause = time.Minute
 )
 
-// Bounds of the bytes of a message. One that is larger than what a node takes ends its stream, again and again.
+// Bounds of the size of a message, in bytes. A message above the limit of the receiver ends the stream, and the next
+// stream would begin with the same message.
 const (
-	// maxSent is what any node takes: nodes of the previous build take 4 MiB.
+	// maxSent is the largest message that is sent. Nodes of the previous build accept 4 MiB.
 	maxSent = 3 << 20
-	// maxReceived is what this build takes.
+	// maxReceived is the largest message that is accepted.
 	maxReceived = 16 << 20
 	// maxDescription is what a description may have if the node that asks is of this build.
 	maxDescription = 15 << 20

@@ -102,11 +102,11 @@ func (e *QuotaError) Error() string {
 	return fmt.Sprintf("namespace %s has its %d jobs: delete some, or ask for a greater limit", e.Namespace, e.Limit)
 }
 
-// TurnError means that a call has waited too long for its turn at work of which a node does little at once. Nothing was
-// changed, and the call may be repeated.
+// TurnError means that a call waited too long for its turn. A node runs few calls of this kind at the same time. Nothing
+// was changed, and the call may be repeated.
 type TurnError struct {
-	Work string // one lowercase word
-	// Namespace is whose calls take all turns that it may have; "": those of all namespaces take all of the node.
+	Work string // the kind of work, one lowercase word
+	// Namespace has as many running calls as one namespace may have. If it is empty, the node has as many as it may have.
 	Namespace string
 }
 

@@ -342,8 +342,8 @@ func (l *Ledger) isSmall(changes []*changeEntry, shard int) bool {
 	return true
 }
 
-// mayTakeLong reports whether one of a small batch of changes is of a job whose schedule excludes times, which a search
-// passes over one after the other.
+// mayTakeLong reports whether a change of a small batch needs a search over excluded times: its job has a schedule with
+// exclusions.
 func mayTakeLong(changes []*changeEntry) bool {
 	return slices.ContainsFunc(changes, func(e *changeEntry) bool {
 		update, edits := e.Input.(job.Update)

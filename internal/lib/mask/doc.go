@@ -33,7 +33,7 @@
 //     text that is shown in part, [Masker.Margin] bytes more are searched, and bytes next to a place where a
 //     text was cut off before are dropped. So no part is shown of a secret that takes at most Margin bytes.
 //  3. A text that takes more than 1,310,720 readings of its positions, about 20 ms of CPU time, is masked as a
-//     whole. This depends on the text alone, so that it tells nothing about a secret. Each reading is compared with
+//     whole. This depends on the text alone, so that it reveals nothing about a secret. Each reading is compared with
 //     at most 64 places of each form of each secret. A text that matches at more places at the same time is masked
 //     as a whole, which takes a secret that repeats its own beginning as often. Memory is bounded by the lengths of
 //     the secrets and of the text.

@@ -28,8 +28,8 @@ const (
 	maxSharedCreateWeight  = 256 << 10
 )
 
-// maxCreatePasses is how often a creation is tried for an id that is taken, and free when its record is read. After
-// that somebody else keeps creating and deleting it.
+// maxCreatePasses bounds the tries to create a record whose id is taken at first, and free when its record is read. More
+// tries would fail as well: another caller creates and deletes the record again and again.
 const maxCreatePasses = 3
 
 // maxExistingRead bounds the existing records that are read at once: their payloads may be large.
@@ -181,8 +181,8 @@ func (g *createGroup) buildSteps(s *Store) []*runner.Op {
 	return ops
 }
 
-// readReplies reads the replies of a pass, and the existing records but those of calls that have a turn for it: others
-// do not wait for these. Records to be tried again are in todo of their calls.
+// readReplies reads the replies of a pass. It also reads the existing records, except for calls that need a turn to read
+// them, because other calls would wait for that turn. Records to be tried again are in todo of their calls.
 func (g *createGroup) readReplies(ctx context.Context, s *Store) {
 	var taken []*newRecord
 	for _, step := range g.steps {
