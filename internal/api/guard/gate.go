@@ -84,11 +84,12 @@ func (g *Gate) UnaryInterceptor(ctx context.Context, q any,
 		ctx = context.WithValue(ctx, callerKey{}, c)
 	}
 	if class := turnClassOf(info.FullMethod, q); c.quota != nil && class != noTurn {
-		end, err := c.beginTurn(ctx, class)
+		withTurn, end, err := c.beginTurn(ctx, class)
 		if err != nil {
 			return nil, err
 		}
 		defer end()
+		ctx = withTurn
 	}
 	return next(ctx, q)
 }

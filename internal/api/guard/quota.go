@@ -32,7 +32,7 @@ func (s *quotaTable) quotaFor(subject string, l authz.Limits) *quota {
 		}
 		// A bucket begins as full as its burst, to which set cuts it.
 		q = &quota{
-			bucket: rate.NewLimiter(rate.Inf, math.MaxInt32), turns: newTurnsOfIdentity(),
+			subject: subject, bucket: rate.NewLimiter(rate.Inf, math.MaxInt32), turns: newTurnsOfIdentity(),
 			refusals: newRefusalLimiter(),
 		}
 		s.bySubject[subject] = q
@@ -52,6 +52,7 @@ func (s *quotaTable) dropIdle() {
 
 // quota is what one identity has used.
 type quota struct {
+	subject     string
 	bucket      *rate.Limiter
 	limited     atomic.Bool // by the bucket
 	calls       atomic.Int64

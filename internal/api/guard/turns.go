@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/lib/callturn"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -107,23 +108,35 @@ func turnClassOf(method string, q any) turnClass {
 	return noTurn
 }
 
-// beginTurn waits for the turn of a call. Without an error, end must be called when the call has ended.
-func (c *Caller) beginTurn(ctx context.Context, class turnClass) (end func(), err error) {
+// beginTurn waits for the turn of a call. Without an error, end must be called when the call has ended. With the
+// returned context, the call gives its turn on the node back while it waits for one of its namespace (see callturn). It
+// keeps the turn of its identity.
+func (c *Caller) beginTurn(ctx context.Context, class turnClass) (withTurn context.Context, end func(), err error) {
 	ofIdentity, ofNode := c.quota.turns[class], c.gate.turns[class]
 	wait, cancel := context.WithTimeout(ctx, maxTurnWait)
 	defer cancel()
-	for i, turns := range []chan struct{}{ofIdentity, ofNode} {
-		select {
-		case turns <- struct{}{}:
-			continue
-		case <-wait.Done():
-		}
-		name := turnBounds[class].name
-		if i == 0 {
-			return nil, c.refuseOverLimit(ctx, name, time.Second)
-		}
-		<-ofIdentity
-		return nil, c.refuseOverNodeLimit(ctx, name, time.Second)
+	if takeTurn(wait, ofIdentity) != nil {
+		return nil, nil, c.refuseOverLimit(ctx, turnBounds[class].name, time.Second)
 	}
-	return func() { <-ofNode; <-ofIdentity }, nil
+	if takeTurn(wait, ofNode) != nil {
+		<-ofIdentity
+		return nil, nil, c.refuseOverNodeLimit(ctx, turnBounds[class].name, time.Second)
+	}
+	take := func(ctx context.Context) error { return takeTurn(ctx, ofNode) }
+	turn := callturn.New(c.quota.subject, take, func() { <-ofNode })
+	end = func() {
+		turn.End()
+		<-ofIdentity
+	}
+	return callturn.NewContext(ctx, turn), end, nil
+}
+
+// takeTurn waits for one of some turns until a context ends.
+func takeTurn(ctx context.Context, turns chan<- struct{}) error {
+	select {
+	case turns <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/lib/callturn"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -34,7 +35,7 @@ func scanCaller(g *Gate, subject string) *Caller {
 
 func mustScan(t *testing.T, c *Caller) (end func()) {
 	t.Helper()
-	end, err := c.beginTurn(t.Context(), scanTurn)
+	_, end, err := c.beginTurn(t.Context(), scanTurn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func TestScansOfANodeAreBounded(t *testing.T) {
 		late := scanCaller(g, "late")
 		for range 2 { // the refused call has left no trace
 			began := time.Now()
-			if _, err := late.beginTurn(t.Context(), scanTurn); status.Code(err) != codes.ResourceExhausted || time.Since(began) != maxTurnWait {
+			if _, _, err := late.beginTurn(t.Context(), scanTurn); status.Code(err) != codes.ResourceExhausted || time.Since(began) != maxTurnWait {
 				t.Errorf("%v after %v, want RESOURCE_EXHAUSTED after %v", err, time.Since(began), maxTurnWait)
 			} else if !strings.Contains(err.Error(), "this node is at its limit of scans") {
 				t.Errorf("the refusal blames the identity: %v", err)
@@ -73,8 +74,39 @@ func TestScansOfANodeAreBounded(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		if _, err := late.beginTurn(ctx, scanTurn); err == nil || time.Since(began) != time.Second {
+		if _, _, err := late.beginTurn(ctx, scanTurn); err == nil || time.Since(began) != time.Second {
 			t.Errorf("%v after %v, want an error at the deadline of the call", err, time.Since(began))
+		}
+	})
+}
+
+// TestTurnsAreReturnedDuringWaits: a call that waits for a turn of its namespace leaves its turn on the node to another
+// identity, and keeps that of its own.
+func TestTurnsAreReturnedDuringWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newScanGate(t)
+		for i := range turnBounds[batchTurn].ofNode {
+			identity := fmt.Sprint(i)
+			ctx, end, err := scanCaller(g, identity).beginTurn(t.Context(), batchTurn)
+			if err != nil || callturn.Caller(ctx) != identity {
+				t.Fatalf("%v, the call is of %q", err, callturn.Caller(ctx))
+			}
+			go func() {
+				_ = callturn.Wait(ctx, func() error { time.Sleep(time.Second); return nil })
+				end()
+			}()
+		}
+		synctest.Wait()
+		began, own := time.Now(), g.quotas.quotaFor("0", authz.Limits{}).turns[batchTurn]
+		_, end, err := scanCaller(g, "other").beginTurn(t.Context(), batchTurn)
+		if err != nil || time.Since(began) != 0 || len(own) != 1 {
+			t.Fatalf("%v after %v, with %d turns of a waiting identity", err, time.Since(began), len(own))
+		}
+		end()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if len(g.turns[batchTurn])+len(own) > 0 {
+			t.Errorf("%d turns are left", len(g.turns[batchTurn])+len(own))
 		}
 	})
 }
@@ -84,7 +116,7 @@ func TestReadsOfAnIdentityLeaveTurnsToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newScanGate(t)
 		begin := func(subject string) error {
-			_, err := scanCaller(g, subject).beginTurn(t.Context(), readTurn)
+			_, _, err := scanCaller(g, subject).beginTurn(t.Context(), readTurn)
 			return err
 		}
 		for range turnBounds[readTurn].ofIdentity {

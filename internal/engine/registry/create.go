@@ -11,11 +11,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
+	"github.com/fermata-io/fermata/internal/lib/callturn"
 )
 
 // MaxBatch bounds CreateBatch.
@@ -176,11 +176,7 @@ func (b *createCall) writeParts(ctx context.Context) {
 		cut[i%n] = append(cut[i%n], shard)
 		i++
 	}
-	var wg sync.WaitGroup
-	for _, shards := range cut {
-		wg.Go(func() { b.writePart(ctx, shards) })
-	}
-	wg.Wait()
+	callturn.RunParts(ctx, n, func(part int) { b.writePart(ctx, cut[part]) })
 }
 
 // writePart writes the items of some shards, with one call of the store.

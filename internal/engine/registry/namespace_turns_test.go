@@ -9,8 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/lib/callturn"
 )
 
 // TestNamespacesTakeTurnsAtExpensiveSchedules: calls of one namespace wait for each other, and those of another one
@@ -45,6 +48,164 @@ func TestNamespacesTakeTurnsAtExpensiveSchedules(t *testing.T) {
 		if len(turns.byNamespace) > 0 || len(turns.all) > 0 {
 			t.Errorf("%d namespaces and %d turns are left", len(turns.byNamespace), len(turns.all))
 		}
+	})
+}
+
+// callBy returns a context of a call with a turn of a node, which has some.
+func callBy(ctx context.Context, caller string, node chan struct{}) (context.Context, *callturn.Turn) {
+	take := func(context.Context) error { node <- struct{}{}; return nil }
+	_ = take(ctx)
+	turn := callturn.New(caller, take, func() { <-node })
+	return callturn.NewContext(ctx, turn), turn
+}
+
+// TestCallersShareTheTurnOfTheirNamespace: callers who make many calls keep nobody else of the namespace waiting for more
+// than one turn of each, and one with short turns has many in the time of a long one.
+func TestCallersShareTheTurnOfTheirNamespace(t *testing.T) {
+	const long, short = time.Second, 100 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		turns, node := newLookupTurns(), make(chan struct{}, 1000)
+		look := func(caller string, length time.Duration) (waited time.Duration) {
+			ctx, call := callBy(t.Context(), caller, node)
+			defer call.End()
+			began := time.Now()
+			end, err := turns.begin(ctx, "ns", began.Add(time.Hour))
+			if err != nil {
+				t.Error(err)
+				return 0
+			}
+			waited = time.Since(began)
+			time.Sleep(length)
+			end()
+			return waited
+		}
+		for i := range 300 {
+			go look(fmt.Sprint("greedy", i%3), long)
+		}
+		synctest.Wait()
+		for range 5 {
+			if waited := look("other", long); waited > 4*long {
+				t.Errorf("another caller waited %v", waited)
+			}
+		}
+		began, ended := time.Now(), make(chan bool, 10)
+		for range 10 {
+			go func() {
+				look("brief", short)
+				ended <- true
+			}()
+		}
+		for range 10 {
+			<-ended
+		}
+		if took := time.Since(began); took > 5*long {
+			t.Errorf("ten short turns at once took %v", took)
+		}
+		time.Sleep(400 * long)
+		synctest.Wait()
+		if len(turns.byNamespace)+len(turns.all)+len(node) > 0 {
+			t.Errorf("%d namespaces, %d turns, %d calls are left", len(turns.byNamespace), len(turns.all), len(node))
+		}
+	})
+}
+
+// TestWaitingCallsReturnTheirTurns: calls that wait for the turn of their namespace leave the turns of the node to others.
+func TestWaitingCallsReturnTheirTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 4
+		_, r := newFake(t)
+		node := make(chan struct{}, calls)
+		batch := func(namespace string) []job.CreateAnswer {
+			ctx, call := callBy(t.Context(), namespace, node)
+			defer call.End()
+			var requests []job.CreateRequest
+			for i := range 2 * jobsPerPart { // several parts
+				d := definition(fmt.Sprint("j", i))
+				d.Namespace = namespace
+				requests = append(requests, job.CreateRequest{Definition: d})
+			}
+			return r.CreateBatch(ctx, requests)
+		}
+		batch("greedy")
+		end, err := r.lookups.begin(t.Context(), "greedy", time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered := make(chan []job.CreateAnswer, calls)
+		for range calls {
+			go func() { answered <- batch("greedy") }()
+		}
+		synctest.Wait()
+		if len(node) > 0 {
+			t.Errorf("%d waiting calls have turns of the node", len(node))
+		}
+		time.AfterFunc(time.Second, end)
+		began := time.Now()
+		for _, a := range batch("other") {
+			if a.Err != nil {
+				t.Fatal(a.Err)
+			}
+		}
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("another namespace waited %v", waited)
+		}
+		for range calls {
+			for _, a := range <-answered {
+				if a.Err != nil {
+					t.Fatal(a.Err)
+				}
+			}
+		}
+		if len(node) > 0 {
+			t.Errorf("%d calls have turns of the node after their end", len(node))
+		}
+	})
+}
+
+// TestTurnsGoToCallsThatWait: whatever calls come and give up, a turn goes to one that waits, and none is lost.
+func TestTurnsGoToCallsThatWait(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		type call struct {
+			caller, namespace       string
+			after, patience, length int
+		}
+		calls := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) call {
+			return call{
+				rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "caller"),
+				rapid.SampledFrom([]string{"v", "w", "x"}).Draw(rt, "namespace"),
+				rapid.IntRange(0, 20).Draw(rt, "after"), rapid.IntRange(0, 10).Draw(rt, "patience"),
+				rapid.IntRange(0, 5).Draw(rt, "length"),
+			}
+		}), 1, 60).Draw(rt, "calls")
+		synctest.Test(t, func(t *testing.T) {
+			turns, node, having := newNamespaceTurns("work", 2), make(chan struct{}, 100), map[string]int{}
+			for _, c := range calls {
+				time.AfterFunc(time.Duration(c.after)*time.Second, func() {
+					ctx, own := callBy(t.Context(), c.caller, node)
+					defer own.End()
+					end, err := turns.begin(ctx, c.namespace, time.Now().Add(time.Duration(c.patience)*time.Second))
+					if err != nil {
+						return
+					}
+					turns.mu.Lock()
+					having[c.namespace]++
+					if having[c.namespace] > 1 || len(turns.all) > 2 {
+						t.Error("two calls of a namespace have the turn")
+					}
+					turns.mu.Unlock()
+					time.Sleep(time.Duration(c.length) * time.Second)
+					turns.mu.Lock()
+					having[c.namespace]--
+					turns.mu.Unlock()
+					end()
+				})
+			}
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if len(turns.byNamespace)+len(turns.all)+len(node) > 0 {
+				t.Errorf("%d namespaces, %d turns, %d calls are left", len(turns.byNamespace), len(turns.all), len(node))
+			}
+		})
 	})
 }
 

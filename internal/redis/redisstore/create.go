@@ -209,8 +209,8 @@ func (g *createGroup) readReplies(ctx context.Context, s *Store) {
 	}
 }
 
-// readLater takes the turn of one caller's calls, and reads the existing records. It reports whether some records are
-// to be tried again, which are in todo of their calls.
+// readLater reads the existing records of one caller's calls, with a turn for each part. It reports whether some records
+// are to be tried again, which are in todo of their calls.
 func (s *Store) readLater(ctx context.Context, calls []*createCall) (again bool) {
 	var taken []*newRecord
 	for _, c := range calls {
@@ -219,27 +219,32 @@ func (s *Store) readLater(ctx context.Context, calls []*createCall) (again bool)
 		}
 		c.later = nil
 	}
-	if len(taken) == 0 {
-		return false
-	}
-	end, err := taken[0].call.beginRead()
-	if err != nil {
-		for _, n := range taken {
-			n.call.out.Results[n.index].Err = err
+	for part := range slices.Chunk(taken, maxExistingRead) {
+		if err := s.readInTurn(ctx, part); err != nil {
+			failCalls(taken, err)
+			break
 		}
-		return false
-	}
-	defer end()
-	if err := s.readExisting(ctx, taken); err != nil {
-		failCalls(taken, err)
 	}
 	for _, c := range calls {
-		if c.failed != nil {
+		if c.failed != nil && len(taken) > 0 {
 			s.reportEarlierLanes(c.shard, earlierLanes{c.out.Earlier, c.out.Holder})
 		}
 		again = again || len(c.todo) > 0
 	}
 	return again
+}
+
+// readInTurn reads existing records of one caller's calls in one turn. Without a turn, they are answered with its error.
+func (s *Store) readInTurn(ctx context.Context, taken []*newRecord) error {
+	end, err := taken[0].call.beginRead()
+	if err != nil {
+		for _, n := range taken {
+			n.call.out.Results[n.index].Err = err
+		}
+		return nil
+	}
+	defer end()
+	return s.readExisting(ctx, taken)
 }
 
 // failCalls fails the calls that have some of these records.
