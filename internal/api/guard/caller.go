@@ -18,11 +18,12 @@ import (
 
 // Caller is who makes a call.
 type Caller struct {
-	gate     *Gate
-	method   string
-	Identity authz.Identity
-	quota    *quota
-	hasRole  bool // the identity has a role
+	gate      *Gate
+	method    string
+	Identity  authz.Identity
+	quota     *quota
+	hasRole   bool   // the identity has a role
+	namespace string // whose part of the node's turns the call takes
 }
 
 type callerKey struct{}

@@ -22,7 +22,7 @@ type Gate struct {
 	binding    []byte       // see [Options]
 	options    Options
 	quotas     quotaTable
-	turns      turns
+	turns      turnsOfNode
 	unread     *memorybudget.Budget
 	strangers  *memorybudget.Budget // the same of connections without an identity
 	open       *memorybudget.Budget // of open connections and streams
@@ -84,6 +84,7 @@ func (g *Gate) UnaryInterceptor(ctx context.Context, q any,
 		ctx = context.WithValue(ctx, callerKey{}, c)
 	}
 	if class := turnClassOf(info.FullMethod, q); c.quota != nil && class != noTurn {
+		c.namespace = sharedNamespace(info.FullMethod, q)
 		withTurn, end, err := c.beginTurn(ctx, class)
 		if err != nil {
 			return nil, err

@@ -61,7 +61,7 @@ type quota struct {
 	maxCalls    atomic.Int64
 	connections atomic.Int64
 	maxConns    atomic.Int64
-	turns       turns
+	turns       turnsOfIdentity
 	refusals    *rate.Limiter // of credentials
 }
 

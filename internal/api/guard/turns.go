@@ -6,13 +6,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
+	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/lib/callturn"
+	"github.com/fermata-io/fermata/internal/lib/fairturn"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // turnClass is a kind of calls that take turns. Each call of the kind is bounded, but callers who make many side by
 // side could keep Redis or the processors busy, or fill the memory. So an identity has few of them at a time on a
-// node, and a node has few of all identities. A call waits for its turn, and is refused if that takes too long.
+// node, a node has few of all identities, and a namespace has not all of these. The next turn of a node goes to the
+// namespace with the fewest. A call waits for its turn, and is refused if that takes too long.
 type turnClass int
 
 const (
@@ -52,22 +56,29 @@ const fewJobs = 64
 // maxTurnWait bounds the wait for a turn.
 const maxTurnWait = 5 * time.Second
 
-// turns has, for each class, a channel with an element for each call that has its turn.
-type turns [turnClasses]chan struct{}
+// turnsOfIdentity has, for each class, a channel with an element for each call that has its turn.
+type turnsOfIdentity [turnClasses]chan struct{}
 
-func newTurnsOfIdentity() (t turns) {
+func newTurnsOfIdentity() (t turnsOfIdentity) {
 	for class := scanTurn; class < turnClasses; class++ {
 		t[class] = make(chan struct{}, turnBounds[class].ofIdentity)
 	}
 	return t
 }
 
-func newTurnsOfNode() (t turns) {
+// turnsOfNode has, for each class, the turns that namespaces share.
+type turnsOfNode [turnClasses]*fairturn.Turns
+
+func newTurnsOfNode() (t turnsOfNode) {
 	for class := scanTurn; class < turnClasses; class++ {
-		t[class] = make(chan struct{}, turnBounds[class].ofNode)
+		n := turnBounds[class].ofNode
+		t[class] = fairturn.New(n, ofNamespace(n))
 	}
 	return t
 }
+
+// ofNamespace is how many turns of a node a namespace may have: all but a quarter, one at least.
+func ofNamespace(ofNode int) int { return max(1, ofNode-(ofNode+3)/4) }
 
 // turnClassOf returns the class of a call.
 func turnClassOf(method string, q any) turnClass {
@@ -108,6 +119,20 @@ func turnClassOf(method string, q any) turnClass {
 	return noTurn
 }
 
+// sharedNamespace returns the namespace whose part of turns a call takes. It is empty for calls that are about several
+// namespaces, or about none: they take the part of one.
+func sharedNamespace(method string, q any) string {
+	find := methodPermissions[method].namespaceOf
+	if find == nil {
+		return ""
+	}
+	namespace, err := find(q)
+	if err != nil || namespace == authz.AllNamespaces || namespace == convert.AnyNamespace {
+		return ""
+	}
+	return namespace
+}
+
 // beginTurn waits for the turn of a call. Without an error, end must be called when the call has ended. With the
 // returned context, the call gives its turn on the node back while it waits for one of its namespace (see callturn). It
 // keeps the turn of its identity.
@@ -115,28 +140,25 @@ func (c *Caller) beginTurn(ctx context.Context, class turnClass) (withTurn conte
 	ofIdentity, ofNode := c.quota.turns[class], c.gate.turns[class]
 	wait, cancel := context.WithTimeout(ctx, maxTurnWait)
 	defer cancel()
-	if takeTurn(wait, ofIdentity) != nil {
+	select {
+	case ofIdentity <- struct{}{}:
+	case <-wait.Done():
 		return nil, nil, c.refuseOverLimit(ctx, turnBounds[class].name, time.Second)
 	}
-	if takeTurn(wait, ofNode) != nil {
+	if ofNode.Take(wait, c.namespace) != nil {
 		<-ofIdentity
 		return nil, nil, c.refuseOverNodeLimit(ctx, turnBounds[class].name, time.Second)
 	}
-	take := func(ctx context.Context) error { return takeTurn(ctx, ofNode) }
-	turn := callturn.New(c.quota.subject, take, func() { <-ofNode })
+	began := time.Now()
+	take := func(ctx context.Context) error {
+		err := ofNode.Take(ctx, c.namespace)
+		began = time.Now()
+		return err
+	}
+	turn := callturn.New(c.quota.subject, take, func() { ofNode.Release(c.namespace, time.Since(began)) })
 	end = func() {
 		turn.End()
 		<-ofIdentity
 	}
 	return callturn.NewContext(ctx, turn), end, nil
-}
-
-// takeTurn waits for one of some turns until a context ends.
-func takeTurn(ctx context.Context, turns chan<- struct{}) error {
-	select {
-	case turns <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -29,7 +29,7 @@ func newScanGate(t *testing.T) *Gate {
 func scanCaller(g *Gate, subject string) *Caller {
 	return &Caller{
 		gate: g, method: fermatav1.JobService_ListJobs_FullMethodName, Identity: authz.Identity{Subject: subject},
-		quota: g.quotas.quotaFor(subject, authz.Limits{}),
+		quota: g.quotas.quotaFor(subject, authz.Limits{}), namespace: subject,
 	}
 }
 
@@ -105,10 +105,84 @@ func TestTurnsAreReturnedDuringWaits(t *testing.T) {
 		end()
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if len(g.turns[batchTurn])+len(own) > 0 {
-			t.Errorf("%d turns are left", len(g.turns[batchTurn])+len(own))
+		if held, waiting := g.turns[batchTurn].InUse(); held+waiting+len(own) > 0 {
+			t.Errorf("%d turns and %d waiting calls are left, %d turns of an identity", held, waiting, len(own))
 		}
 	})
+}
+
+// TestNamespacesShareTurns: however many identities of a namespace make calls, calls of another namespace do not wait.
+// Several namespaces that take all turns let it wait for one of them.
+func TestNamespacesShareTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const length = time.Second
+		g := newScanGate(t)
+		scan := func(subject, namespace string) (waited time.Duration) {
+			c := scanCaller(g, subject)
+			c.namespace = namespace
+			began := time.Now()
+			_, end, err := c.beginTurn(t.Context(), scanTurn)
+			if err != nil {
+				return -1
+			}
+			waited = time.Since(began)
+			time.Sleep(length)
+			end()
+			return waited
+		}
+		for i := range 20 {
+			go scan(fmt.Sprint("greedy", i), "greedy")
+		}
+		synctest.Wait()
+		for range 3 {
+			if waited := scan("other", "other"); waited != 0 {
+				t.Errorf("a call of another namespace waited %v", waited)
+			}
+		}
+		for i := range 20 {
+			go scan(fmt.Sprint("too", i), "too")
+		}
+		synctest.Wait()
+		for range 3 {
+			if waited := scan("other", "other"); waited < 0 || waited > length {
+				t.Errorf("beside two namespaces, a call waited %v", waited)
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if held, waiting := g.turns[scanTurn].InUse(); held+waiting > 0 {
+			t.Errorf("%d turns and %d waiting calls are left", held, waiting)
+		}
+	})
+}
+
+// TestCallsOfSeveralNamespacesShareTurns: calls that are about all namespaces take the part of one.
+func TestCallsOfSeveralNamespacesShareTurns(t *testing.T) {
+	for _, c := range []struct {
+		method string
+		q      any
+		want   string
+	}{
+		{fermatav1.JobService_ListJobs_FullMethodName, &fermatav1.ListJobsRequest{Parent: "namespaces/a"}, "a"},
+		{fermatav1.JobService_ListJobs_FullMethodName, &fermatav1.ListJobsRequest{Parent: "namespaces/-"}, ""},
+		{fermatav1.JobService_GetJob_FullMethodName, &fermatav1.GetJobRequest{Name: "namespaces/a/jobs/b"}, "a"},
+		{fermatav1.JobService_GetJob_FullMethodName, &fermatav1.GetJobRequest{Name: "b"}, ""},
+		{fermatav1.JobService_TopJobs_FullMethodName, &fermatav1.TopJobsRequest{}, ""},
+		{fermatav1.ClusterService_ListNamespaces_FullMethodName, &fermatav1.ListNamespacesRequest{}, ""},
+		{fermatav1.ClusterService_ListNodes_FullMethodName, &fermatav1.ListNodesRequest{}, ""},
+	} {
+		if got := sharedNamespace(c.method, c.q); got != c.want {
+			t.Errorf("%s %v takes the part of %q, want %q", c.method, c.q, got, c.want)
+		}
+	}
+}
+
+func TestTurnsOfNamespaces(t *testing.T) {
+	for n, want := range map[int]int{1: 1, 2: 1, 4: 3, 8: 6, 64: 48, 1024: 768} {
+		if got := ofNamespace(n); got != want {
+			t.Errorf("of %d turns a namespace may have %d, want %d", n, got, want)
+		}
+	}
 }
 
 // TestReadsOfAnIdentityLeaveTurnsToOthers: an identity that reads jobs as fast as it can has a part of the turns.

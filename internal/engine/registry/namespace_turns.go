@@ -3,12 +3,12 @@ package registry
 import (
 	"context"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/callturn"
+	"github.com/fermata-io/fermata/internal/lib/fairturn"
 )
 
 const (
@@ -25,20 +25,13 @@ type namespaceTurns struct {
 	work        string        // in refusals
 	all         chan struct{} // has an element for each turn
 	mu          sync.Mutex
-	byNamespace map[string]*namespaceQueue // of namespaces whose turn is taken
+	byNamespace map[string]*namespaceTurn // of namespaces with calls
 }
 
-// namespaceQueue are the callers of a namespace whose turn is taken. The caller that has used the turn for the least
-// time is next (start-time fair queueing, Goyal, Vin and Cheng, 1996): one with short turns waits for few of the others.
-type namespaceQueue struct {
-	callers map[string]*turnCaller
-	now     time.Duration // what the caller with the turn had used before it; a new caller begins with as much
-}
-
-// turnCaller is a caller with calls that wait, or that has used more than a new caller would begin with.
-type turnCaller struct {
-	used    time.Duration
-	waiting []chan struct{} // closed when the call has the turn
+// namespaceTurn is the turn that the callers of a namespace share.
+type namespaceTurn struct {
+	*fairturn.Turns
+	calls int // that have the turn, or wait
 }
 
 // newScheduleTurns returns the turns of checks of expensive schedules: as many as half of the processors. One check may
@@ -58,36 +51,50 @@ func (r *Registry) lookupsForCall(ctx context.Context, namespace string) func() 
 }
 
 func newNamespaceTurns(work string, atOnce int) *namespaceTurns {
-	return &namespaceTurns{work: work, all: make(chan struct{}, atOnce), byNamespace: map[string]*namespaceQueue{}}
+	return &namespaceTurns{work: work, all: make(chan struct{}, atOnce), byNamespace: map[string]*namespaceTurn{}}
 }
 
 // begin waits for a turn, and returns a function to call at its end. It fails with a [job.TurnError] if there is no
 // turn until that time, and with the cause of ctx if that ends.
 func (t *namespaceTurns) begin(ctx context.Context, namespace string, until time.Time) (end func(), err error) {
-	caller := callturn.Caller(ctx)
 	bounded, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	if turn := t.takeOrQueue(namespace, caller); turn != nil {
-		err := callturn.Wait(ctx, func() error { return t.wait(bounded, namespace, caller, turn) })
+	caller, own := callturn.Caller(ctx), t.join(namespace)
+	if !own.TryTake(caller) {
+		err := callturn.Wait(ctx, func() error { return own.Take(bounded, caller) })
 		if err != nil {
+			t.leave(namespace, own)
 			return nil, t.refusal(ctx, namespace)
 		}
 	}
-	select { // a turn that is free is taken at any time
-	case t.all <- struct{}{}:
-	default:
-		select {
-		case t.all <- struct{}{}:
-		case <-bounded.Done():
-			t.pass(namespace, caller, 0)
-			return nil, t.refusal(ctx, "")
-		}
+	leave := func(used time.Duration) {
+		own.Release(caller, used)
+		t.leave(namespace, own)
+	}
+	if !t.takeOfNode(bounded) {
+		leave(0)
+		return nil, t.refusal(ctx, "")
 	}
 	began := time.Now()
 	return func() {
 		<-t.all
-		t.pass(namespace, caller, time.Since(began))
+		leave(time.Since(began))
 	}, nil
+}
+
+// takeOfNode waits for one of the turns of the node until the context ends. A turn that is free is taken at any time.
+func (t *namespaceTurns) takeOfNode(ctx context.Context) bool {
+	select {
+	case t.all <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case t.all <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // refusal is the error of a call that had no turn; namespace is empty if there was none on this node.
@@ -98,82 +105,23 @@ func (t *namespaceTurns) refusal(ctx context.Context, namespace string) error {
 	return &job.TurnError{Work: t.work, Namespace: namespace}
 }
 
-// takeOrQueue takes the turn of a namespace if it is free. Otherwise it queues the call, and returns what is closed when
-// the call has the turn.
-func (t *namespaceTurns) takeOrQueue(namespace, caller string) (turn chan struct{}) {
+func (t *namespaceTurns) join(namespace string) *namespaceTurn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	q := t.byNamespace[namespace]
-	if q == nil {
-		t.byNamespace[namespace] = &namespaceQueue{callers: map[string]*turnCaller{}}
-		return nil
+	n := t.byNamespace[namespace]
+	if n == nil {
+		n = &namespaceTurn{Turns: fairturn.New(1, 1)}
+		t.byNamespace[namespace] = n
 	}
-	c := q.caller(caller)
-	turn = make(chan struct{})
-	c.waiting = append(c.waiting, turn)
-	return turn
+	n.calls++
+	return n
 }
 
-// wait waits until a queued call has the turn.
-func (t *namespaceTurns) wait(ctx context.Context, namespace, caller string, turn chan struct{}) error {
-	select {
-	case <-turn:
-		return nil
-	case <-ctx.Done():
-	}
+func (t *namespaceTurns) leave(namespace string, n *namespaceTurn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	select {
-	case <-turn: // just then
-		return nil
-	default:
-	}
-	c := t.byNamespace[namespace].callers[caller]
-	i := slices.Index(c.waiting, turn)
-	c.waiting = slices.Delete(c.waiting, i, i+1)
-	return ctx.Err()
-}
-
-// pass passes the turn of a namespace on, which a caller has used for some time, or frees it.
-func (t *namespaceTurns) pass(namespace, caller string, used time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	q := t.byNamespace[namespace]
-	q.caller(caller).used += used
-	if !q.passOn() {
+	n.calls--
+	if n.calls == 0 {
 		delete(t.byNamespace, namespace)
 	}
-}
-
-// caller returns a caller by its name, which may be new.
-func (q *namespaceQueue) caller(name string) *turnCaller {
-	c := q.callers[name]
-	if c == nil {
-		c = new(turnCaller)
-		q.callers[name] = c
-	}
-	c.used = max(c.used, q.now)
-	return c
-}
-
-// passOn gives the turn to the first call of the next caller. False: nobody waits.
-func (q *namespaceQueue) passOn() bool {
-	var next *turnCaller
-	for name, c := range q.callers {
-		switch {
-		case len(c.waiting) == 0:
-			if c.used <= q.now {
-				delete(q.callers, name)
-			}
-		case next == nil || c.used < next.used:
-			next = c
-		}
-	}
-	if next == nil {
-		return false
-	}
-	q.now = max(q.now, next.used)
-	close(next.waiting[0])
-	next.waiting = slices.Delete(next.waiting, 0, 1)
-	return true
 }

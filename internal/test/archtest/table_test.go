@@ -84,7 +84,7 @@ var table = []row{
 
 	// Engines.
 	{path: "internal/engine/ledger", floor: parts, foreign: []string{prometheus}},
-	{path: "internal/engine/registry", floor: parts, foreign: []string{prometheus}, also: []string{"internal/lib/callturn"}},
+	{path: "internal/engine/registry", floor: parts, foreign: []string{prometheus}, also: []string{"internal/lib/callturn", "internal/lib/fairturn"}},
 	{path: "internal/engine/scheduler", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/engine/slotshare", floor: parts},
 	{path: "internal/engine/dispatch", floor: parts, foreign: []string{prometheus}},
@@ -116,7 +116,7 @@ var table = []row{
 	{path: "internal/api/convert", floor: parts, foreign: []string{protobuf}, also: []string{api, keda},
 		why: "the server and the command line write policies alike"},
 	{path: "internal/api/apierror", floor: parts, foreign: []string{grpc, protobuf, status}, also: []string{"internal/api/convert"}},
-	{path: "internal/api/guard", floor: parts, foreign: []string{prometheus, grpc, protobuf, status, xrate}, also: []string{api, keda, "internal/api/convert", "internal/api/apierror", "internal/lib/grpccodec", "internal/lib/hostgroup", "internal/lib/rawio", "internal/lib/memorybudget", "internal/lib/callturn"}},
+	{path: "internal/api/guard", floor: parts, foreign: []string{prometheus, grpc, protobuf, status, xrate}, also: []string{api, keda, "internal/api/convert", "internal/api/apierror", "internal/lib/grpccodec", "internal/lib/hostgroup", "internal/lib/rawio", "internal/lib/memorybudget", "internal/lib/callturn", "internal/lib/fairturn"}},
 	{path: "internal/api/wirefield", floor: arithmetic},
 	{path: "internal/api/workerstream", floor: parts, foreign: []string{grpc, protobuf, status}, also: []string{api, "internal/api/convert", "internal/api/apierror", "internal/api/guard"}},
 	{path: "internal/api/rpc", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api, keda, "internal/api/convert", "internal/api/apierror", "internal/api/guard", "internal/api/workerstream", "internal/lib/grpccodec"},
@@ -139,6 +139,7 @@ var table = []row{
 	{path: "internal/lib/gctune", floor: parts},
 	{path: "internal/lib/memorybudget", floor: parts},
 	{path: "internal/lib/callturn", floor: parts},
+	{path: "internal/lib/fairturn", floor: parts},
 	{path: "internal/lib/hostgroup", floor: parts},
 	{path: "internal/lib/httpbound", floor: parts, also: []string{"internal/lib/hostgroup", "internal/lib/memorybudget"}},
 	{path: "internal/cli/tui", floor: parts, foreign: []string{"golang.org/x/term"}},
