@@ -15,7 +15,7 @@ const (
 	// spellJoinGap joins refusals that are no further apart: a queue at its limit is asked
 	// for again and again.
 	spellJoinGap = time.Second
-	// maxWaits bounds the queues whose service is remembered.
+	// maxWaits bounds the queues whose waits are remembered.
 	maxWaits = 2000
 )
 
@@ -34,17 +34,23 @@ const (
 type waitTracker struct {
 	now func() time.Time
 
-	mu     sync.RWMutex
-	since  time.Time // earlier states are unknown
-	queues map[job.QueueKey]*queueWaits
-	served int                       // those of queues that a worker of some node serves
-	peers  map[string][]job.QueueKey // what their workers serve
+	mu       sync.RWMutex
+	since    time.Time                     // earlier states are unknown
+	services map[job.QueueKey]queueService // all queues that a worker of some node serves, and no others
+	peers    map[string][]job.QueueKey     // what their workers serve
+	queues   map[job.QueueKey]*queueWaits  // at most maxWaits
+	served   int                           // those of queues that have a service
+}
+
+// queueService is who serves a queue. It is kept apart from the waits of the queue, which may have no room at first and
+// get it later.
+type queueService struct {
+	here  bool // a worker of this node
+	peers int  // workers of as many peers
 }
 
 // queueWaits are the last spell of each kind.
 type queueWaits struct {
-	here       bool // a worker of this node serves it
-	peers      int  // as many peers have one
 	unserved   idleSpell
 	paused     idleSpell // as far as this node knows
 	room, rate idleSpell
@@ -83,8 +89,8 @@ func (s idleSpell) intersect(o idleSpell) idleSpell {
 }
 
 func newWaits(now func() time.Time) *waitTracker {
-	return &waitTracker{now: now, since: now(), queues: make(map[job.QueueKey]*queueWaits),
-		peers: make(map[string][]job.QueueKey)}
+	return &waitTracker{now: now, since: now(), services: make(map[job.QueueKey]queueService),
+		peers: make(map[string][]job.QueueKey), queues: make(map[job.QueueKey]*queueWaits)}
 }
 
 // QueueServed is called when the first worker of a queue has come to this node, or the last one has left it. It
@@ -101,7 +107,7 @@ func (t *Telemetry) QueueServed(namespace, queue string, served bool) {
 	if served {
 		w.waitsOf(k) // adds it, if there is room
 	}
-	w.updateServed(k, func(q *queueWaits) { q.here = served })
+	w.updateService(k, func(s *queueService) { s.here = served })
 }
 
 // PeerServes replaces the set of queues that the workers of another node serve, with free slots or without. It
@@ -119,10 +125,10 @@ func (t *Telemetry) PeerServes(peer string, demand []job.QueueDemand) {
 		k := job.QueueKey{Namespace: d.Namespace, Queue: d.Queue}
 		w.peers[peer] = append(w.peers[peer], k)
 		w.waitsOf(k)
-		w.updateServed(k, func(q *queueWaits) { q.peers++ })
+		w.updateService(k, func(s *queueService) { s.peers++ })
 	}
 	for _, k := range before {
-		w.updateServed(k, func(q *queueWaits) { q.peers = max(0, q.peers-1) })
+		w.updateService(k, func(s *queueService) { s.peers-- })
 	}
 }
 
@@ -170,27 +176,31 @@ func (t *Telemetry) QueuePaused(k job.QueueKey, paused bool) {
 	}
 }
 
-// updateServed changes who serves a queue, and notes when the queue loses its last worker in the cluster, or has
-// one again. A queue that is not remembered does not change. The caller holds mu.
-func (w *waitTracker) updateServed(k job.QueueKey, do func(*queueWaits)) {
-	q := w.queues[k]
-	if q == nil {
-		return
+// updateService changes who serves a queue, and notes when the queue loses its last worker in the cluster, or has one
+// again. The caller holds mu.
+func (w *waitTracker) updateService(k job.QueueKey, change func(*queueService)) {
+	before := w.services[k]
+	after := before
+	change(&after)
+	isServed, wasServed := after != queueService{}, before != queueService{}
+	if isServed {
+		w.services[k] = after
+	} else {
+		delete(w.services, k)
 	}
-	before := q.here || q.peers > 0
-	do(q)
-	switch after := q.here || q.peers > 0; {
-	case after && !before:
+	switch q := w.queues[k]; {
+	case q == nil || isServed == wasServed:
+	case isServed:
 		w.served++
 		q.unserved.until = w.now()
-	case before && !after:
+	default:
 		w.served--
 		q.unserved = idleSpell{from: w.now()}
 	}
 }
 
-// waitsOf returns the state of a queue. A new one was not served before; nil if there is no room for it. The
-// caller holds mu.
+// waitsOf returns the waits of a queue. A new one that nobody serves was not served before; of one that is served, it
+// is unknown since when. It returns nil if there is no room for it. The caller holds mu.
 func (w *waitTracker) waitsOf(k job.QueueKey) *queueWaits {
 	if q := w.queues[k]; q != nil {
 		return q
@@ -199,31 +209,36 @@ func (w *waitTracker) waitsOf(k job.QueueKey) *queueWaits {
 		return nil // not to be looked for again and again: a peer may name thousands of queues that have no room
 	}
 	if len(w.queues) >= maxWaits {
-		maps.DeleteFunc(w.queues, func(_ job.QueueKey, o *queueWaits) bool { return !o.here && o.peers == 0 })
+		maps.DeleteFunc(w.queues, func(o job.QueueKey, _ *queueWaits) bool { return !w.hasService(o) })
 	}
-	q := &queueWaits{unserved: idleSpell{from: w.since}}
+	q := &queueWaits{}
+	if w.hasService(k) {
+		w.served++
+	} else {
+		q.unserved.from = w.since
+	}
 	w.queues[k] = q
 	return q
 }
 
-// isServed reports whether a worker of some node serves a queue. If there are too many queues to know, it is
-// true.
+// hasService reports whether a worker of some node serves a queue. The caller holds mu.
+func (w *waitTracker) hasService(k job.QueueKey) bool {
+	_, found := w.services[k]
+	return found
+}
+
+// isServed reports whether a worker of some node serves a queue.
 func (w *waitTracker) isServed(k job.QueueKey) bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	q := w.queues[k]
-	if q == nil {
-		return len(w.queues) >= maxWaits
-	}
-	return q.here || q.peers > 0
+	return w.hasService(k)
 }
 
 // isServedHere reports whether a worker of this node serves a queue.
 func (w *waitTracker) isServedHere(k job.QueueKey) bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	q := w.queues[k]
-	return q != nil && q.here
+	return w.services[k].here
 }
 
 // waitParts is a lag by its causes.

@@ -185,13 +185,47 @@ func TestQueuesWithoutRoomDisplaceNone(t *testing.T) {
 	tel.PeerServes("b", nil)
 	remembered := 0
 	for i := range maxWaits {
-		if q := tel.waits.queues[job.QueueKey{Namespace: "ns", Queue: demand[i].Queue}]; q != nil && q.peers == 0 {
+		if tel.waits.queues[job.QueueKey{Namespace: "ns", Queue: demand[i].Queue}] != nil {
 			remembered++
 		}
 	}
-	if remembered != maxWaits || tel.waits.served != 0 {
-		t.Errorf("%d of the first %d queues are remembered; %d count as served, want none", remembered, maxWaits,
-			tel.waits.served)
+	if n := tel.waits.served + len(tel.waits.services); remembered != maxWaits || n != 0 {
+		t.Errorf("%d of the first %d queues are remembered; %d count as served, want none", remembered, maxWaits, n)
+	}
+}
+
+// TestQueuesThatGetRoomLaterAreServed: who serves a queue counts although there was no room for its waits when that was
+// told, and no matter whether a worker of this node or of a peer serves it.
+func TestQueuesThatGetRoomLaterAreServed(t *testing.T) {
+	for name, serve := range map[string]func(tel *Telemetry, demand []job.QueueDemand){
+		"a peer": func(tel *Telemetry, demand []job.QueueDemand) { tel.PeerServes("b", demand) },
+		"this node": func(tel *Telemetry, demand []job.QueueDemand) {
+			tel.QueueServed("ns", "q", len(demand) > 0)
+		},
+	} {
+		w := newWaiting(t)
+		var many []job.QueueDemand
+		for i := range maxWaits {
+			many = append(many, job.QueueDemand{Namespace: "other", Queue: fmt.Sprint(i)})
+		}
+		mail := []job.QueueDemand{{Namespace: "ns", Queue: "q"}}
+		key := job.QueueKey{Namespace: "ns", Queue: "q"}
+		w.tel.PeerServes("c", many)
+		serve(w.tel, mail)
+		w.tel.PeerServes("c", nil)
+		w.pass(time.Minute)
+		w.tel.QueuePaused(key, false) // from now on its waits are remembered
+		serve(w.tel, mail)            // is told again, without a change
+		if !w.tel.waits.isServed(key) {
+			t.Errorf("the queue that %s serves counts as without a worker", name)
+		}
+		w.starts(4*time.Second, map[string]float64{"slot": 4})
+		serve(w.tel, nil)
+		w.pass(2 * time.Second)
+		w.starts(4*time.Second, map[string]float64{"no_worker": 2, "slot": 2})
+		if w.tel.waits.isServed(key) || len(w.tel.waits.services)+w.tel.waits.served != 0 {
+			t.Errorf("the queue that %s no longer serves counts as served", name)
+		}
 	}
 }
 
