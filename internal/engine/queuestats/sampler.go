@@ -29,8 +29,7 @@ const (
 	// default.
 	queueRetention = 2 * time.Minute
 
-	// maxWatches and maxQueues bound the work of one node for autoscalers. One namespace, or one identity, may
-	// have half of each.
+	// maxWatches and maxQueues bound the work of one node for autoscalers. See newShares.
 	maxWatches = 4000
 	maxQueues  = 4000
 )
@@ -77,8 +76,7 @@ func New(o Options) (*Sampler, error) {
 		pause: samplePeriod, lastSucceeded: true,
 		queues: make(map[job.QueueKey]*sampledQueue), watches: make(map[*queueWatch]struct{}),
 		waiters:     make(map[chan struct{}]struct{}),
-		queueShares: fairshare.New(fairshare.Limits{Places: maxQueues, Namespace: 1, Identity: 1}),
-		watchShares: fairshare.New(fairshare.Limits{Places: maxWatches, Namespace: 1, Identity: 1}),
+		queueShares: newShares(maxQueues), watchShares: newShares(maxWatches),
 	}
 	if err := l.metrics.registerWith(o.Registerer, adviceCollector{l}); err != nil {
 		return nil, err
@@ -86,6 +84,12 @@ func New(o Options) (*Sampler, error) {
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	go l.run()
 	return l, nil
+}
+
+// newShares makes a table of what autoscalers take. One namespace alone may have half, and one identity a quarter, so
+// that it cannot have all that its namespace may have.
+func newShares(places int) *fairshare.Table {
+	return fairshare.New(fairshare.Limits{Places: places, Namespace: 1, Identity: 3})
 }
 
 // Stop ends all watches and calls, and waits for the look that is under way.

@@ -386,26 +386,20 @@ func TestAdviceIsExported(t *testing.T) {
 // it for as long as it waits for a look, and leaves places for others meanwhile.
 func TestGhostsTakeNoPlacesOfOthers(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *town, l *Sampler) {
-		attacker := fairshare.Holder{Namespace: "a", Identity: "token:scaler-a"}
-		asked, refused := 0, 0
-		ask := func(from int) {
-			for i := from; i < from+maxQueues; i += 50 {
-				var ghosts []job.QueueKey
-				for n := range 50 {
-					ghosts = append(ghosts, job.QueueKey{Namespace: "a", Queue: fmt.Sprint("ghost", i+n)})
-				}
+		ask := func(identity string) (asked int) {
+			for ; ; asked++ {
+				key := job.QueueKey{Namespace: "a", Queue: fmt.Sprint("ghost of ", identity, asked)}
 				l.mu.Lock()
-				if _, err := l.trackQueuesLocked(attacker, ghosts); err != nil {
-					refused++
-				} else {
-					asked += 50
-				}
+				_, err := l.trackQueuesLocked(fairshare.Holder{Namespace: "a", Identity: identity}, one(key))
 				l.mu.Unlock()
+				if err != nil {
+					return asked
+				}
 			}
 		}
-		ask(0)
-		if asked != maxQueues/2 || refused == 0 {
-			t.Errorf("one namespace got %d of %d places, %d calls were refused", asked, maxQueues, refused)
+		first, second := ask("token:first"), ask("token:second")
+		if first != maxQueues/4 || second == 0 || first+second > maxQueues/2 {
+			t.Errorf("two identities of a namespace got %d and %d of %d places", first, second, maxQueues)
 		}
 		victim := fairshare.Holder{Namespace: "b", Identity: "token:scaler-b"}
 		w.set(mail, 3)
@@ -425,19 +419,21 @@ func TestGhostsTakeNoPlacesOfOthers(t *testing.T) {
 	})
 }
 
-// TestWatchesAreShared between namespaces.
+// TestWatchesAreShared between namespaces, and between the identities of a namespace.
 func TestWatchesAreShared(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *town, l *Sampler) {
-		attacker := fairshare.Holder{Namespace: "a", Identity: "token:scaler-a"}
-		held := 0
-		for {
-			if _, err := l.addWatch(attacker, one(job.QueueKey{Namespace: "a", Queue: "q"})); err != nil {
-				break
+		watch := func(identity string) (held int) {
+			for ; ; held++ {
+				who := fairshare.Holder{Namespace: "a", Identity: identity}
+				_, err := l.addWatch(who, one(job.QueueKey{Namespace: "a", Queue: "q"}))
+				if err != nil {
+					return held
+				}
 			}
-			held++
 		}
-		if held != maxWatches/2 {
-			t.Errorf("one namespace has %d of %d streams", held, maxWatches)
+		first, second := watch("token:first"), watch("token:second")
+		if first != maxWatches/4 || second == 0 || first+second > maxWatches/2 {
+			t.Errorf("two identities of a namespace have %d and %d of %d streams", first, second, maxWatches)
 		}
 		if _, err := l.addWatch(fairshare.Holder{Namespace: "b", Identity: "token:scaler-b"}, one(mail)); err != nil {
 			t.Errorf("another namespace: %v", err)
