@@ -1,11 +1,15 @@
 package httphandler
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // TestErrorsHideWhatMayBeCredentials: a payload may be sealed, and an error is shown to people who may not see it. A
@@ -62,6 +66,23 @@ func TestErrorsHideWhatMayBeCredentials(t *testing.T) {
 			t.Errorf("%s: %v, want %s", test.path, err, test.want)
 		}
 	}
+}
+
+// TestHidingTakesAFixedTime: the time of a run does not show what of a credential in its URL is in an error. The clock
+// stands still while the text is searched.
+func TestHidingTakesAFixedTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := &url.URL{Scheme: "https", Host: "h", Path: "/0123456789abcdef"}
+		took := func(text string) time.Duration {
+			begin := time.Now()
+			_ = hideCredentials(errors.New(text), u)
+			return time.Since(begin)
+		}
+		wrong, right := took(strings.Repeat("Z123456789abcde:", 20)), took(strings.Repeat("0123456789abcde:", 20))
+		if wrong != right || right < 320*time.Microsecond {
+			t.Errorf("%v for a wrong guess, %v for a right one, want the same of some time", wrong, right)
+		}
+	})
 }
 
 // answerRaw answers a request with a text that may be no HTTP.

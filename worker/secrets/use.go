@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/fermata-io/fermata/internal/core/payload"
 	"github.com/fermata-io/fermata/internal/lib/mask"
@@ -67,13 +66,11 @@ func (u *Resolver) Margin() int { return u.masker.Margin() }
 // secret could be in. It takes a time that depends on the lengths of the text and of the secrets only: some 4 ms for
 // 1 KiB and a short secret, 200 ms for 64 KiB and a secret of 4 KiB.
 func (u *Resolver) MaskStart(text []byte, n int, cut bool) []byte {
-	defer u.fixTime(min(len(text), n+u.Margin()))()
 	return u.masker.MaskStart(text, n, cut)
 }
 
 // MaskEnd masks what was given in the last n bytes of a text, like [Resolver.MaskStart].
 func (u *Resolver) MaskEnd(text []byte, n int, cut bool) []byte {
-	defer u.fixTime(min(len(text), n+u.Margin()))()
 	return u.masker.MaskEnd(text, n, cut)
 }
 
@@ -82,16 +79,7 @@ func (u *Resolver) MaskError(err error) error {
 	if err == nil || !u.Given() {
 		return err
 	}
-	text := []byte(err.Error())
-	defer u.fixTime(len(text))()
-	return &hiddenError{err, string(u.masker.MaskText(text))}
-}
-
-// fixTime begins a search in so many bytes. The returned function waits until its time is over, so that the duration of
-// a run does not show how much of a text was like a secret.
-func (u *Resolver) fixTime(bytes int) (wait func()) {
-	end := time.Now().Add(u.masker.SearchTime(bytes))
-	return func() { time.Sleep(time.Until(end)) }
+	return &hiddenError{err, string(u.masker.MaskText([]byte(err.Error())))}
 }
 
 type hiddenError struct {

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -497,6 +498,32 @@ func TestReasonsHideTheURL(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
+}
+
+// TestReasonsTakeAFixedTime: the time of a delivery does not show what of the URL's secret is in an answer. The clock
+// stands still while the text is searched.
+func TestReasonsTakeAFixedTime(t *testing.T) {
+	path := write(t, "", "")
+	write(t, path, "webhooks:"+hookText(strings.TrimSuffix(path, "/webhooks.yaml"), "ops",
+		"http://127.0.0.1/0123456789abcdef", ""))
+	hooks, err := loadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		sender := newSender(hooks[0], "urn:x", "1", slog.New(slog.DiscardHandler))
+		defer sender.close()
+		took := func(text string) time.Duration {
+			begin := time.Now()
+			sender.readExcerpt(strings.NewReader(text))
+			sender.hide(text)
+			return time.Since(begin)
+		}
+		wrong, right := took(strings.Repeat("Z123456789abcde:", 20)), took(strings.Repeat("0123456789abcde:", 20))
+		if wrong != right || right < 2*320*time.Microsecond {
+			t.Errorf("%v for a wrong guess, %v for a right one, want the same of some time", wrong, right)
+		}
+	})
 }
 
 // TestAnswersAreNotDecompressed checks that the sender stops reading an endless answer in gzip that decompresses to

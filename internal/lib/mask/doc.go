@@ -37,4 +37,7 @@
 //     at most 64 places of each form of each secret. A text that matches at more places at the same time is masked
 //     as a whole, which takes a secret that repeats its own beginning as often. Memory is bounded by the lengths of
 //     the secrets and of the text.
+//  4. Masking takes a time that depends on the lengths of the text and of the secrets only, so that the time of a run
+//     or of a delivery does not show how much of a text was like a secret. Secrets of hundreds of similar lines may
+//     take longer.
 package mask

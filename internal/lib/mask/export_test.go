@@ -1,5 +1,9 @@
 package mask
 
+import "time"
+
+func init() { sleep = func(time.Duration) {} }
+
 // MaxSteps is the bound of the steps of reading one text.
 const MaxSteps = maxSteps
 
