@@ -59,6 +59,8 @@ func (i *testIssuer) Finish(_ context.Context, flow []byte, q url.Values, _ stri
 	return testToken(name), "", name, nil
 }
 
+func (*testIssuer) FailedByIssuer(error) bool { return false }
+
 func (*testIssuer) Refresh(context.Context, string) (token, next, subject string, err error) {
 	return "", "", "", errors.New("there are no refresh tokens")
 }

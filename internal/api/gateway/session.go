@@ -43,6 +43,9 @@ type SignIn interface {
 	// Finish exchanges what the browser brought back for tokens. The subject is who has signed in.
 	Finish(ctx context.Context, flow []byte, query url.Values, redirectURL string) (token, refresh, subject string,
 		err error)
+	// FailedByIssuer reports whether Finish failed although the code may be right: the issuer did not judge it, or
+	// accepted it and gave a token that cannot be used.
+	FailedByIssuer(err error) bool
 	// Refresh exchanges a refresh token for new tokens, and returns whose they are.
 	Refresh(ctx context.Context, refresh string) (token, newRefresh, subject string, err error)
 }
@@ -351,9 +354,9 @@ func (g *Gateway) finishSignIn(w http.ResponseWriter, r *http.Request) {
 	}
 	s.setCookie(w, name, "", http.SameSiteLaxMode, -1)
 	address := g.proxies.remoteHost(r)
-	if !s.failed.mayExchange(address, time.Now()) {
+	if !s.failed.reserve(address, time.Now()) {
 		g.metrics.refuse("sign_in")
-		s.showSignInError(w, errors.New("too many failed from this address; wait a minute"))
+		s.showSignInError(w, errors.New("too many from this address failed or are under way; wait a minute"))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), issuerTimeout)
@@ -361,8 +364,10 @@ func (g *Gateway) finishSignIn(w http.ResponseWriter, r *http.Request) {
 	var c session
 	var err error
 	c.Token, c.Refresh, c.Subject, err = s.signIn.Finish(ctx, flow, r.URL.Query(), s.callbackURL())
+	if err == nil || s.signIn.FailedByIssuer(err) {
+		s.failed.giveBack(address, time.Now())
+	}
 	if err != nil {
-		s.failed.count(address, time.Now())
 		s.showSignInError(w, g.hideIssuerError("sign-in failed", err))
 		return
 	}

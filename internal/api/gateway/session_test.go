@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -51,6 +53,8 @@ func (f *fakeSignIn) Finish(_ context.Context, flow []byte, q url.Values, _ stri
 	}
 	return "anna", "refresh-1", "id of anna", nil
 }
+
+func (*fakeSignIn) FailedByIssuer(err error) bool { return errors.Is(err, errDown) }
 
 func (f *fakeSignIn) Refresh(context.Context, string) (token, next, subject string, err error) {
 	f.refreshes++
@@ -250,8 +254,56 @@ func TestInventedCodesAreFew(t *testing.T) {
 	if issuer.exchanges < failedExchangeBurst || issuer.exchanges > most {
 		t.Errorf("%d invented codes were exchanged, want %d to %d", issuer.exchanges, failedExchangeBurst, most)
 	}
-	if text := callback("bad"); !strings.Contains(text, "too many failed from this address; wait a minute") {
+	if text := callback("bad"); !strings.Contains(text, "too many from this address failed or are under way") {
 		t.Errorf("the refusal is %q", text)
+	}
+}
+
+// TestFailuresOfTheIssuerCountForNobody: an address may sign in as soon as the issuer works again, however often it has
+// tried before.
+func TestFailuresOfTheIssuerCountForNobody(t *testing.T) {
+	issuer := &fakeSignIn{}
+	c := newSessionClient(t, &SessionOptions{URL: "https://console.example", SignIn: issuer})
+	c.send("GET", "/console/sign-in", "")
+	name := signInName("state-1")
+	flow := c.cookies[name]
+	issuer.down = true
+	for range 2 * failedExchangeBurst {
+		c.cookies[name] = flow
+		c.send("GET", "/console/callback?state=state-1&code=good", "")
+	}
+	if issuer.exchanges != 2*failedExchangeBurst {
+		t.Errorf("the issuer was asked %d times, want %d", issuer.exchanges, 2*failedExchangeBurst)
+	}
+	issuer.down, c.cookies[name] = false, flow
+	if r := c.send("GET", "/console/callback?state=state-1&code=good", ""); r.StatusCode != http.StatusSeeOther {
+		t.Errorf("after the issuer has come back: status %d", r.StatusCode)
+	}
+	if n := len(c.gateway.sessions.failed.byAddress); n != 0 {
+		t.Errorf("%d addresses are remembered without a refused code", n)
+	}
+}
+
+// TestInventedCodesAtOnceAreFew: codes that are sent at once do not pass together. Those that were not refused are
+// given back.
+func TestInventedCodesAtOnceAreFew(t *testing.T) {
+	f, now := newFailedExchanges(), time.Unix(1000, 0)
+	var passed atomic.Int64
+	var calls sync.WaitGroup
+	for range 10 * failedExchangeBurst {
+		calls.Go(func() {
+			if f.reserve("a", now) {
+				passed.Add(1)
+			}
+		})
+	}
+	calls.Wait()
+	if n := passed.Load(); n != failedExchangeBurst {
+		t.Errorf("%d codes passed at once, want %d", n, failedExchangeBurst)
+	}
+	f.giveBack("a", now)
+	if !f.reserve("a", now) || f.reserve("a", now) {
+		t.Error("one code that was given back lets none or several pass")
 	}
 }
 
@@ -259,16 +311,16 @@ func TestInventedCodesAreFew(t *testing.T) {
 func TestFailedExchangesAreOfAnAddress(t *testing.T) {
 	f, now := newFailedExchanges(), time.Unix(1000, 0)
 	for range failedExchangeBurst {
-		f.count("a", now)
+		f.reserve("a", now)
 	}
-	if f.mayExchange("a", now) || !f.mayExchange("b", now) {
+	if f.reserve("a", now) || !f.reserve("b", now) {
 		t.Error("an address with many failures may ask the issuer, or another one may not")
 	}
-	if later := now.Add(time.Second / failedExchangesPerSecond); !f.mayExchange("a", later) {
+	if later := now.Add(time.Second / failedExchangesPerSecond); !f.reserve("a", later) {
 		t.Error("failures count for ever")
 	}
 	for i := range 2 * maxFailingAddresses {
-		f.count(strconv.Itoa(i), now)
+		f.reserve(strconv.Itoa(i), now)
 	}
 	if n := len(f.byAddress); n > maxFailingAddresses {
 		t.Errorf("%d addresses are remembered, want at most %d", n, maxFailingAddresses)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"sync"
 	"time"
@@ -106,6 +107,22 @@ func (f *CodeFlow) Finish(ctx context.Context, flow []byte, query url.Values, re
 	}
 	t, err := i.verifyTokens(ctx, given)
 	return t.token, t.refresh, t.subject, err
+}
+
+// FailedByIssuer reports whether Finish failed although the code may be right: the issuer could not be reached or
+// failed itself, or it accepted the code and gave a token that cannot be used. An issuer that asks for fewer requests,
+// and a caller that did not wait for the answer, are no such failures.
+func (f *CodeFlow) FailedByIssuer(err error) bool {
+	var answer *AnswerError
+	if errors.As(err, &answer) {
+		return answer.Transient() && answer.Status != http.StatusTooManyRequests
+	}
+	for _, failure := range []error{ErrUnreachable, ErrCertificate, ErrDiscovery, ErrToken, ErrClock} {
+		if errors.Is(err, failure) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkNonce checks that the ID token, if there is one, was made for this sign-in.

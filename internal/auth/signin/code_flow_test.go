@@ -1,8 +1,10 @@
 package signin
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"testing"
 
@@ -95,6 +97,50 @@ func TestCodeFlowRefusesOthersAnswers(t *testing.T) {
 	if _, _, _, err := f.Finish(t.Context(), myFlow, query, callback); err == nil {
 		t.Error("a code is accepted twice")
 	}
+}
+
+// TestFailuresOfTheIssuerAreTold: whoever counts refused codes has to know whether the issuer has judged one.
+func TestFailuresOfTheIssuerAreTold(t *testing.T) {
+	b := newBed(t)
+	status := 0 // of the answers to codes; 0: those of the issuer
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if status != 0 && r.Method == http.MethodPost {
+			w.WriteHeader(status)
+			return
+		}
+		b.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	b.URL, b.settings.Issuer = server.URL, server.URL
+	f, err := NewCodeFlow(b.settings, b.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	wantFailure := func(ctx context.Context, name string, want bool, change func(url.Values)) {
+		t.Helper()
+		address, _, flow, err := f.Begin(t.Context(), callback)
+		if err != nil {
+			t.Fatal(err)
+		}
+		query := visit(t, b, f, address)
+		change(query)
+		_, _, _, err = f.Finish(ctx, flow, query, callback)
+		if err == nil || f.FailedByIssuer(err) != want {
+			t.Errorf("%s: the issuer failed is %v, want %v: %v", name, !want, want, err)
+		}
+	}
+	wantFailure(t.Context(), "an invented code", false, func(q url.Values) { q.Set("code", "x") })
+	wantFailure(t.Context(), "another state", false, func(q url.Values) { q.Set("state", "x") })
+	wantFailure(canceled, "a browser that does not wait", false, func(url.Values) {})
+	wantFailure(t.Context(), "an error of the server", true, func(url.Values) { status = http.StatusBadGateway })
+	wantFailure(t.Context(), "too many requests", false, func(url.Values) { status = http.StatusTooManyRequests })
+	status = 0
+	wantFailure(t.Context(), "a token for others", true, func(url.Values) {
+		b.Set(func(i *issuertest.Issuer) { i.Audience = "others" })
+	})
+	wantFailure(t.Context(), "no connection", true, func(url.Values) { server.Close() })
 }
 
 // TestCodeFlowNeedsAnEncryptedIssuer: the browser must not be sent to an address in the clear.
