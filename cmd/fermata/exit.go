@@ -282,6 +282,8 @@ func unavailableHint(err error) string {
 	case "":
 	case "REDIS_UNAVAILABLE":
 		return "the node answers, but Redis does not: see the node's log and its /readyz"
+	case "NODE_BUSY":
+		return "the node answers, but is busy or waits for Redis: repeat the command; if it goes on, see the node's log"
 	case "CREDENTIALS_UNCHECKED":
 		return "the node answers, but cannot reach the issuer: see its log, and compare jwks in its access file " +
 			"with the issuer's jwks_uri"

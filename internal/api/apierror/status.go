@@ -39,7 +39,7 @@ var sentinelStatuses = []struct {
 	{job.ErrSettingsChanged, codes.Aborted, "SETTINGS_CHANGED", "somebody changed the settings of the queue in between", 0},
 	{job.ErrTooManyWatches, codes.ResourceExhausted, "TOO_MANY_WATCHES", "as many queues are watched over this connection, at this node, or for this namespace or caller, as may be; ask for them by calls, or use more connections or nodes", 10 * time.Second},
 	{job.ErrDurability, codes.Unavailable, "DURABILITY_UNCONFIRMED", "stored, but not confirmed as durable in time; repeat the call", time.Second},
-	{job.ErrNodeBusy, codes.Unavailable, "NODE_BUSY", "the node did not get to the change in time, because others before it took long; repeat the call", 500 * time.Millisecond}, // is an ErrUnavailable
+	{job.ErrNodeBusy, codes.Unavailable, "NODE_BUSY", "the node did not get to the call in time, because others before it took long; repeat the call", 500 * time.Millisecond}, // is an ErrUnavailable
 	{job.ErrUnavailable, codes.Unavailable, "REDIS_UNAVAILABLE", "Redis cannot be reached; repeat the call", 500 * time.Millisecond},
 	{job.ErrClockJump, codes.Unavailable, "REDIS_CLOCK_JUMPED", "the clock of Redis jumped ahead; nothing was stored", 5 * time.Second},
 	{job.ErrNotHolder, codes.Unavailable, "SHARD_MOVED", "the shard changed its holder; repeat the call", 100 * time.Millisecond},

@@ -23,9 +23,9 @@ var (
 	// ErrUnavailable: Redis could not be asked, or its answer was lost. The call
 	// may be repeated.
 	ErrUnavailable = errors.New("redis is unavailable")
-	// ErrNodeBusy: the node did not get to the change in time, because others before it took long. It is handled as
+	// ErrNodeBusy: the node did not get to the call in time, because others before it took long. It is handled as
 	// ErrUnavailable.
-	ErrNodeBusy = fmt.Errorf("changes before this one took too long: %w", ErrUnavailable)
+	ErrNodeBusy = fmt.Errorf("calls before this one took too long: %w", ErrUnavailable)
 	// ErrDurability: stored, but not confirmed to the durability class in time.
 	// The call may be repeated.
 	ErrDurability = errors.New("durability is not confirmed")

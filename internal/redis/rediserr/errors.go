@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/coalesce"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
@@ -70,7 +71,7 @@ var ErrNoAnswer = errors.New("no answer")
 // not give up: the clock differed from what was expected.
 var ErrLate = errors.New("the call came too late")
 
-// KindNoConnection is the kind of errors of calls without a connection. Nothing was sent.
+// KindNoConnection is the kind of errors of calls that got no connection, or no turn to send. Nothing was sent.
 const KindNoConnection = "pool"
 
 // KindDenied is the kind of errors of a user that is unknown or lacks a permission.
@@ -95,6 +96,8 @@ func Classify(err error) Verdict {
 		return classifyServerError(reply.Error())
 	case errors.As(err, &op) && op.Op == "dial":
 		return Verdict{Kind: "dial", Retry: true, ReloadTopology: true, Sentinel: job.ErrUnavailable}
+	case errors.Is(err, coalesce.ErrTurnTimeout):
+		return Verdict{Kind: KindNoConnection, Retry: true, Sentinel: job.ErrNodeBusy}
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return Verdict{Kind: KindNoConnection, Retry: true, Sentinel: job.ErrUnavailable}
 	case errors.Is(err, redis.ErrClosed):

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/coalesce"
 )
 
 func TestClassify(t *testing.T) {
@@ -39,6 +40,7 @@ func TestClassify(t *testing.T) {
 		{&net.OpError{Op: "dial", Err: errors.New("refused")}, "dial", job.ErrUnavailable, true, false},
 		{context.DeadlineExceeded, "timeout", job.ErrUnavailable, true, true},
 		{redis.ErrPoolTimeout, "pool", job.ErrUnavailable, true, false},
+		{coalesce.ErrTurnTimeout, "pool", job.ErrNodeBusy, true, false},
 		{redis.ErrClosed, "closed", job.ErrUnavailable, false, false},
 		{ErrUnconfirmed, "unconfirmed", job.ErrDurability, false, false},
 		{job.ErrNotHolder, "refused", nil, false, false},

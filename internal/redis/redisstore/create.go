@@ -8,11 +8,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
-	"github.com/fermata-io/fermata/internal/lib/coalesce"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/fermata-io/fermata/internal/redis/runner"
@@ -66,9 +63,6 @@ func (s *Store) createShared(ctx context.Context, shard int, c *createCall) {
 		s.createGroups(ctx, []createGroup{{shard: shard, calls: calls, shares: true}})
 	}
 	err := s.creations[shard].Do(ctx, c, c.bytes, s.runner.QueueWait(), send)
-	if errors.Is(err, coalesce.ErrTurnTimeout) {
-		err = redis.ErrPoolTimeout
-	}
 	if err != nil { // nothing was sent
 		c.failed = rediserr.Wrap("create", err)
 	}

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -194,9 +193,6 @@ func (r *Runner) sendCoalesced(ctx context.Context, to pipeliner, ops []*Op) {
 	err := r.coalescerOf(to).Do(ctx, ops, weight, r.maxQueueWait, func(ctx context.Context, loads [][]*Op) {
 		r.sendPipeline(ctx, to, slices.Concat(loads...), false, "")
 	})
-	if errors.Is(err, coalesce.ErrTurnTimeout) {
-		err = redis.ErrPoolTimeout
-	}
 	if err != nil {
 		for _, o := range ops {
 			o.Err = err

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -9,6 +10,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // pipelineRecorder answers pipelines without a server, once they are released.
@@ -35,6 +39,44 @@ func (p *pipelineRecorder) ProcessPipelineHook(redis.ProcessPipelineHook) redis.
 	}
 }
 
+// newRecordedRunner is a runner whose calls wait for others for at most half an hour.
+func newRecordedRunner(t *testing.T) (*Runner, *pipelineRecorder) {
+	t.Helper()
+	recorder := &pipelineRecorder{release: make(chan struct{})}
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { client.Close() })
+	client.AddHook(recorder)
+	m, err := newMetrics(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Runner{client: client, metrics: m, maxQueueWait: time.Hour / 2, opTimeout: time.Hour, now: time.Now}
+	return r, recorder
+}
+
+// TestCallsWithoutATurnBlameTheNode: a call that waited too long for others has the error of a busy node, and is not
+// sent later.
+func TestCallsWithoutATurnBlameTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, recorder := newRecordedRunner(t)
+		var sent sync.WaitGroup
+		for range maxPipelinesInFlight {
+			sent.Go(func() { r.RunEach(t.Context(), []*Op{NewCommand("get", "k", "get", "k")}) })
+		}
+		synctest.Wait()
+		late := NewCommand("get", "k", "get", "k")
+		r.RunEach(t.Context(), []*Op{late})
+		if err := rediserr.Wrap("get", late.Err); !errors.Is(err, job.ErrNodeBusy) || !errors.Is(err, job.ErrUnavailable) {
+			t.Error(err)
+		}
+		close(recorder.release)
+		sent.Wait()
+		if n := len(recorder.sizes); n != maxPipelinesInFlight {
+			t.Errorf("%d pipelines were sent, want %d", n, maxPipelinesInFlight)
+		}
+	})
+}
+
 // TestPipelinesHaveFewBytes: calls that wait share pipelines, but not one that has many large answers or values.
 func TestPipelinesHaveFewBytes(t *testing.T) {
 	const calls = 1000
@@ -48,15 +90,7 @@ func TestPipelinesHaveFewBytes(t *testing.T) {
 		"large bytes":   {func() *Op { return NewCommand("set", "k", "set", "k", make([]byte, 1<<20)) }, 4},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			recorder := &pipelineRecorder{release: make(chan struct{})}
-			client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-			defer client.Close()
-			client.AddHook(recorder)
-			m, err := newMetrics(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := &Runner{client: client, metrics: m, maxQueueWait: time.Hour, opTimeout: time.Hour, now: time.Now}
+			r, recorder := newRecordedRunner(t)
 			o := c.op()
 			var wg sync.WaitGroup
 			for range calls {

@@ -101,7 +101,7 @@ var table = []row{
 	{path: "internal/engine/webhook", floor: parts, foreign: []string{prometheus}, also: []string{"internal/lib/egress", "internal/lib/filewatch", "internal/lib/mask", "internal/lib/retryafter", "internal/lib/secretfile", "internal/lib/urlmask", "internal/lib/yamldoc"}},
 
 	// Adapters: one foreign library each, beside the metrics that all have.
-	{path: "internal/redis/rediserr", floor: parts, foreign: []string{goredis}},
+	{path: "internal/redis/rediserr", floor: parts, foreign: []string{goredis}, also: []string{"internal/lib/coalesce"}},
 	{path: "internal/redis/conn", floor: parts, foreign: []string{prometheus, goredis}, also: []string{"internal/lib/rawio", "internal/redis/rediserr"}},
 	{path: "internal/redis/runner", floor: parts, foreign: []string{prometheus, goredis},
 		also: []string{"internal/lib/coalesce", "internal/redis/conn", "internal/redis/rediserr"}},
