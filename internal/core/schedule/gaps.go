@@ -5,8 +5,12 @@ import (
 	"time"
 )
 
-// maxDayKinds bounds the kinds of days that one search for a short gap looks at. A usual schedule has a few.
-const maxDayKinds = 256
+const (
+	// maxDayKinds bounds the kinds of days that one search for a short gap looks at. A usual schedule has a few.
+	maxDayKinds = 256
+	// datesPerStep is how many excluded dates are compared with a month in the time of one step.
+	datesPerStep = 200
+)
 
 // ShortGap is what a search for two nominal times that are close to each other has found.
 type ShortGap struct {
@@ -25,6 +29,9 @@ type ShortGap struct {
 // hours of the first and the last day before and after which there is none, count as if they had nominal times.
 func (s *Schedule) FindShortGap(from time.Time, least time.Duration) ShortGap {
 	g := gapSearch{s: s, least: int64((least + time.Second - 1) / time.Second), kinds: map[dayKind]daySpan{}}
+	if s.exclude != nil {
+		g.weekdays = s.exclude.windowsOfWeek()
+	}
 	if len(s.rules) == 0 || g.least <= 1 || g.isEveryDayWide() {
 		return ShortGap{Steps: g.steps}
 	}
@@ -36,6 +43,7 @@ func (s *Schedule) FindShortGap(from time.Time, least time.Duration) ShortGap {
 type gapSearch struct {
 	s         *Schedule
 	least     int64
+	weekdays  [7]dayKind // the windows of each, from Sunday on
 	kinds     map[dayKind]daySpan
 	found     int64
 	undecided bool
@@ -94,10 +102,11 @@ func (g *gapSearch) dayOf(ms int64) int64 {
 	return floorDiv(sec+g.s.rules[0].segmentAt(sec).offset, secondsPerDay)
 }
 
-// monthDays are the days of one month that expressions match, as sets.
+// monthDays are the days of one month that expressions match, and those that dates exclude, as sets.
 type monthDays struct {
 	begin, end  int64 // day numbers; end is not included
 	rules, cron []uint64
+	excluded    uint64
 }
 
 func (m *monthDays) holds(day int64) bool { return day >= m.begin && day < m.end }
@@ -112,6 +121,8 @@ func (g *gapSearch) daysOfMonth(day int64) monthDays {
 		for i := range e.cron {
 			days.cron = append(days.cron, e.cron[i].matchingDays(y, m))
 		}
+		days.excluded = e.excludedDays(m, days.begin, days.end)
+		g.steps += len(e.days) / datesPerStep
 	}
 	g.steps += len(days.rules) + len(days.cron)
 	return days
@@ -132,14 +143,14 @@ func (r *rule) daysOfMonth(y, m int, begin, end int64) (set uint64) {
 
 // kindOf returns the kind of a day; false if it has no times.
 func (g *gapSearch) kindOf(day int64, days *monthDays) (k dayKind, ok bool) {
-	k.rules = membersWith(days.rules, day-days.begin+1)
-	e := g.s.exclude
-	if k.rules == 0 || e == nil {
-		return k, k.rules != 0
+	n := day - days.begin + 1
+	k = g.weekdays[floorMod(day+4, 7)] // 1970-01-01 was a Thursday
+	k.rules = membersWith(days.rules, n)
+	if k.rules == 0 || days.excluded>>n&1 != 0 {
+		return k, false
 	}
-	k.cron = membersWith(days.cron, day-days.begin+1)
-	k.windows, k.windowsBefore = e.windowsOn(day)
-	return k, !e.excludesDay(day)
+	k.cron = membersWith(days.cron, n)
+	return k, true
 }
 
 // membersWith returns the indexes of the sets that have a number.
@@ -161,7 +172,8 @@ func (g *gapSearch) spanOf(k dayKind) daySpan {
 	if e := g.s.exclude; e != nil {
 		e.removeTimes(k, &day)
 	}
-	g.steps += 8 * (1 + bits.OnesCount32(k.rules) + bits.OnesCount32(k.cron))
+	g.steps += 8*(1+bits.OnesCount32(k.rules)+bits.OnesCount32(k.cron)) +
+		4*(bits.OnesCount32(k.windows)+bits.OnesCount32(k.windowsBefore))
 	return day.span()
 }
 
@@ -202,27 +214,32 @@ func (e *exclusions) removeTimes(k dayKind, day *dayTimes) {
 	}
 }
 
-// windowsOn returns the windows that begin on a day, and those of the day before that end on it.
-func (e *exclusions) windowsOn(day int64) (today, before uint32) {
-	weekday := floorMod(day+4, 7) // 1970-01-01 was a Thursday
-	for i, w := range e.windows {
-		today |= uint32(w.days>>weekday&1) << i
-		if w.to > secondsPerDay {
-			before |= uint32(w.days>>((weekday+6)%7)&1) << i
+// windowsOfWeek returns the windows of each weekday: those that begin on it, and those of the day before that end on
+// it.
+func (e *exclusions) windowsOfWeek() (week [7]dayKind) {
+	for weekday := range week {
+		for i, w := range e.windows {
+			week[weekday].windows |= uint32(w.days>>weekday&1) << i
+			if w.to > secondsPerDay {
+				week[weekday].windowsBefore |= uint32(w.days>>((weekday+6)%7)&1) << i
+			}
 		}
 	}
-	return today, before
+	return week
 }
 
-// excludesDay reports whether a date excludes the whole day.
-func (e *exclusions) excludesDay(day int64) bool {
-	_, m, d := dateOfDay(day)
+// excludedDays returns the days that dates exclude of a month, which has the days from begin to before end.
+func (e *exclusions) excludedDays(month int, begin, end int64) (set uint64) {
 	for _, r := range e.days {
-		if r.yearly && r.month == m && r.day == d || !r.yearly && day >= r.from && day <= r.to {
-			return true
+		from, to := max(begin, r.from), min(end-1, r.to)
+		switch {
+		case r.yearly && r.month == month:
+			set |= 1 << r.day
+		case !r.yearly && from <= to:
+			set |= 1<<(to-begin+2) - 1<<(from-begin+1)
 		}
 	}
-	return false
+	return set
 }
 
 // eachMinute calls visit with the second of the day at which each matching minute begins.

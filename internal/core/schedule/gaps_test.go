@@ -127,6 +127,45 @@ func TestSearchForShortGapsIsBounded(t *testing.T) {
 	}
 }
 
+// TestSearchForShortGapsCountsExclusions: excluded dates are work once for each month, not on each day, and windows
+// once for each kind of day.
+func TestSearchForShortGapsCountsExclusions(t *testing.T) {
+	from := time.Date(2026, 11, 28, 12, 0, 30, 0, time.UTC)
+	steps := func(s *Schedule) int {
+		got := s.FindShortGap(from, 5*time.Second)
+		if got.Found > 0 || got.Undecided {
+			t.Errorf("%+v", got)
+		}
+		return got.Steps
+	}
+	const months = 12 * searchYears
+	many, few := steps(manyExclusions(t, maxExcludeDates, 0)), steps(manyExclusions(t, 10, 0))
+	if added := many - few; added < months || added > 3*months {
+		t.Errorf("%d dates took %d steps more than 10, want one to three for each of %d months", maxExcludeDates, added,
+			months)
+	}
+	if added := steps(manyExclusions(t, 10, maxExcludeWindows)) - few; added < maxExcludeWindows {
+		t.Errorf("%d windows took %d steps more than none", maxExcludeWindows, added)
+	}
+}
+
+// manyExclusions excludes some dates and windows. None of its times are close to each other.
+func manyExclusions(t testing.TB, dates, windows int) *Schedule {
+	t.Helper()
+	spec := Spec{Kind: KindCron, Seconds: true, Cron: []string{"0 0 9 * * MON", "2 0 9 * * TUE-SUN"}}
+	for i := range dates {
+		spec.Exclude.Dates = append(spec.Exclude.Dates, fmt.Sprintf("%d-%02d-%02d", 2100+i/28, 1+i%12, 1+i%28))
+	}
+	for range windows {
+		spec.Exclude.Windows = append(spec.Exclude.Windows, "Sat 01:00-01:01")
+	}
+	s, err := Compile(spec, time.Date(2026, 11, 28, 12, 0, 30, 0, time.UTC), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // manyKindsOfDays has expressions and exclusions that are on other days each, and are close to each other on none.
 func manyKindsOfDays(t testing.TB) *Schedule {
 	t.Helper()
@@ -154,7 +193,8 @@ func BenchmarkFindShortGap(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for name, s := range map[string]*Schedule{"usual": plain, "never meeting": never, "many kinds of days": manyKindsOfDays(b)} {
+	for name, s := range map[string]*Schedule{"usual": plain, "never meeting": never,
+		"many kinds of days": manyKindsOfDays(b), "many exclusions": manyExclusions(b, maxExcludeDates, maxExcludeWindows)} {
 		b.Run(name, func(b *testing.B) {
 			var g ShortGap
 			for b.Loop() {
