@@ -160,7 +160,7 @@ func TestEncodingsAreMasked(t *testing.T) {
 					}).Draw(t, "escape")](text)
 				}
 				around := rapid.OneOf(rapid.StringMatching(`[ -~]{0,20}`),
-					rapid.SampledFrom([]string{"%", `\`, "&", "&#", "=", "%2", `\u00`, `"`, "'", `\\`, "%25"}))
+					rapid.SampledFrom([]string{"%", `\`, "&", "&#", "=", "%2", `\u00`, `"`, "'", `\\`, "%25", "0", "07"}))
 				before, after := around.Draw(t, "before"), around.Draw(t, "after")
 				m := masker(secret)
 				got := string(m.MaskText([]byte(before + text + after)))
@@ -201,6 +201,9 @@ func TestWhatIsMasked(t *testing.T) {
 		"733363722274 2F2b6f6e652074776f.":     "[secret].",
 		"Basic " + std("user:hunter2hunter2"):  "Basic dXNlcj[secret]==",
 		"Basic " + std("hunter2hunter2:user"):  "Basic [secret]6dXNlcg==",
+		// The last escaped digits may be read as part of others, with the digit after the secret.
+		`s3cr\u005c\u0022t/+one two0`:          `[secret]0`,
+		`s3cr"t/+one\\u0025\\u0032\\u0030two0`: `[secret]0`,
 		"reversed 2retnuh2retnuh":              "reversed 2retnuh2retnuh",
 		"HUNTER2HUNTER2":                       "HUNTER2HUNTER2",
 	} {

@@ -139,18 +139,15 @@ func (r *textReader) readEscape(out []textReading, c byte, i, nested int) []text
 	case '\\':
 		return r.readBackslash(out, i, nested)
 	case '%':
-		if code, end, ok := r.readNumber(i, 16, 2, nested); ok {
-			out = appendCode(out, code, end)
-		}
-		if kind, end := r.plainChar(i, nested); kind|0x20 == 'u' {
-			if code, end, ok := r.readNumber(end, 16, 4, nested); ok {
-				out = appendRune(out, rune(code), end)
+		out = r.readCode(out, i, 2, nested)
+		kinds := r.charsAt(i, nested)
+		for _, kind := range kinds.list[:kinds.n] {
+			if kind.char|0x20 == 'u' {
+				out = r.readCode(out, int(kind.end), 4, nested)
 			}
 		}
 	case '=':
-		if code, end, ok := r.readNumber(i, 16, 2, nested); ok {
-			out = appendCode(out, code, end)
-		}
+		out = r.readCode(out, i, 2, nested)
 		if end := r.lineBreakEnd(i); end > i {
 			out = appendReading(out, textReading{end: int32(end)})
 		}
@@ -232,135 +229,258 @@ func (r *textReader) readBackslash(out []textReading, i, nested int) []textReadi
 
 // readOctal reads up to two more digits.
 func (r *textReader) readOctal(out []textReading, code, i, nested int) []textReading {
+	numbers := oneNumber(code, i)
 	for range 2 {
-		c, end := r.plainChar(i, nested)
-		if c < '0' || c > '7' || 8*code+int(c-'0') > 0xff {
-			break
+		var longer numberReadings
+		for _, n := range numbers.list[:numbers.n] {
+			chars, ends := r.charsAt(n.end, nested), false
+			for _, c := range chars.list[:chars.n] {
+				isDigit := c.char >= '0' && c.char <= '7' && 8*n.code+int(c.char-'0') <= 0xff
+				if isDigit {
+					longer.add(8*n.code+int(c.char-'0'), int(c.end))
+				}
+				ends = ends || !isDigit
+			}
+			if ends || chars.n == 0 {
+				out = appendCode(out, n.code, n.end)
+			}
 		}
-		code, i = 8*code+int(c-'0'), end
+		numbers = longer
 	}
-	return appendCode(out, code, i)
+	for _, n := range numbers.list[:numbers.n] {
+		out = appendCode(out, n.code, n.end)
+	}
+	return out
 }
 
 // readCodeEscape reads the digits after \u, \U or \x.
 func (r *textReader) readCodeEscape(out []textReading, kind byte, i, nested int) []textReading {
-	if c, next := r.plainChar(i, nested); c == '{' {
-		for digits := 1; digits <= 8; digits++ {
-			if code, end, ok := r.readNumber(next, 16, digits, nested); ok {
-				if c, end := r.plainChar(end, nested); c == '}' {
-					return appendCode(out, code, end)
-				}
-			}
+	chars := r.charsAt(i, nested)
+	for _, c := range chars.list[:chars.n] {
+		if c.char == '{' {
+			out = r.readBraces(out, int(c.end), nested)
 		}
-		return out
 	}
-	digits := 2
 	switch kind {
 	case 'u':
-		digits = 4
+		return r.readUnits(out, i, nested)
 	case 'U':
-		digits = 8
+		return r.readCode(out, i, 8, nested)
 	}
-	code, end, ok := r.readNumber(i, 16, digits, nested)
-	switch {
-	case !ok:
-		return out
-	case digits == 2:
-		return appendCode(out, code, end)
-	case code < 0xd800 || code > 0xdbff:
-		return appendRune(out, rune(code), end)
-	case end >= len(r.text):
-		return out
-	}
-	for _, s := range r.readingsAt(end, nested) { // the second half of a pair
-		kind, next := r.plainChar(int(s.end), nested)
-		if !s.isByte('\\') || kind != 'u' {
-			continue
-		}
-		if low, end, ok := r.readNumber(next, 16, 4, nested); ok && low >= 0xdc00 && low <= 0xdfff {
-			out = appendRune(out, rune(0x10000+(code-0xd800)<<10+(low-0xdc00)), end)
+	return r.readCode(out, i, 2, nested)
+}
+
+// readBraces reads up to eight digits and the brace after them.
+func (r *textReader) readBraces(out []textReading, i, nested int) []textReading {
+	numbers := oneNumber(0, i)
+	for range 8 {
+		numbers = r.addDigit(numbers, nested)
+		for _, n := range numbers.list[:numbers.n] {
+			if n.code > utf8.MaxRune {
+				continue
+			}
+			chars := r.charsAt(n.end, nested)
+			for _, c := range chars.list[:chars.n] {
+				if c.char == '}' {
+					out = appendCode(out, n.code, int(c.end))
+				}
+			}
 		}
 	}
 	return out
 }
 
+// readUnits reads a unit of UTF-16, or a pair of them.
+func (r *textReader) readUnits(out []textReading, i, nested int) []textReading {
+	units := r.readNumbers(i, 4, nested)
+	for _, high := range units.list[:units.n] {
+		switch {
+		case high.code < 0xd800 || high.code > 0xdbff:
+			out = appendRune(out, rune(high.code), high.end)
+		case high.end < len(r.text):
+			out = r.readLowUnit(out, high.code, high.end, nested)
+		}
+	}
+	return out
+}
+
+// readLowUnit reads the second unit of a pair.
+func (r *textReader) readLowUnit(out []textReading, high, i, nested int) []textReading {
+	for _, s := range r.readingsAt(i, nested) {
+		if !s.isByte('\\') {
+			continue
+		}
+		kinds := r.charsAt(int(s.end), nested)
+		for _, kind := range kinds.list[:kinds.n] {
+			if kind.char != 'u' {
+				continue
+			}
+			units := r.readNumbers(int(kind.end), 4, nested)
+			for _, low := range units.list[:units.n] {
+				if low.code >= 0xdc00 && low.code <= 0xdfff {
+					out = appendRune(out, rune(0x10000+(high-0xd800)<<10+(low.code-0xdc00)), low.end)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// entityName is a name in HTML, or a number.
+type entityName struct {
+	chars [maxEntityName]byte
+	n     int
+}
+
 // readEntity reads the number or the name after an ampersand.
 func (r *textReader) readEntity(out []textReading, i, nested int) []textReading {
-	var name [maxEntityName]byte
-	n, closed := 0, false
-	for n < len(name) && i < len(r.text) {
-		c, end := r.plainChar(i, nested)
-		if c == ';' {
-			i, closed = end, true
-			break
+	return r.readEntityRest(out, entityName{}, i, nested)
+}
+
+// readEntityRest reads what follows the beginning of a name.
+func (r *textReader) readEntityRest(out []textReading, name entityName, i, nested int) []textReading {
+	chars, ends := r.charsAt(i, nested), false
+	for _, c := range chars.list[:chars.n] {
+		switch {
+		case c.char == ';':
+			out = name.appendMeaning(out, int(c.end), true)
+		case name.n < len(name.chars) && (c.char == '#' || isAlphanumeric(c.char)) && !r.isExhausted():
+			longer := name
+			longer.chars[name.n], longer.n = c.char, name.n+1
+			out = r.readEntityRest(out, longer, int(c.end), nested)
+		default:
+			ends = true
 		}
-		if c != '#' && !isAlphanumeric(c) {
-			break
-		}
-		name[n], n, i = c, n+1, end
 	}
+	if ends || chars.n == 0 {
+		out = name.appendMeaning(out, i, false)
+	}
+	return out
+}
+
+// appendMeaning appends what an entity stands for. The semicolon, which closes it, may be missing after a number.
+func (e *entityName) appendMeaning(out []textReading, end int, closed bool) []textReading {
+	name := string(e.chars[:e.n])
 	switch {
-	case n == 0:
+	case e.n == 0:
 		return out
-	case name[0] == '#': // the semicolon may be missing
-		base, digits := 10, string(name[1:n])
-		if n > 1 && name[1]|0x20 == 'x' {
-			base, digits = 16, digits[1:]
+	case name[0] == '#':
+		base, digits := 10, name[1:]
+		if e.n > 1 && name[1]|0x20 == 'x' {
+			base, digits = 16, name[2:]
 		}
 		if code, err := strconv.ParseUint(digits, base, 21); err == nil {
-			out = appendCode(out, int(code), i)
+			out = appendCode(out, int(code), end)
 		}
 		return out
 	case !closed:
 		return out
 	}
 	var s textReading
-	meant := html.UnescapeString("&" + string(name[:n]) + ";")
+	meant := html.UnescapeString("&" + name + ";")
 	if meant[0] == '&' && len(meant) > 1 || len(meant) > len(s.bytes) {
 		return out
 	}
 	if wide, size := utf8.DecodeRuneInString(meant); size == len(meant) {
-		return appendRune(out, wide, i)
+		return appendRune(out, wide, end)
 	}
-	s.n, s.end = int32(copy(s.bytes[:], meant)), int32(i)
+	s.n, s.end = int32(copy(s.bytes[:], meant)), int32(end)
 	return appendReading(out, s)
 }
 
-// plainChar is the character of an escape's name or number, which may be escaped itself, and where it ends; 0 at
-// the end of the text.
-func (r *textReader) plainChar(i, nested int) (c byte, end int) {
+// charReading is a character of an escape's name or number, which may be escaped itself, and where it ends.
+type charReading struct {
+	char byte
+	end  int32
+}
+
+type charReadings struct {
+	list [maxReadings]charReading
+	n    int
+}
+
+// charsAt lists the characters that a name or number may have at i. There is none at the end of the text.
+func (r *textReader) charsAt(i, nested int) (out charReadings) {
 	r.steps++
 	if i >= len(r.text) {
-		return 0, i
+		return out
 	}
-	if c := r.text[i]; nested == 0 || isNameChar(c) {
-		return c, i + 1
+	if c := r.text[i]; nested == 0 || !startsEscape[c] {
+		out.list[0], out.n = charReading{c, int32(i + 1)}, 1
+		return out
 	}
-	c, end = r.text[i], i+1
 	for _, s := range r.readingsAt(i, nested) {
-		if s.n == 1 && isNameChar(s.bytes[0]) && int(s.end) > end {
-			c, end = s.bytes[0], int(s.end)
+		if s.n == 1 {
+			out.list[out.n], out.n = charReading{s.bytes[0], s.end}, out.n+1
 		}
 	}
-	return c, end
+	return out
 }
 
-func isNameChar(c byte) bool {
-	return isAlphanumeric(c) || c == '#' || c == ';' || c == '{' || c == '}'
+// numberReading is a number, and where it ends.
+type numberReading struct{ code, end int }
+
+type numberReadings struct {
+	list [maxReadings]numberReading
+	n    int
 }
 
-// readNumber reads a number of digits, which may be escaped themselves.
-func (r *textReader) readNumber(i, base, digits, nested int) (code, end int, ok bool) {
-	end = i
-	for range digits {
-		c, next := r.plainChar(end, nested)
-		d := hexValue(c)
-		if int(d) >= base {
-			return 0, i, false
-		}
-		code, end = code*base+int(d), next
+func oneNumber(code, end int) (out numberReadings) {
+	out.add(code, end)
+	return out
+}
+
+// add adds a number that is not there, if there is room.
+func (l *numberReadings) add(code, end int) {
+	n := numberReading{code, end}
+	if l.n < len(l.list) && !slices.Contains(l.list[:l.n], n) {
+		l.list[l.n], l.n = n, l.n+1
 	}
-	return code, end, code <= utf8.MaxRune
+}
+
+// readCode reads a number of hex digits, which may be escaped themselves.
+func (r *textReader) readCode(out []textReading, i, digits, nested int) []textReading {
+	numbers := r.readNumbers(i, digits, nested)
+	for _, n := range numbers.list[:numbers.n] {
+		switch {
+		case n.code > utf8.MaxRune:
+		case digits == 2:
+			out = appendCode(out, n.code, n.end)
+		default:
+			out = appendRune(out, rune(n.code), n.end)
+		}
+	}
+	return out
+}
+
+// readNumbers lists the numbers of some hex digits at i.
+func (r *textReader) readNumbers(i, digits, nested int) numberReadings {
+	code, plain := 0, 0
+	for plain < digits && i+plain < len(r.text) && hexValue(r.text[i+plain]) < 16 {
+		code, plain = code*16+int(hexValue(r.text[i+plain])), plain+1
+	}
+	r.steps += plain
+	numbers := oneNumber(code, i+plain)
+	for range digits - plain {
+		numbers = r.addDigit(numbers, nested)
+	}
+	return numbers
+}
+
+// addDigit adds a hex digit to numbers.
+func (r *textReader) addDigit(numbers numberReadings, nested int) (longer numberReadings) {
+	for _, n := range numbers.list[:numbers.n] {
+		if n.end >= len(r.text) || !startsEscape[r.text[n.end]] && hexValue(r.text[n.end]) >= 16 {
+			continue
+		}
+		chars := r.charsAt(n.end, nested)
+		for _, c := range chars.list[:chars.n] {
+			if d := hexValue(c.char); d < 16 {
+				longer.add(n.code*16+int(d), int(c.end))
+			}
+		}
+	}
+	return longer
 }
 
 func (r *textReader) lineBreakEnd(i int) int {
