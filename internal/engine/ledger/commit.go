@@ -51,7 +51,7 @@ func (l *committer) beginRound(number int, batch shardBatch, now time.Time) *sha
 	l.metrics.batch.Observe(float64(len(batch.entries)))
 	r := l.rounds[number]
 	r.shard, r.again = batch.shard, nil
-	r.round, r.rest = l.firstOfEachJob(answerExpired(batch.entries), l.sizes.mostUnknown())
+	r.round, r.rest = l.firstOfEachJob(answerExpired(dropEnded(batch.entries)), l.sizes.mostUnknown())
 	return r
 }
 
@@ -135,6 +135,20 @@ func latestDeadline(round []*changeEntry) (last time.Time) {
 		}
 	}
 	return last
+}
+
+// dropEnded drops the changes whose calls have ended, and returns the others. They are answered as if their Begin had
+// refused.
+func dropEnded(entries []*changeEntry) []*changeEntry {
+	return slices.DeleteFunc(entries, func(e *changeEntry) bool {
+		select {
+		case <-e.callEnded:
+			e.answerWith(job.ChangeResult{Err: context.Canceled})
+			return true
+		default:
+			return false
+		}
+	})
 }
 
 // answerExpired answers the changes whose deadline has passed, and returns the others. It is no sign that Redis does

@@ -32,4 +32,6 @@
 //     each is released as soon as its own writes are answered.
 //  8. Decisions that take long delay the changes of another shard by one decision more than maxTogetherTime at most,
 //     beside the wait for a committer: shards that were not decided by then go alone.
+//  9. Changes whose calls have ended are dropped before a round, and changes that wait for another one of their job
+//     leave room to those of other jobs in each batch: few callers of one job delay no other job for long.
 package ledger

@@ -105,6 +105,9 @@ type Ledger struct {
 type shardQueue struct {
 	pending []*changeEntry
 	busy    bool
+	// repeats is how many changes were left by the last batch, or passed over for it, because they wait for another
+	// change of their job.
+	repeats int
 }
 
 // changeEntry is one change in progress.
@@ -115,7 +118,8 @@ type changeEntry struct {
 	group     *changeGroup // takes the answer if there is no done
 	index     int          // in the group's submission
 	tries     int
-	deadline  time.Time // it expires then; zero: it has had no round
+	deadline  time.Time       // it expires then; zero: it has had no round
+	callEnded <-chan struct{} // closed when nobody waits for the answer any more; nil: somebody does
 	// knownFresh: Known was read in this commit.
 	knownFresh bool
 	// needsParent: it is decided on the record and its parent, which is always read.
@@ -154,7 +158,9 @@ func New(o Options) *Ledger {
 
 // Submit queues a change. done is called once, on a goroutine of the ledger, and
 // must not block. A change of a record with an invalid id answers ErrNotFound.
-func (l *Ledger) Submit(c job.Change, done func(job.ChangeResult)) {
+func (l *Ledger) Submit(c job.Change, done func(job.ChangeResult)) { l.submit(c, nil, done) }
+
+func (l *Ledger) submit(c job.Change, callEnded <-chan struct{}, done func(job.ChangeResult)) {
 	key := c.Record.Key()
 	if key == (job.Key{}) {
 		done(job.ChangeResult{Err: job.ErrNotFound})
@@ -168,7 +174,7 @@ func (l *Ledger) Submit(c job.Change, done func(job.ChangeResult)) {
 		return
 	}
 	l.enqueue(shard, &changeEntry{Change: c, jobRecord: c.Record.Job(), answer: done,
-		needsParent: needsParent(c.Record, c.Input)})
+		needsParent: needsParent(c.Record, c.Input), callEnded: callEnded})
 	l.mu.Unlock()
 }
 
@@ -191,8 +197,8 @@ func (l *Ledger) wakeCommitter() {
 }
 
 // SubmitAndWait submits changes and waits for their results, which come in the order of the
-// changes. When ctx ends first, the changes still on their way answer its error;
-// they may take effect all the same, unless their Begin refuses.
+// changes. When ctx ends first, the changes still on their way answer its error. Those in the present round may take
+// effect all the same, unless their Begin refuses; the others are dropped, so that calls that have ended delay nobody.
 func (l *Ledger) SubmitAndWait(ctx context.Context, changes ...job.Change) []job.ChangeResult {
 	type indexed struct {
 		i int
@@ -200,7 +206,7 @@ func (l *Ledger) SubmitAndWait(ctx context.Context, changes ...job.Change) []job
 	}
 	answers := make(chan indexed, len(changes))
 	for i, c := range changes {
-		l.Submit(c, func(r job.ChangeResult) { answers <- indexed{i, r} })
+		l.submit(c, ctx.Done(), func(r job.ChangeResult) { answers <- indexed{i, r} })
 	}
 	results := make([]job.ChangeResult, len(changes))
 	for i := range results {
@@ -313,9 +319,38 @@ func (l *Ledger) takeSmallBatches(batches []shardBatch, ready []int) ([]shardBat
 func (l *Ledger) takeBatch(shard int) shardBatch {
 	q := &l.mu.queues[shard]
 	q.busy = true
+	if q.repeats > l.o.MaxBatch/2 {
+		return shardBatch{shard, q.takeOfEachJob(l.o.MaxBatch)}
+	}
+	q.repeats = 0
 	n := min(len(q.pending), l.o.MaxBatch)
 	batch := shardBatch{shard, q.pending[:n:n]}
 	q.pending = q.pending[n:]
+	return batch
+}
+
+// maxPassedOver bounds the changes that are passed over for a batch.
+const maxPassedOver = 4096
+
+// takeOfEachJob takes the first change of each job, up to n: the changes of a job that wait for one another leave no
+// room for those of other jobs otherwise.
+func (q *shardQueue) takeOfEachJob(n int) (batch []*changeEntry) {
+	seen := make(map[job.RecordID]struct{}, n)
+	var left []*changeEntry
+	q.repeats = 0
+	for i, e := range q.pending {
+		if len(batch) == n || q.repeats == maxPassedOver {
+			left = append(left, q.pending[i:]...)
+			break
+		}
+		if _, found := seen[e.jobRecord]; found {
+			left, q.repeats = append(left, e), q.repeats+1
+			continue
+		}
+		seen[e.jobRecord] = struct{}{}
+		batch = append(batch, e)
+	}
+	q.pending = left
 	return batch
 }
 
@@ -357,6 +392,7 @@ func (l *Ledger) releaseShard(shard int, left []*changeEntry) {
 	defer l.mu.Unlock()
 	q := &l.mu.queues[shard]
 	q.busy = false
+	q.repeats += len(left)
 	l.mu.inFlight--
 	if len(left) > 0 {
 		q.pending = append(left, q.pending...)

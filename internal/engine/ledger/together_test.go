@@ -273,11 +273,17 @@ func TestChangesThatExpireBlameTheNode(t *testing.T) {
 		l := New(Options{Store: s, Observer: rec, Nudger: rec, Timeout: 300 * time.Millisecond})
 		changes := []job.Change{s.longChange("a1", 200*time.Millisecond), s.longChange("a2", 200*time.Millisecond),
 			s.longChange("a3", 0)}
-		for i, r := range l.SubmitAndWait(t.Context(), changes...) {
-			if !errors.Is(r.Err, job.ErrNodeBusy) || s.records[changes[i].Record].State.Paused {
-				t.Errorf("%s: %v", changes[i].Record, r.Err)
+		var answered sync.WaitGroup
+		answered.Add(len(changes))
+		l.SubmitAll(changes, func(answers []job.ChangeSummary) { // at once, so that they are in one batch
+			for _, a := range answers {
+				if record := changes[a.Nth].Record; !errors.Is(a.Err, job.ErrNodeBusy) || s.records[record].State.Paused {
+					t.Errorf("%s: %v", record, a.Err)
+				}
+				answered.Done()
 			}
-		}
+		})
+		answered.Wait()
 		l.Stop()
 	})
 }
