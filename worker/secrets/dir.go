@@ -61,10 +61,11 @@ func Paths(dir string) []string {
 // For returns a Use of the secrets for one destination: a result of [Origin], or the absolute path of a program.
 func (d *Dir) For(destination string) *Resolver { return &Resolver{dir: d, destination: destination} }
 
-// Origin returns the destination of a request to u: scheme, host and port, without the scheme's default port. It
-// is empty if the host is not plain ASCII, because such a host may resolve to another one.
+// Origin returns the destination of a request to u: scheme, host and port, without the scheme's default port. A dot at
+// the end of the host stays: without it, search domains may lead the name to another host. Origin is empty if the host
+// is not plain ASCII, because such a host may resolve to another one.
 func Origin(u *url.URL) string {
-	host := strings.TrimSuffix(u.Hostname(), ".")
+	host := u.Hostname()
 	for i := range len(host) {
 		if host[i] <= ' ' || host[i] > '~' || host[i] == '%' {
 			return ""

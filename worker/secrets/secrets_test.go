@@ -194,7 +194,8 @@ func TestOpen(t *testing.T) {
 func TestOrigin(t *testing.T) {
 	for text, want := range map[string]string{
 		"https://a.example.com":           "https://a.example.com",
-		"HTTPS://A.Example.COM./x?q#f":    "https://a.example.com",
+		"HTTPS://A.Example.COM/x?q#f":     "https://a.example.com",
+		"https://a.example.com.:443/":     "https://a.example.com.",
 		"https://a.example.com:443":       "https://a.example.com",
 		"http://a.example.com:80":         "http://a.example.com",
 		"http://a.example.com:443":        "http://a.example.com:443",
@@ -211,6 +212,30 @@ func TestOrigin(t *testing.T) {
 		}
 		if got := Origin(u); got != want {
 			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestADotAtTheEndIsAnotherHost: search domains lead a name without the dot to one host, and everybody may own the name
+// with the dot.
+func TestADotAtTheEndIsAnotherHost(t *testing.T) {
+	d, _ := open(t, map[string]string{
+		"plain": "s3cret", "plain.allow": "http://api.dev:8080", "dot": "s3cret", "dot.allow": "http://api.dev.:8080",
+	})
+	for _, test := range []struct {
+		name, url string
+		given     bool
+	}{
+		{"plain", "http://api.dev:8080/", true}, {"plain", "http://api.dev.:8080/", false},
+		{"dot", "http://api.dev.:8080/", true}, {"dot", "http://api.dev:8080/", false},
+	} {
+		u, err := url.Parse(test.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = d.For(Origin(u)).Expand("${secret:" + test.name + "}")
+		if given := err == nil; given != test.given {
+			t.Errorf("secret %s for %s: %v", test.name, test.url, err)
 		}
 	}
 }

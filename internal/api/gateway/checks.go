@@ -41,13 +41,14 @@ func (h hostChecker) check(r *http.Request) error {
 		"this gateway does not serve the host of the request; --allowed-hosts names those that it serves")
 }
 
-// hostName is a host without port and brackets, in lower case.
+// hostName is a host without port and brackets, in lower case. A dot at its end stays: a name that search domains lead
+// to the gateway may belong to somebody else with the dot.
 func hostName(hostport string) string {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
 		host = hostport
 	}
-	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	return strings.ToLower(strings.Trim(host, "[]"))
 }
 
 // bearerToken returns the token of a request; "" if it has none.

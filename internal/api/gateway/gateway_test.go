@@ -371,8 +371,9 @@ func TestHostsAndOrigins(t *testing.T) {
 	n := newFakeNode(t)
 	_, url := newTestGateway(t, n, Options{AllowedHosts: []string{"api.example.org", "127.0.0.1", "::1"}})
 	for host, code := range map[string]int{
-		"api.example.org": 200, "API.example.org:8443": 200, "api.example.org.": 200, "127.0.0.1:1": 200, "[::1]:7": 200,
-		"evil.example": 421, "api.example.org.evil.example": 421, "localhost": 421, "10.0.0.1": 421,
+		"api.example.org": 200, "API.example.org:8443": 200, "127.0.0.1:1": 200, "[::1]:7": 200,
+		"api.example.org.": 421, "API.example.org.:8443": 421, "evil.example": 421,
+		"api.example.org.evil.example": 421, "localhost": 421, "10.0.0.1": 421,
 	} {
 		send(t, "GET", url+jobPath, "anna", "", "Host", host).want(t, code, "")
 	}
