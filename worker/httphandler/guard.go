@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fermata-io/fermata/internal/lib/urlmask"
 	"github.com/fermata-io/fermata/worker"
 )
 
@@ -63,15 +62,16 @@ func changesRequest(answer *http.Response) bool {
 }
 
 // redirectError is the error of a redirect that is not followed because it would change the request.
-func redirectError(answer *http.Response) error {
+func (r *redirects) redirectError(answer *http.Response) error {
 	to, err := answer.Location()
 	if err != nil {
 		return nil // it leads nowhere
 	}
 	sent := answer.Request
+	from := r.describeTarget(sent.URL)
+	r.addLocation(answer)
 	return worker.Permanent(fmt.Errorf("%s %s: status %d %s leads to %s, where the request would be a GET without "+
 		"its body; "+
 		`name the address that it leads to in url, or the status in expected_status, or set follow_redirects to "as_get"`,
-		sent.Method, urlmask.Describe(sent.URL), answer.StatusCode, http.StatusText(answer.StatusCode),
-		urlmask.Describe(to)))
+		sent.Method, from, answer.StatusCode, http.StatusText(answer.StatusCode), r.describeTarget(to)))
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/fermata-io/fermata/internal/core/payload"
 	"github.com/fermata-io/fermata/internal/lib/egress"
 	"github.com/fermata-io/fermata/internal/lib/retryafter"
-	"github.com/fermata-io/fermata/internal/lib/urlmask"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/secrets"
 )
@@ -120,15 +119,16 @@ func (h *handler) handle(ctx context.Context, t *worker.Task) error {
 	if err != nil {
 		return worker.Permanent(err) // the same at each attempt
 	}
-	use := h.secrets.For(secrets.Origin(p.URL))
-	err = h.sendRequest(ctx, t, p, use)
+	followed := &redirects{use: h.secrets.For(secrets.Origin(p.URL))}
+	err = h.sendRequest(ctx, t, p, followed)
 	if told := (*egress.PlainError)(nil); errors.As(err, &told) {
-		h.logger.Debug("request failed", "run", t.Run, "error", use.MaskError(told.Err))
+		h.logger.Debug("request failed", "run", t.Run, "error", followed.operatorError(told))
 	}
-	return use.MaskError(err)
+	return followed.use.MaskError(err)
 }
 
-func (h *handler) sendRequest(ctx context.Context, t *worker.Task, p *payload.HTTP, use *secrets.Resolver) error {
+func (h *handler) sendRequest(ctx context.Context, t *worker.Task, p *payload.HTTP, followed *redirects) error {
+	use := followed.use
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	if p.Timeout > 0 {
@@ -140,12 +140,12 @@ func (h *handler) sendRequest(ctx context.Context, t *worker.Task, p *payload.HT
 		return err
 	}
 	asksForGzip := acceptGzip(request)
-	request, answered := traceRequest(request)
+	request, answered := traceRequest(request, use)
 	start := time.Now()
-	response, err := h.clientFor(p).Do(request)
+	response, err := h.clientFor(p, followed).Do(request)
 	answered(response, err)
 	if err != nil {
-		return sendError(ctx, request, err)
+		return sendError(ctx, request, followed, err)
 	}
 	defer response.Body.Close()
 	body, whole, err := h.readBody(response, asksForGzip, p.MaxBody, use.Margin(), stop)
@@ -157,17 +157,17 @@ func (h *handler) sendRequest(ctx context.Context, t *worker.Task, p *payload.HT
 	}))
 	if !p.Expects(response.StatusCode) {
 		if p.Redirect == payload.RedirectKeepingMethod && changesRequest(response) {
-			if err := redirectError(response); err != nil {
+			if err := followed.redirectError(response); err != nil {
 				return err
 			}
 		}
-		failure := fmt.Errorf("%s %s: unexpected status %d %s", request.Method, urlmask.Describe(request.URL),
+		failure := fmt.Errorf("%s %s: unexpected status %d %s", request.Method, describeURL(request.URL, use),
 			response.StatusCode, http.StatusText(response.StatusCode))
 		return worker.RetryAfter(failure, retryafter.Read(response.Header, time.Now()))
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: read the answer: %w", request.Method, urlmask.Describe(request.URL),
-			hideCredentials(contextError(ctx, err), request.URL, response.Request.URL))
+		return fmt.Errorf("%s %s: read the answer: %w", request.Method, describeURL(request.URL, use),
+			hideCredentials(contextError(ctx, err), use, request.URL, response.Request.URL))
 	}
 	return nil
 }
@@ -209,14 +209,15 @@ func (h *handler) buildRequest(ctx context.Context, p *payload.HTTP, t *worker.T
 	return request, nil
 }
 
-// clientFor returns the client that follows the redirects that the payload wants followed.
-func (h *handler) clientFor(p *payload.HTTP) *http.Client {
+// clientFor returns the client that follows the redirects that the payload wants followed, and adds them to followed.
+func (h *handler) clientFor(p *payload.HTTP, followed *redirects) *http.Client {
 	client := *h.client
 	client.CheckRedirect = func(request *http.Request, via []*http.Request) error {
 		if answer := request.Response; p.Expects(answer.StatusCode) || p.Redirect == payload.RedirectNever ||
 			p.Redirect == payload.RedirectKeepingMethod && changesRequest(answer) {
 			return http.ErrUseLastResponse
 		}
+		followed.addLocation(request.Response)
 		return h.checkRedirect(request, via)
 	}
 	return &client
@@ -266,7 +267,7 @@ func encodeReport(r report) []byte {
 }
 
 // sendError describes a failed request without what may be a credential in URLs.
-func sendError(ctx context.Context, request *http.Request, err error) error {
+func sendError(ctx context.Context, request *http.Request, followed *redirects, err error) error {
 	target := request.URL
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
@@ -278,8 +279,8 @@ func sendError(ctx context.Context, request *http.Request, err error) error {
 	if strings.HasPrefix(err.Error(), malformedLocation) {
 		err = errLocation
 	}
-	err = hideCredentials(contextError(ctx, err), request.URL, target)
-	return fmt.Errorf("%s %s: %w", request.Method, urlmask.Describe(target), err)
+	err = hideCredentials(contextError(ctx, err), followed.use, request.URL, target)
+	return fmt.Errorf("%s %s: %w", request.Method, followed.describeTarget(target), err)
 }
 
 // contextError returns the cause of the context's end if there is one, and removes addresses from the error.

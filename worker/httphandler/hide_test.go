@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fermata-io/fermata/worker/secrets"
 )
 
 // TestErrorsHideWhatMayBeCredentials: a payload may be sealed, and an error is shown to people who may not see it. A
@@ -75,7 +77,7 @@ func TestHidingTakesAFixedTime(t *testing.T) {
 		u := &url.URL{Scheme: "https", Host: "h", Path: "/0123456789abcdef"}
 		took := func(text string) time.Duration {
 			begin := time.Now()
-			_ = hideCredentials(errors.New(text), u)
+			_ = hideCredentials(errors.New(text), &secrets.Resolver{}, u)
 			return time.Since(begin)
 		}
 		wrong, right := took(strings.Repeat("Z123456789abcde:", 20)), took(strings.Repeat("0123456789abcde:", 20))

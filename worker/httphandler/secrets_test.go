@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -22,8 +23,13 @@ const canary = "CANARY-7f3a9c-secret"
 // keep makes a directory with the canary under the name token, for one destination.
 func keep(t testing.TB, destination string) *secrets.Dir {
 	t.Helper()
+	return keepSecret(t, canary, destination)
+}
+
+func keepSecret(t testing.TB, secret, destination string) *secrets.Dir {
+	t.Helper()
 	path := t.TempDir()
-	for name, text := range map[string]string{"token": canary + "\n", "token.allow": destination} {
+	for name, text := range map[string]string{"token": secret + "\n", "token.allow": destination} {
 		if err := os.WriteFile(filepath.Join(path, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +228,8 @@ func FuzzPayload(f *testing.F) {
 			t.Fatalf("%+v", r)
 		}
 		for name, values := range r.Header {
-			if strings.Contains(strings.Join(values, ""), canary) && (r.URL.Scheme != "https" || !strings.EqualFold(r.URL.Hostname(), "example.com")) {
+			if strings.Contains(strings.Join(values, ""), canary) &&
+				(r.URL.Scheme != "https" || !strings.EqualFold(r.URL.Hostname(), "example.com")) {
 				t.Fatalf("%s goes to %s", name, r.URL)
 			}
 		}
@@ -257,17 +264,7 @@ func TestEncodedSecretsAreMasked(t *testing.T) {
 				fmt.Fprint(w, said)
 			}))
 			defer s.Close()
-			path := t.TempDir()
-			for file, text := range map[string]string{"token": secret, "token.allow": s.URL} {
-				if err := os.WriteFile(filepath.Join(path, file), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			d, err := secrets.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			h := newHandler(Options{Allow: loopback, Secrets: d}, nil)
+			h := newHandler(Options{Allow: loopback, Secrets: keepSecret(t, secret, s.URL)}, nil)
 			defer h.client.CloseIdleConnections()
 			for _, at := range []string{"/", "/error"} {
 				task := task(`{"url":"` + s.URL + at + `","headers":{"Authorization":"Bearer ${secret:token}"}}`)
@@ -278,5 +275,69 @@ func TestEncodedSecretsAreMasked(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRedirectsShowNoPartOfASecret: a URL is parsed, resolved and shortened before it stands in an error, each of which
+// may take away a part of a secret and leave the rest.
+func TestRedirectsShowNoPartOfASecret(t *testing.T) {
+	const secret = "kZ3v/Qp81xLw0Tt5/9ab+cd?EFGH/../ijk#LMN@opqr=STUv"
+	var location string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/start" {
+			location = "../nowhere/" // relative to what the secret led to
+		}
+		w.Header().Set("Location", location)
+		w.WriteHeader(http.StatusFound)
+	}))
+	defer s.Close()
+	own := strings.TrimPrefix(s.URL, "http://")
+	for _, to := range []string{
+		"/SECRET", "/x/SECRET/y", "SECRET", "/a?q=SECRET", "/a#SECRET", "//SECRET", "http://SECRET", "https://SECRET/x",
+		"http://SECRET@" + own + "/", "http://me:SECRET@" + own + "/", "ftp://SECRET", "http://closed.test/SECRET",
+		"/" + url.PathEscape(secret), "/" + url.QueryEscape(secret), "http://" + url.PathEscape(secret) + "/",
+		"http://closed.test/?q=" + url.QueryEscape(secret), "/%zz/SECRET",
+	} {
+		for _, method := range []string{"GET", "POST"} {
+			var log strings.Builder
+			h := newHandler(Options{Allow: loopback, Secrets: keepSecret(t, secret, s.URL),
+				Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}, serveNames(t, nil))
+			location = strings.ReplaceAll(to, "SECRET", secret)
+			task := task(`{"method":"` + method + `","url":"` + s.URL + `/start","headers":{"X":"${secret:token}"}}`)
+			err := h.handle(t.Context(), task)
+			h.client.CloseIdleConnections()
+			if err == nil {
+				t.Fatalf("%s %s: no error", method, to)
+			}
+			seen := strings.ToLower(err.Error() + log.String() + string(task.Output()))
+			if part := findPart(seen, strings.ToLower(secret), 4); part != "" {
+				t.Errorf("%s %s: %q is in %s", method, to, part, seen)
+			}
+		}
+	}
+}
+
+// findPart returns a part of n bytes of a secret that a text has; "" for none.
+func findPart(text, secret string, n int) string {
+	for i := range len(secret) - n + 1 {
+		if part := secret[i : i+n]; strings.Contains(text, part) {
+			return part
+		}
+	}
+	return ""
+}
+
+// TestPartsOfURLsDoNotSplitASecret: the author of a job may write the known start of a secret into the URL.
+func TestPartsOfURLsDoNotSplitASecret(t *testing.T) {
+	const known, rest = "github_pat_", "11ABCDEFGHIJKLMN"
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answerRaw(t, w, r.Header.Get("X")+"\r\n\r\n") // which the error quotes
+	}))
+	defer s.Close()
+	h := newHandler(Options{Allow: loopback, Secrets: keepSecret(t, known+rest, s.URL)}, nil)
+	defer h.client.CloseIdleConnections()
+	err := h.handle(t.Context(), task(`{"url":"`+s.URL+`?x=`+known+`","headers":{"X":"${secret:token}"}}`))
+	if err == nil || !strings.Contains(err.Error(), secrets.Mask) || strings.Contains(err.Error(), rest) {
+		t.Error(err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/fermata-io/fermata/internal/lib/urlmask"
+	"github.com/fermata-io/fermata/worker/secrets"
 )
 
 // tracerScope is the instrumentation scope of requests.
@@ -17,7 +17,7 @@ const tracerScope = "github.com/fermata-io/fermata/worker/httphandler"
 // traceRequest makes a request part of its run's trace, if the run is traced: it sets the trace headers unless
 // the payload does, and starts a span that ends with the response headers. The tracer provider is that of the
 // handler's span.
-func traceRequest(q *http.Request) (_ *http.Request, answered func(*http.Response, error)) {
+func traceRequest(q *http.Request, use *secrets.Resolver) (_ *http.Request, answered func(*http.Response, error)) {
 	parent := trace.SpanFromContext(q.Context())
 	if !parent.SpanContext().IsSampled() {
 		return q, func(*http.Response, error) {}
@@ -25,7 +25,7 @@ func traceRequest(q *http.Request) (_ *http.Request, answered func(*http.Respons
 	ctx, span := parent.TracerProvider().Tracer(tracerScope).Start(q.Context(), q.Method,
 		trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(
-			attribute.String("http.request.method", q.Method), attribute.String("url.full", urlmask.Describe(q.URL)),
+			attribute.String("http.request.method", q.Method), attribute.String("url.full", describeURL(q.URL, use)),
 			attribute.String("server.address", q.URL.Hostname())))
 	q = q.WithContext(ctx)
 	if q.Header.Get("Traceparent") == "" {

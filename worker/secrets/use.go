@@ -74,6 +74,12 @@ func (u *Resolver) MaskEnd(text []byte, n int, cut bool) []byte {
 	return u.masker.MaskEnd(text, n, cut)
 }
 
+// HasSecret reports whether a text has a given secret, in one of the encodings that [Resolver.MaskError] masks. A text
+// that would be masked as a whole counts as one that has.
+func (u *Resolver) HasSecret(text string) bool {
+	return u.Given() && string(u.masker.MaskText([]byte(text))) != text
+}
+
 // MaskError masks the given secrets in the text of an error. [errors.Is] and [errors.As] see the original error.
 func (u *Resolver) MaskError(err error) error {
 	if err == nil || !u.Given() {

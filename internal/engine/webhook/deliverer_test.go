@@ -500,6 +500,36 @@ func TestReasonsHideTheURL(t *testing.T) {
 	}
 }
 
+// TestLogsHideTheURL: an error of a request may quote an answer that is no HTTP.
+func TestLogsHideTheURL(t *testing.T) {
+	const segment = "Zx93kfLq20vbTT71rWc4"
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, r.URL.Path+"\r\n\r\n")
+	}))
+	defer s.Close()
+	path := write(t, "", "")
+	write(t, path, "webhooks:"+hookText(strings.TrimSuffix(path, "/webhooks.yaml"), "ops", s.URL+"/services/"+segment, ""))
+	hooks, err := loadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	sender := newSender(hooks[0], "urn:x", "1", logger)
+	defer sender.close()
+	failure := sender.postEvent(t.Context(), &job.Event{Kind: job.KindRunDead})
+	if failure == nil || !strings.Contains(log.String(), "[secret]") ||
+		strings.Contains(log.String()+failure.reason, segment) {
+		t.Errorf("%+v, log %s", failure, log.String())
+	}
+}
+
 // TestReasonsTakeAFixedTime: the time of a delivery does not show what of the URL's secret is in an answer. The clock
 // stands still while the text is searched.
 func TestReasonsTakeAFixedTime(t *testing.T) {

@@ -96,7 +96,7 @@ func (s *sender) postEvent(ctx context.Context, h *job.Event) *deliveryFailure {
 	request.Header.Set("Webhook-Signature", signBody(s.hook.keys, id, now, body))
 	response, err := s.client.Do(request)
 	if err != nil {
-		s.logger.Debug("webhook request failed", "webhook", s.hook.name, "error", plainError(err))
+		s.logger.Debug("webhook request failed", "webhook", s.hook.name, "error", s.hide(plainError(err).Error()))
 		text := s.hide(egress.DescribeWithoutAddresses(plainError(err)).Error())
 		return &deliveryFailure{reason: job.Clip(text, job.MaxError)}
 	}

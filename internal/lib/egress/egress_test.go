@@ -121,7 +121,7 @@ func TestPlainSaysNoAddress(t *testing.T) {
 		{&net.DNSError{Err: "read udp 10.1.1.1:4444->10.0.0.10:53: i/o timeout", Name: "x", Server: "10.0.0.10:53",
 			IsTimeout: true}, "the lookup of the name timed out"},
 		{x509.HostnameError{Certificate: &x509.Certificate{DNSNames: []string{"billing.internal"}},
-			Host: "x.example"}, "the certificate is not valid for x.example"},
+			Host: "x.example"}, "the certificate is not valid for the host of the URL"},
 		{io.ErrUnexpectedEOF, "unexpected EOF"},
 	} {
 		got := DescribeWithoutAddresses(c.err)

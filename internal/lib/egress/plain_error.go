@@ -22,8 +22,8 @@ func (e *PlainError) Error() string { return e.Text }
 func (e *PlainError) Unwrap() error { return e.Err }
 
 // DescribeWithoutAddresses describes the failure of a request without the addresses of names, of this process and of
-// its resolver. A name that does not exist and one whose address is refused have the same text; otherwise internal
-// names could be listed. It returns err itself if err contains none of this.
+// its resolver, and without parts of the URL. A name that does not exist and one whose address is refused have the same
+// text; otherwise internal names could be listed. It returns err itself if err contains none of this.
 func DescribeWithoutAddresses(err error) error {
 	var lookup *net.DNSError
 	var op *net.OpError
@@ -44,7 +44,7 @@ func DescribeWithoutAddresses(err error) error {
 	case errors.As(err, &op):
 		text = networkErrorText(op)
 	case errors.As(err, &host):
-		text = "the certificate is not valid for " + host.Host
+		text = "the certificate is not valid for the host of the URL"
 	default:
 		return err
 	}
