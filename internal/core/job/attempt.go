@@ -278,9 +278,9 @@ func (t *transition) isInterrupted() bool {
 // hasWaitingManual reports whether a manual run waits for this one.
 func (t *transition) hasWaitingManual() bool { return t.Pending != "" && t.Waiting == 0 && !t.child }
 
-// isScheduleReplaced reports whether the run's schedule has been replaced.
+// isScheduleReplaced reports whether the current run is of a schedule that has been replaced.
 func (t *transition) isScheduleReplaced() bool {
-	return t.Trigger == TriggerSchedule && t.Generation != t.c.Generation && !t.child
+	return t.HasRun() && t.Trigger == TriggerSchedule && t.Generation != t.c.Generation && !t.child
 }
 
 // supersedeRun ends a run that would have been tried again.

@@ -95,6 +95,9 @@ func (w *walker) on(ev Input) Decision {
 	if d.Changed && !d.Delete && d.Ranked != (d.State.Ranks() != before.Ranks()) {
 		w.t.Fatalf("ranked is %v, but the ranks went from %+v to %+v", d.Ranked, before.Ranks(), d.State.Ranks())
 	}
+	if d.Ended != nil && !before.HasRun() {
+		w.t.Fatalf("run %q ended, but there was none: %+v", d.Ended.ID, before)
+	}
 	if d.Definition != nil {
 		w.c = compile(w.t, *d.Definition)
 	}

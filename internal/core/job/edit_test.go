@@ -70,6 +70,45 @@ func TestEditKeepsAReachedNominalTime(t *testing.T) {
 	}
 }
 
+// A job without a run has none that an edit could supersede, whatever the run before left behind.
+func TestEditOfAJobWithoutARunEndsNone(t *testing.T) {
+	for name, end := range map[string]func(*walker) Decision{
+		"succeeded": (*walker).succeed,
+		"failed":    (*walker).fail,
+		"returned":  func(w *walker) Decision { return w.on(ReturnLease{Token: w.s.Token}) },
+		"cancelled": func(w *walker) Decision {
+			w.on(CancelRun{RunID: w.s.RunID()})
+			return w.on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeCancelled, StartedMS: w.now})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := def()
+			d.Schedule.MaxRuns = 1
+			w := walk(t, d)
+			w.lease()
+			d.Schedule.EndAt = w.now.Time()
+			w.on(Update{New: compile(t, d)})
+			end(w)
+			if name == "returned" {
+				w.on(CancelRun{RunID: w.s.RunID()})
+			}
+			if w.s.Region != RegionDone {
+				t.Fatalf("the schedule has ended, but the job is %s", w.s.Region)
+			}
+			w.s.LastLoss = Loss{Token: w.s.SettledToken + 1} // as a version that does not know the field leaves it
+			runs := w.s.Runs
+			d.Schedule.EndAt = w.now.Add(time.Hour).Time()
+			update := w.on(Update{New: compile(t, d)})
+			if update.Ended != nil || w.s.Runs != runs {
+				t.Errorf("run %+v ended, %d runs, %d before the edit", update.Ended, w.s.Runs, runs)
+			}
+			if w.s.Region != RegionDue || w.s.Generation != w.c.Generation {
+				t.Errorf("%s of generation %d, want a run of generation %d", w.s.Region, w.s.Generation, w.c.Generation)
+			}
+		})
+	}
+}
+
 // Jitter moves no phase: an edit of it before the nominal time leaves that where it is.
 func TestEditOfJitterKeepsThePhase(t *testing.T) {
 	d := def()

@@ -20,7 +20,7 @@ func always(State) bool   { return true }
 func due(s State) bool    { return s.Region == RegionDue }
 func leased(s State) bool { return s.Region == RegionLeased }
 
-func steps(edit *Compiled) []step {
+func steps(edit, end *Compiled) []step {
 	settle := func(o Outcome) func(*walker) {
 		return func(w *walker) { w.on(FinishAttempt{Token: w.s.Token, Outcome: o, StartedMS: w.now}) }
 	}
@@ -37,6 +37,7 @@ func steps(edit *Compiled) []step {
 		{"cancel the waiting", func(s State) bool { return s.Pending != "" }, func(w *walker) { w.on(CancelRun{RunID: ManualRunID(w.s.Pending)}) }},
 		{"cancel", func(s State) bool { return s.HasRun() }, func(w *walker) { w.on(CancelRun{RunID: w.s.RunID()}) }},
 		{"edit", always, func(w *walker) { w.on(Update{New: edit}) }},
+		{"end the schedule", always, func(w *walker) { w.on(Update{New: end}) }},
 		{"delete", always, func(w *walker) { w.on(Delete{}) }},
 		{"wait", always, func(w *walker) { w.after(90 * time.Second) }},
 	}
@@ -57,6 +58,8 @@ func TestEverySequenceOfEventsKeepsTheInvariants(t *testing.T) {
 	edited := def()
 	edited.Schedule.Every = 7 * time.Second
 	edited.Queue = "edited"
+	ended := def()
+	ended.Schedule.EndAt = (t0 + 1).Time()
 
 	depth := 5
 	if testing.Short() {
@@ -65,7 +68,7 @@ func TestEverySequenceOfEventsKeepsTheInvariants(t *testing.T) {
 	for name, d := range map[string]Definition{"interval": interval, "once": once, "cron": cron, "manual": manual} {
 		t.Run(name, func(t *testing.T) {
 			visited := 0
-			all := steps(compile(t, edited))
+			all := steps(compile(t, edited), compile(t, ended))
 			var explore func(w walker, path []string, asked askedRuns)
 			explore = func(w walker, path []string, asked askedRuns) {
 				if len(path) == depth {

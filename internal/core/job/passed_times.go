@@ -41,7 +41,7 @@ func (t *transition) isPlanned() bool {
 
 // hasBegun reports whether the current run has had an attempt, including one that was lost.
 func (t *transition) hasBegun() bool {
-	return t.Attempt > 0 || t.Losses+t.Unacked > 0 || t.isLossOfCurrentRun()
+	return t.HasRun() && (t.Attempt > 0 || t.Losses+t.Unacked > 0 || t.isLossOfCurrentRun())
 }
 
 // countPassed counts the nominal times that have passed and will have no run of their own.
