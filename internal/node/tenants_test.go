@@ -277,7 +277,7 @@ func wholeReads(t *testing.T, s *redistest.Server) int {
 }
 
 // TestFailingCallsLeaveNoAuditRecords: calls that end before anything was written for them leave
-// none, whatever ended them; those that wrote do.
+// none, whatever ended them, nor do deletions of jobs that never were; those that wrote do.
 func TestFailingCallsLeaveNoAuditRecords(t *testing.T) {
 	x := newTenants(t, "")
 	c, cluster := fermatav1.NewJobServiceClient(x.conn), fermatav1.NewClusterServiceClient(x.conn)
@@ -306,6 +306,10 @@ func TestFailingCallsLeaveNoAuditRecords(t *testing.T) {
 	if ended == 0 {
 		t.Error("no call was ended by its deadline")
 	}
+	missing := &fermatav1.DeleteJobRequest{Name: "namespaces/a/jobs/none", AllowMissing: true}
+	if _, err := c.DeleteJob(x.as("editor-a"), missing); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := c.CreateJob(x.as("editor-a"), &fermatav1.CreateJobRequest{Parent: "namespaces/a", JobId: "j", Job: intervalJob(time.Hour, "h")}); err != nil {
 		t.Fatal(err)
 	}
@@ -319,6 +323,6 @@ func TestFailingCallsLeaveNoAuditRecords(t *testing.T) {
 		return nil
 	})
 	if n := head(); n != 2 {
-		t.Errorf("%d calls that their deadline ended left %d records", ended, n-2)
+		t.Errorf("%d calls that their deadline ended, and a deletion of a missing job, left %d records", ended, n-2)
 	}
 }

@@ -151,8 +151,9 @@ func (a *auditInterceptor) recordCall(ctx context.Context, method string, row au
 	}
 	r = r.Clipped()
 	began, stored := note.finishCall(), note.stored.Load()
-	failed := code != codes.OK || r.Changed == 0 && r.Refused > 0
-	mayHaveChanged := !failed || began && (stored || !unchangedCodes[code])
+	unchanged := unchangedCodes[code] || note.unchanged.Load()
+	failed := unchanged || code != codes.OK || r.Changed == 0 && r.Refused > 0
+	mayHaveChanged := !failed || began && (stored || !unchanged)
 	if a.trail != nil && !note.repetition.Load() && mayHaveChanged {
 		a.trail.Record(r, note.place)
 		note.place = job.TrailPlace{}
@@ -181,6 +182,16 @@ type auditNote struct {
 	changes atomic.Int64
 	// repetition: the call was answered with the stored result of an earlier one.
 	repetition atomic.Bool
+	// unchanged: the call succeeds because there was nothing to change.
+	unchanged atomic.Bool
+}
+
+// noteUnchanged has a call that succeeds because there was nothing to change leave no record, unless [NoteStored] noted
+// a change.
+func noteUnchanged(ctx context.Context) {
+	if note, ok := ctx.Value(auditKey{}).(*auditNote); ok {
+		note.unchanged.Store(true)
+	}
 }
 
 // noteRepetition has a call that was answered with the stored result of an earlier one leave no record.

@@ -442,4 +442,38 @@ func TestARepeatedPageLeavesNoRecord(t *testing.T) {
 	}
 }
 
+// missingJobs are jobs that are missing when they are to be deleted.
+type missingJobs struct {
+	JobDefinitions
+	stored bool // a part of the deletion was
+}
+
+func (j missingJobs) Delete(ctx context.Context, key job.Key, _ string) error {
+	BeginWrite(ctx)
+	if j.stored {
+		NoteStored(ctx, 1)
+	}
+	return &job.MissingError{Key: key}
+}
+
+// TestDeletionsOfMissingJobsLeaveNoRecord: nobody can push records out by deletions of jobs that never were.
+func TestDeletionsOfMissingJobsLeaveNoRecord(t *testing.T) {
+	for _, stored := range []bool{false, true} {
+		trail := &trailOf{}
+		var log strings.Builder
+		a := &auditInterceptor{trail: trail, jobs: presentJobs{}, logger: textLogger(&log), subject: callerSubject}
+		s := &jobService{definitions: missingJobs{stored: stored}}
+		q := &fermatav1.DeleteJobRequest{Name: nsA + "/jobs/none", AllowMissing: true}
+		info := &grpc.UnaryServerInfo{FullMethod: fermatav1.JobService_DeleteJob_FullMethodName}
+		_, err := a.interceptUnary(t.Context(), q, info,
+			func(ctx context.Context, _ any) (any, error) { return s.DeleteJob(ctx, q) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (len(trail.records) == 1) != stored || !strings.Contains(log.String(), "msg=audit") || trail.places != 0 {
+			t.Errorf("stored %v: %d records, %d places, log %q", stored, len(trail.records), trail.places, log.String())
+		}
+	}
+}
+
 func textLogger(w *strings.Builder) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }

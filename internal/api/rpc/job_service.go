@@ -270,6 +270,7 @@ func (s *jobService) DeleteJob(ctx context.Context, q *fermatav1.DeleteJobReques
 	}
 	err = s.definitions.Delete(ctx, key, q.GetEtag())
 	if q.GetAllowMissing() && isNotFound(err) {
+		noteUnchanged(ctx)
 		err = nil
 	}
 	return &emptypb.Empty{}, err
