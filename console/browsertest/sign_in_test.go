@@ -194,3 +194,57 @@ func TestLateAnswerOfAnEndedSession(t *testing.T) {
 		t.Error("another sign-in is asked for")
 	}
 }
+
+// TestChangesAreShownToTheirCallerOnly: after a sign-out, and when somebody else has signed in, a tab keeps no names
+// and no filters of the changes before.
+func TestChangesAreShownToTheirCallerOnly(t *testing.T) {
+	admin, first, second := [2]string{"admin", "admin"}, [2]string{"first", "operator"}, [2]string{"second", "operator"}
+	c, access := startGuardedCluster(t, accessText(admin, first, second))
+	c.createJobs(3, "a")
+	place := "#/jobs?filter=labels.team+%3D+a&namespace=" + namespaceOf(t)
+	p := c.openTab(place)
+	change := func(verb string) {
+		t.Helper()
+		p.waitText("tbody", "a-")
+		p.click(".bulk-menu summary")
+		p.click("[data-bulk=Bulk" + verb + "Jobs]")
+		p.waitText("dialog[open] [data-confirm]", verb+" 3 jobs")
+		p.click("dialog[open] [data-confirm]")
+		p.waitText("[data-change=done]", "Done: ")
+	}
+	checkForgotten := func(when string) {
+		t.Helper()
+		kept := evaluate[string](p, `JSON.stringify(sessionStorage) + localStorage.getItem("fermata.return")`)
+		if strings.Contains(kept, "labels.team") {
+			t.Errorf("%s the tab keeps %s", when, kept)
+		}
+		if p.holds(`!!document.querySelector("[data-change]")`) {
+			t.Errorf("%s the change is shown", when)
+		}
+	}
+	p.signIn(testToken("first"))
+	p.waitText(".who", "token:first")
+	change("Pause")
+	evaluate[bool](p, `(() => {
+		localStorage.setItem("fermata.return", JSON.stringify({place: location.hash, at: Date.now()})); // of another tab
+		return true;
+	})()`)
+	p.click(".menu summary")
+	p.click(".panel button")
+	p.waitText("h1", "Sign in")
+	checkForgotten("after the sign-out")
+
+	p.signIn(testToken("first"))
+	p.waitText(".who", "token:first")
+	change("Resume")
+	p.reload()
+	p.waitText("[data-change=done]", "Done: ")
+	access(accessText(admin, second))
+	p.waitText("dialog[open]", "The session has ended")
+	p.reload()
+	p.waitText("h1", "Sign in")
+	p.signIn(testToken("second"))
+	p.waitText(".who", "token:second")
+	p.waitText("tbody", "a-")
+	checkForgotten("after the sign-in of another person")
+}

@@ -24,6 +24,13 @@ export function handReturnPlaceOver(): void {
   } catch { /* storage is forbidden or full: the other tab shows the overview */ }
 }
 
+/** dropHandedPlace forgets the place for another tab. */
+export function dropHandedPlace(): void {
+  try {
+    localStorage.removeItem(handedName);
+  } catch { /* storage is forbidden: there is none */ }
+}
+
 /** openReturnPlace replaces the place of the return by the one that was kept, once; without one, by the overview. */
 export function openReturnPlace(): void {
   if (location.hash !== returnHash) return;

@@ -2,12 +2,13 @@
 import { useEffect, useId, useState } from "preact/hooks";
 import { toFailure, type Failure } from "../api/errors";
 import { beginSession, endSession, signInAddress } from "../api/session";
+import { dropChanges } from "../bulk/changes";
 import { Failed } from "../components/messages";
 import { dropCache, refreshAll } from "../live/query";
 import { caller, isSignedOut, learnCaller, serverConfig } from "./access";
 import { dropDrafts } from "./drafts";
 import { notify } from "./notices";
-import { handReturnPlaceOver, keepReturnPlace } from "./return_place";
+import { dropHandedPlace, handReturnPlaceOver, keepReturnPlace } from "./return_place";
 
 /**
  * SignIn asks for a credential. A sign-in at an issuer leads back to the place that is shown; during an edit, it opens
@@ -81,6 +82,8 @@ export async function signOut(): Promise<void> {
     isSignedOut.value = true;
     dropCache();
     dropDrafts();
+    dropChanges();
+    dropHandedPlace();
   } catch (e) {
     notify(toFailure(e).message);
   }

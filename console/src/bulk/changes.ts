@@ -1,10 +1,11 @@
 // Changes of many matches, page by page. They go on while other screens are shown, and can be continued after a reload:
 // all that a continuation needs is kept for this tab of the browser. The nodes change each match once, however often a
 // page is sent.
-import { signal } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import { call, type Body } from "../api/client";
 import { toFailure, type Failure } from "../api/errors";
 import type { BulkChangeResponse } from "../api/generated";
+import { caller } from "../app/access";
 import { notify } from "../app/notices";
 import { plural } from "../format/text";
 import { refreshAll } from "../live/query";
@@ -38,6 +39,8 @@ export interface Refusals {
 /** Change is a change that has begun. */
 export interface Change extends MatchRequest {
   requestId: string;
+  /** identity is whose change it is; unset where callers have none. */
+  identity?: string;
   confirmation: string;
   /** counted are the matches that the dry run found. */
   counted: number;
@@ -80,6 +83,21 @@ function storeChanges(all: Change[]): void {
   }
 }
 
+/** dropChanges forgets all of them: nobody finds them after a sign-out. One that runs ends after its page. */
+export function dropChanges(): void {
+  changes.value = [];
+  try {
+    sessionStorage.removeItem(storageKey);
+  } catch { /* storage is forbidden: nothing is kept */ }
+}
+
+// Another person who signs in sees nothing of the changes before, also after a reload or a sign-in in another tab.
+effect(() => {
+  if (!caller.value) return;
+  const identity = caller.value.identity ?? "";
+  if (changes.peek().some((c) => (c.identity ?? "") !== identity)) dropChanges();
+});
+
 const findChange = (requestId: string) => changes.value.find((c) => c.requestId === requestId);
 
 function updateChange(requestId: string, by: Partial<Change>): void {
@@ -106,8 +124,8 @@ export async function countMatches(r: MatchRequest, report: (count: MatchCount) 
 /** startChange begins a change that was counted and confirmed. */
 export function startChange(r: MatchRequest, count: MatchCount): void {
   const change: Change = {
-    ...r, requestId: crypto.randomUUID(), confirmation: count.confirmation!, counted: count.matched,
-    matched: 0, changed: 0, refused: 0, refusals: [], state: "running",
+    ...r, requestId: crypto.randomUUID(), identity: caller.value?.identity,
+    confirmation: count.confirmation!, counted: count.matched, matched: 0, changed: 0, refused: 0, refusals: [], state: "running",
   };
   const done = changes.value.filter((c) => c.state === "done").slice(0, maxDone - 1);
   // It is stored before the first call: a reload in between must not lose it.
