@@ -422,3 +422,45 @@ func (f *family) alone() error {
 	}
 	return nil
 }
+
+// TestOneJobHasManyLanes: dead letters and live runs with records of their own stay in their lanes while the job moves to
+// other queues. Documents have the number.
+func TestOneJobHasManyLanes(t *testing.T) {
+	d := familyDef(OverlapAllowAll)
+	d.Retry.MaxAttempts, d.OverlapLimit = 1, MaxConcurrentRuns
+	f := newFamily(t, d)
+	moves := 0
+	move := func() {
+		moves++
+		d.Queue = fmt.Sprint("q", moves)
+		f.on(Update{New: compile(t, d)})
+	}
+	start := func() (slot int) {
+		f.ask(RequestManualRun{RequestID: fmt.Sprint(moves), Mode: ManualKeep})
+		slot = f.first(due)
+		f.leaseChild(slot)
+		return slot
+	}
+	for range DeadLettersPerJob {
+		slot := start()
+		f.onChild(slot, FinishAttempt{Token: f.children[slot].Token, Outcome: OutcomeFailed, StartedMS: f.now})
+		move()
+	}
+	for range MaxConcurrentRuns {
+		start()
+		move()
+	}
+	if err := f.check(); err != nil {
+		t.Fatal(err)
+	}
+	lanes := map[Lane]bool{f.parent.Lane: true}
+	for _, s := range f.children {
+		lanes[s.Lane] = true
+	}
+	for _, s := range f.letters {
+		lanes[s.Lane] = true
+	}
+	if want := 1 + DeadLettersPerJob + MaxConcurrentRuns; len(lanes) != want {
+		t.Errorf("%d lanes, want %d", len(lanes), want)
+	}
+}
