@@ -23,6 +23,9 @@ const (
 	noTurn turnClass = iota
 	// scanTurn: the call searches or reads many records or lanes, or copies a whole job.
 	scanTurn
+	// forecastTurn: the call asks all nodes, and waits for what they read. It takes a turn of its own kind, so that
+	// searches do not wait for it.
+	forecastTurn
 	// scheduleTurn: the call computes times of schedules.
 	scheduleTurn
 	// readTurn: the call reads one job, whose payload or history may be large.
@@ -43,6 +46,7 @@ var turnBounds = [turnClasses]struct {
 	ofNode     int
 }{
 	scanTurn:     {name: "scans", ofIdentity: 1, ofNode: 4},
+	forecastTurn: {name: "forecasts", ofIdentity: 1, ofNode: 4},
 	scheduleTurn: {name: "schedules", ofIdentity: 1, ofNode: max(1, runtime.GOMAXPROCS(0)/2)},
 	readTurn:     {name: "reads", ofIdentity: 16, ofNode: 64},
 	changeTurn:   {name: "changes", ofIdentity: 64, ofNode: 128},
@@ -93,7 +97,7 @@ func turnClassOf(method string, q any) turnClass {
 		return scanTurn
 	case forecastWork:
 		if method == fermatav1.ClusterService_ForecastLoad_FullMethodName { // which asks peers once for each turn
-			return scanTurn
+			return forecastTurn
 		}
 	case searchedTimes, countedTimes:
 		return scheduleTurn
@@ -134,8 +138,8 @@ func sharedNamespace(method string, q any) string {
 }
 
 // beginTurn waits for the turn of a call. Without an error, end must be called when the call has ended. With the
-// returned context, the call gives its turn on the node back while it waits for one of its namespace (see callturn). It
-// keeps the turn of its identity.
+// returned context, the call gives its turn on the node back while it waits for what it shares with other calls (see
+// callturn). It keeps the turn of its identity, so that an identity gains little by calls in several namespaces.
 func (c *Caller) beginTurn(ctx context.Context, class turnClass) (withTurn context.Context, end func(), err error) {
 	ofIdentity, ofNode := c.quota.turns[class], c.gate.turns[class]
 	wait, cancel := context.WithTimeout(ctx, maxTurnWait)

@@ -222,6 +222,7 @@ func TestClassesOfTurns(t *testing.T) {
 		fermatav1.JobService_RenameJob_FullMethodName:            scanTurn,
 		fermatav1.JobService_ApplyJobs_FullMethodName:            scanTurn,
 		fermatav1.BackupService_RestoreJobs_FullMethodName:       scanTurn,
+		fermatav1.ClusterService_ForecastLoad_FullMethodName:     forecastTurn,
 		fermatav1.JobService_PreviewSchedule_FullMethodName:      scheduleTurn,
 		fermatav1.JobService_PlanJobs_FullMethodName:             scheduleTurn,
 		fermatav1.JobService_BackfillJob_FullMethodName:          scheduleTurn,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/callturn"
 	"github.com/fermata-io/fermata/internal/lib/fairshare"
 )
 
@@ -85,12 +86,20 @@ func (p *places) isStuck() bool {
 
 // Reserve takes a place in line for the record that a call may leave, before the call changes anything. One holder may
 // have half of all places, several have equal parts. While there is none for a holder, the call waits for up to 5 s,
-// and gets [job.ErrAuditQueueFull] then. While the store takes nothing, the call gets no place, and no error. Without
-// an error, Record or Release has to follow.
-func (r *Recorder) Reserve(ctx context.Context, holder string) (job.TrailPlace, error) {
+// without its turn on the node (see callturn), and gets [job.ErrAuditQueueFull] then. While the store takes nothing,
+// the call gets no place, and no error. Without an error, Record or Release has to follow.
+func (r *Recorder) Reserve(ctx context.Context, holder string) (place job.TrailPlace, err error) {
 	if r.places.tryTake(holder) {
 		return job.TrailPlace{Holder: holder, Held: true}, nil
 	}
+	err = callturn.Wait(ctx, func() error {
+		place, err = r.waitForPlace(ctx, holder)
+		return err
+	})
+	return place, err
+}
+
+func (r *Recorder) waitForPlace(ctx context.Context, holder string) (job.TrailPlace, error) {
 	timer := time.NewTimer(maxPlaceWait)
 	defer timer.Stop()
 	for expired := false; ; {

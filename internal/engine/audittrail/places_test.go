@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/callturn"
 )
 
 // reserveAll takes places of a holder as long as there is no wait, and returns them.
@@ -79,6 +80,29 @@ func TestPlacesAreWaitedFor(t *testing.T) {
 		time.AfterFunc(time.Second, func() { r.Record(job.TrailRecord{}, place) })
 		if place, err = r.Reserve(t.Context(), "a"); err != nil || !place.Held || time.Since(began) != 2*time.Second {
 			t.Errorf("%+v, %v after %v", place, err, time.Since(began))
+		}
+	})
+}
+
+// TestCallsHaveNoTurnsWhileTheyWaitForPlaces: they leave their turns on the node to others.
+func TestCallsHaveNoTurnsWhileTheyWaitForPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := recorder(t, Options{Store: &memory{}, QueueSize: 10})
+		defer r.Stop(context.Background())
+		reserveAll(t, r, "a")
+		held := 1
+		turn := callturn.New("a", func(context.Context) error { held++; return nil }, func() { held-- })
+		ended := make(chan error)
+		go func() {
+			_, err := r.Reserve(callturn.NewContext(t.Context(), turn), "a")
+			ended <- err
+		}()
+		synctest.Wait()
+		if held != 0 {
+			t.Error("a call has its turn while it waits for a place")
+		}
+		if err := <-ended; !errors.Is(err, job.ErrAuditQueueFull) || held != 1 {
+			t.Errorf("%v, with %d turns", err, held)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/autoscale"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/callturn"
 	"github.com/fermata-io/fermata/internal/lib/fairshare"
 )
 
@@ -99,8 +100,8 @@ func (l *Sampler) Stop() {
 }
 
 // Size returns the size of some queues together, as sampled at most one pause ago. If necessary it waits for a
-// sample. A failed sample is used for as long as a successful one. Errors: that of the sample, of the context,
-// job.ErrTooManyWatches, or job.ErrUnavailable after Stop.
+// sample, without its turn on the node (see callturn). A failed sample is used for as long as a successful one. Errors:
+// that of the sample, of the context, job.ErrTooManyWatches, or job.ErrUnavailable after Stop.
 func (l *Sampler) Size(ctx context.Context, who fairshare.Holder, keys []job.QueueKey) (autoscale.Demand, error) {
 	began := time.Now()
 	for {
@@ -109,14 +110,23 @@ func (l *Sampler) Size(ctx context.Context, who fairshare.Holder, keys []job.Que
 			return size, err
 		}
 		l.requestSample()
-		select {
-		case <-looked:
-		case <-ctx.Done():
-			l.cancelWaiter(looked)
-			return autoscale.Demand{}, ctx.Err()
-		case <-l.ctx.Done():
-			return autoscale.Demand{}, job.ErrUnavailable
+		err = callturn.Wait(ctx, func() error { return l.waitForSample(ctx, looked) })
+		if err != nil {
+			return autoscale.Demand{}, err
 		}
+	}
+}
+
+// waitForSample waits until the next sample has ended.
+func (l *Sampler) waitForSample(ctx context.Context, looked chan struct{}) error {
+	select {
+	case <-looked:
+		return nil
+	case <-ctx.Done():
+		l.cancelWaiter(looked)
+		return ctx.Err()
+	case <-l.ctx.Done():
+		return job.ErrUnavailable
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/lib/callturn"
 )
 
 const (
@@ -39,7 +41,7 @@ type lookResult[T any] struct {
 // get returns the shared answer, or the answer of a look that began before or with this call. life bounds the looks,
 // ctx the wait of this caller.
 func (l *sharedLook[T]) get(ctx, life context.Context, look func(context.Context) (T, error)) (T, error) {
-	value, _, err := l.join(0, life, look).wait(ctx)
+	value, _, err := l.join(0, life, look)(ctx)
 	return value, err
 }
 
@@ -49,12 +51,12 @@ func (l *sharedLook[T]) get(ctx, life context.Context, look func(context.Context
 func (l *sharedLook[T]) getUpToDate(ctx, life context.Context, look func(context.Context) (T, error),
 	suffices func(T) bool) (value T, isNew bool, err error) {
 	before := l.looksBegun()
-	value, number, err := l.join(0, life, look).wait(ctx)
+	value, number, err := l.join(0, life, look)(ctx)
 	for err == nil && number <= before {
 		if suffices(value) {
 			return value, false, nil
 		}
-		value, number, err = l.join(before+1, life, look).wait(ctx)
+		value, number, err = l.join(before+1, life, look)(ctx)
 	}
 	return value, true, err
 }
@@ -63,6 +65,20 @@ func (l *sharedLook[T]) looksBegun() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.begun
+}
+
+// waitForOther is wait for the look of another call: it gives the turn of this one back meanwhile (see callturn).
+func (r *lookResult[T]) waitForOther(ctx context.Context) (value T, number int, err error) {
+	select {
+	case <-r.done:
+		return r.wait(ctx)
+	default:
+	}
+	err = callturn.Wait(ctx, func() error {
+		value, number, err = r.wait(ctx)
+		return err
+	})
+	return value, number, err
 }
 
 // wait returns the answer and its number, once the look has ended.
@@ -75,19 +91,22 @@ func (r *lookResult[T]) wait(ctx context.Context) (value T, number int, err erro
 	}
 }
 
-// join returns the look in progress, or a new one. The shared answer serves if its number is at least the given one.
-func (l *sharedLook[T]) join(number int, life context.Context, look func(context.Context) (T, error)) *lookResult[T] {
+// join joins the look in progress, or begins one. It returns the wait for the answer: a call that began the look keeps
+// its turn on the node, which bounds the looks. The shared answer serves if its number is at least the given one.
+func (l *sharedLook[T]) join(number int, life context.Context,
+	look func(context.Context) (T, error)) (wait func(context.Context) (T, int, error)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.current != nil && l.current.number >= number:
-		return l.current
-	case l.pending == nil:
-		l.begun++
-		l.pending = &lookResult[T]{number: l.begun, done: make(chan struct{})}
-		go l.run(life, l.pending, look)
+		return l.current.wait
+	case l.pending != nil:
+		return l.pending.waitForOther
 	}
-	return l.pending
+	l.begun++
+	l.pending = &lookResult[T]{number: l.begun, done: make(chan struct{})}
+	go l.run(life, l.pending, look)
+	return l.pending.wait
 }
 
 func (l *sharedLook[T]) run(life context.Context, r *lookResult[T], look func(context.Context) (T, error)) {

@@ -1,10 +1,10 @@
-// Package callturn has a call give back its turn on a node while it waits for a turn of its namespace.
+// Package callturn has a call give back its turn on a node while it waits for what it shares with other calls.
 //
-// A node runs few calls of a kind at once, for all namespaces together. Work within calls may take turns of its own,
-// which the calls of one namespace share. A call that kept its turn on the node while it waits for one of its namespace
-// would keep it from other namespaces, for as long as the queue of its namespace is. Few callers of one namespace could
-// so hold all the turns of a node. Who admits a call therefore puts its [Turn] into its context, and what makes it wait
-// does so in [Wait].
+// A node runs few calls of a kind at once, for all namespaces together. Calls may wait for each other: for a turn that
+// the calls of a namespace share, for an answer that serves several of them, or for a place in a queue. A call that
+// kept its turn on the node meanwhile would keep it from other namespaces although it does no work. Few callers of one
+// namespace could so hold all the turns of a node. Who admits a call therefore puts its [Turn] into its context, and
+// what makes it wait does so in [Wait].
 package callturn
 
 import (

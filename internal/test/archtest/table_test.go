@@ -93,10 +93,10 @@ var table = []row{
 	{path: "internal/lib/secretfile", floor: parts},
 	{path: "internal/lib/privatefile", floor: parts, foreign: []string{"golang.org/x/sys"}},
 	{path: "internal/lib/filewatch", floor: parts, also: []string{"internal/lib/secretfile"}},
-	{path: "internal/engine/queuestats", floor: parts, foreign: []string{prometheus}},
+	{path: "internal/engine/queuestats", floor: parts, foreign: []string{prometheus}, also: []string{"internal/lib/callturn"}},
 	{path: "internal/engine/forecast", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/engine/quota", floor: parts, foreign: []string{prometheus}},
-	{path: "internal/engine/audittrail", floor: parts, foreign: []string{prometheus}, also: []string{"internal/lib/fairshare", "internal/lib/filewatch", "internal/lib/secretfile"}},
+	{path: "internal/engine/audittrail", floor: parts, foreign: []string{prometheus}, also: []string{"internal/lib/callturn", "internal/lib/fairshare", "internal/lib/filewatch", "internal/lib/secretfile"}},
 	{path: "internal/engine/events", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/engine/webhook", floor: parts, foreign: []string{prometheus}, also: []string{"internal/lib/egress", "internal/lib/filewatch", "internal/lib/mask", "internal/lib/retryafter", "internal/lib/secretfile", "internal/lib/urlmask", "internal/lib/yamldoc"}},
 
