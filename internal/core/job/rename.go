@@ -49,10 +49,13 @@ const (
 )
 
 // The shard of an old name keeps the request ids of the renames that have ended there, so that a repetition does not
-// rename another job that was created under this name: those of the last FinishedRenamesAge, at most so many.
+// rename another job that was created under this name: those of the last FinishedRenamesAge, at most
+// MaxFinishedRenames. When there are more, KeptFinishedRenames are left: the oldest ones of the namespace with the most
+// are removed. Nodes of earlier builds keep the newest 1,000, whichever namespace they are of.
 const (
-	FinishedRenamesAge = 24 * time.Hour
-	MaxFinishedRenames = 1000
+	FinishedRenamesAge  = 24 * time.Hour
+	MaxFinishedRenames  = 4000
+	KeptFinishedRenames = MaxFinishedRenames - 250
 )
 
 // RenameMark is the part of the state of a record that only keeps a name for a rename.

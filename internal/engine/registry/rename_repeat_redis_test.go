@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -219,39 +220,52 @@ func TestLateCopyAfterACrash(t *testing.T) {
 	r.wantClean()
 }
 
+// finishedRenamesKey is where the shard of a job keeps the request ids of renames that have ended.
+func (r *renameRig) finishedRenamesKey(id string) string {
+	return strings.TrimSuffix(r.store.LockKey(r.store.ShardOf(keyOf(id))), "lock") + "renamed"
+}
+
+// putFinished stores the request ids of n renames that have ended, some time ago.
+func (r *renameRig) putFinished(key, prefix string, n int, ago time.Duration) {
+	r.t.Helper()
+	pipe := r.admin.Pipeline()
+	for i := range n {
+		field := fmt.Sprintf("%s-%04d r", prefix, i)
+		at := r.clock.Load() - ago.Milliseconds() + int64(i)
+		pipe.HSet(r.t.Context(), key, field, `{"to":"x"}`)
+		pipe.ZAdd(r.t.Context(), key+":times", redis.Z{Score: float64(at), Member: field})
+	}
+	if _, err := pipe.Exec(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// finishedFields are the kept request ids, the oldest first.
+func (r *renameRig) finishedFields(key string) []string {
+	r.t.Helper()
+	inOrder, err := r.admin.ZRange(r.t.Context(), key+":times", 0, -1).Result()
+	fields, err2 := r.admin.HKeys(r.t.Context(), key).Result()
+	slices.Sort(fields)
+	if err := errors.Join(err, err2); err != nil || !slices.Equal(fields, slices.Sorted(slices.Values(inOrder))) {
+		r.t.Errorf("%d fields and %d times, %v", len(fields), len(inOrder), err)
+	}
+	return inOrder
+}
+
 // TestRequestIDsOfRenamesAreBounded: those that are too old or too many are removed, and all of them when no rename has
 // ended for a day.
 func TestRequestIDsOfRenamesAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRenameRig(t)
 	r.addFailing("a")
-	lock := r.store.LockKey(r.store.ShardOf(keyOf("a")))
-	key := strings.TrimSuffix(lock, "lock") + "renamed"
-	const old, beyond = 10, 5
-	for i := range old + beyond + job.MaxFinishedRenames {
-		at := r.clock.Load() - int64(2*job.MaxFinishedRenames-i)
-		if i < old {
-			at -= job.FinishedRenamesAge.Milliseconds()
-		}
-		field := fmt.Sprintf("default/old-%04d r", i)
-		pipe := r.admin.Pipeline()
-		pipe.HSet(t.Context(), key, field, `{"to":"x"}`)
-		pipe.ZAdd(t.Context(), key+":times", redis.Z{Score: float64(at), Member: field})
-		if _, err := pipe.Exec(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	key := r.finishedRenamesKey("a")
+	r.putFinished(key, "default/old", 10, job.FinishedRenamesAge+time.Minute)
+	r.putFinished(key, "default/new", job.MaxFinishedRenames, time.Minute)
 	r.renameTo("a", "b", "r1")
-	times, err := r.admin.ZRange(t.Context(), key+":times", 0, -1).Result()
-	if err != nil || len(times) != job.MaxFinishedRenames || times[len(times)-1] != "default/a r1" ||
-		times[0] != fmt.Sprintf("default/old-%04d r", old+beyond+1) {
-		t.Errorf("%d are left: %.200v, %v", len(times), times, err)
-	}
-	fields, err := r.admin.HKeys(t.Context(), key).Result()
-	slices.Sort(fields)
-	slices.Sort(times)
-	if err != nil || !slices.Equal(fields, times) {
-		t.Errorf("%d fields and %d times, %v", len(fields), len(times), err)
+	fields := r.finishedFields(key)
+	if n := len(fields); n != job.KeptFinishedRenames || fields[n-1] != "default/a r1" ||
+		fields[0] != fmt.Sprintf("default/new-%04d r", job.MaxFinishedRenames+1-job.KeptFinishedRenames) {
+		t.Errorf("%d are left: %.200v", n, fields)
 	}
 	for _, name := range []string{key, key + ":times"} {
 		if ttl := r.admin.PTTL(t.Context(), name).Val(); ttl <= 0 || ttl > job.FinishedRenamesAge {
@@ -261,6 +275,29 @@ func TestRequestIDsOfRenamesAreBounded(t *testing.T) {
 	// The stored form.
 	if text := r.admin.HGet(t.Context(), key, "default/a r1").Val(); !strings.HasPrefix(text, `{"to":"b","created":1`) {
 		t.Errorf("stored %s", text)
+	}
+}
+
+// TestRenamesOfANamespaceRemoveNoneOfOthers: a namespace with few renames keeps all of their request ids, also where
+// they are the oldest ones of the shard. Namespaces with many keep about as many as each other.
+func TestRenamesOfANamespaceRemoveNoneOfOthers(t *testing.T) {
+	t.Parallel()
+	r := newRenameRig(t)
+	r.addFailing("a")
+	key := r.finishedRenamesKey("a")
+	few, some, most := 500, 1600, job.MaxFinishedRenames-2100
+	r.putFinished(key, "few/j", few, 3*time.Hour)
+	r.putFinished(key, "some/j", some, 2*time.Hour)
+	r.putFinished(key, "most/j", most, time.Hour)
+	r.renameTo("a", "b", "r1")
+	counts := map[string]int{}
+	for _, field := range r.finishedFields(key) {
+		namespace, _, _ := strings.Cut(field, "/")
+		counts[namespace]++
+	}
+	want := map[string]int{"default": 1, "few": few, "some": some, "most": job.KeptFinishedRenames - 1 - few - some}
+	if !maps.Equal(counts, want) {
+		t.Errorf("%v are left, want %v", counts, want)
 	}
 }
 

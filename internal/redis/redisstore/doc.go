@@ -18,7 +18,7 @@
 //	P:{T}:revisions  hash  job -> earlier definitions, newest first, protobuf; bounded
 //	P:{T}:renames  hash  renames that have not ended: "to:"<id> -> how far it is, "from:"<id> -> the job that was taken
 //	P:{T}:renamed  hash  old name and request id of a rename that has ended -> the job that was renamed; bounded
-//	P:{T}:renamed:times  sorted set: the same -> when it has ended; bounded
+//	P:{T}:renamed:times  sorted set: the same -> when it has ended; bounded, by shares of namespaces
 //	P:{T}:lock   the shard's lock, written by others
 //	P:{T}:failing  sorted set: job -> rank among failing jobs; bounded
 //	P:{T}:late     sorted set: job -> rank among late jobs; bounded

@@ -445,7 +445,7 @@ func (s *Store) ReleaseName(ctx context.Context, kept *job.KeptJob) error {
 	finished, err := json.Marshal(kept.Finished())
 	if err == nil {
 		_, err = s.endRename(ctx, h, keptField, "", kept.From, finishedField(kept.From, kept.RequestID), finished,
-			job.FinishedRenamesAge.Milliseconds(), job.MaxFinishedRenames)
+			job.FinishedRenamesAge.Milliseconds(), job.MaxFinishedRenames, job.KeptFinishedRenames)
 	}
 	return err
 }

@@ -2958,8 +2958,8 @@ type RenameJobRequest struct {
 	Etag string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
 	// Makes the call idempotent, 1 to 128 characters: a repetition returns the job as it is now while
 	// it has the new name, and is refused (RENAMED_BEFORE) later, also if another job has the old
-	// name by then. The id is kept for a day, or for the last 1,000 renames of a shard if these are
-	// fewer. Without it, only an etag refuses a late copy of the call.
+	// name by then. The id is kept for a day, or until the shard has more than 4,000 and its namespace has
+	// the most of them. Without it, only an etag refuses a late copy of the call.
 	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1761,8 +1761,8 @@ export type RenameJobRequest = Message<"fermata.v1.RenameJobRequest"> & {
   /**
    * Makes the call idempotent, 1 to 128 characters: a repetition returns the job as it is now while
    * it has the new name, and is refused (RENAMED_BEFORE) later, also if another job has the old
-   * name by then. The id is kept for a day, or for the last 1,000 renames of a shard if these are
-   * fewer. Without it, only an etag refuses a late copy of the call.
+   * name by then. The id is kept for a day, or until the shard has more than 4,000 and its namespace has
+   * the most of them. Without it, only an etag refuses a late copy of the call.
    *
    * @generated from field: string request_id = 4;
    */
