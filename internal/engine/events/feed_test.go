@@ -736,8 +736,42 @@ func TestAChargedScanDelaysNoOthers(t *testing.T) {
 	})
 }
 
-// TestScansTakeTurns: watchers that read kept entries of one namespace read one at a time, each page is charged
-// for, and a watcher without matching events receives tokens. Watchers of other namespaces do not wait.
+// TestScansOfAnIdentityLeaveTurnsToOthers: an identity with many streams, which read kept entries of a namespace, keeps
+// another one waiting for one read before each of its own.
+func TestScansOfAnIdentityLeaveTurnsToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{takes: 100 * time.Millisecond}
+		const pages = 40
+		for i := range pages * pageSize {
+			m.happen(0, unixtime.Milli(1000+i), job.KindRunSucceeded, "x")
+		}
+		f, stop := feed(t, m, 100)
+		defer stop()
+		scan := func(identity string) *watcher {
+			return follow(f, job.EventQuery{
+				FromMS: 1, StopAtEnd: true, Filter: job.EventFilter{Namespaces: []string{"a"}},
+				Watcher: fairshare.Holder{Namespace: "a", Identity: identity},
+			})
+		}
+		var greedy []*watcher
+		for range 20 {
+			greedy = append(greedy, scan("greedy"))
+		}
+		synctest.Wait()
+		began := time.Now()
+		modest := scan("modest")
+		<-modest.done
+		if took, most := time.Since(began), (pages+2)*3*m.takes; took > most || modest.err != nil {
+			t.Errorf("a scan of %d pages of %v took %v, want %v at most; %v", pages, m.takes, took, most, modest.err)
+		}
+		for _, w := range append(greedy, modest) {
+			w.stop()
+		}
+	})
+}
+
+// TestScansTakeTurns: streams of an identity that read kept entries of one namespace read one at a time, each page is
+// charged for, and a watcher without matching events receives tokens. Watchers of other namespaces do not wait.
 func TestScansTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{takes: 100 * time.Millisecond}
@@ -756,7 +790,7 @@ func TestScansTakeTurns(t *testing.T) {
 		}
 		var one, two, other atomic.Int64
 		began := time.Now()
-		first, second, third := scan("a", "ann", &one), scan("a", "amy", &two), scan("b", "bob", &other)
+		first, second, third := scan("a", "ann", &one), scan("a", "ann", &two), scan("b", "ann", &other)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		if first.marks.Load() < 2 {
@@ -769,7 +803,7 @@ func TestScansTakeTurns(t *testing.T) {
 			t.Errorf("a scan of 40 pages of %v took %v, want about as much rest as reading", m.takes, took)
 		}
 		if one.Load() > 25 || two.Load() > 25 {
-			t.Errorf("two scans of one namespace have read %d and %d pages in the time of 40", one.Load(), two.Load())
+			t.Errorf("two scans of one identity have read %d and %d pages in the time of 40", one.Load(), two.Load())
 		}
 		<-first.done
 		<-second.done

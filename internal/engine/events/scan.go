@@ -11,9 +11,11 @@ import (
 // maxScanRest bounds the rest after a read.
 const maxScanRest = time.Second
 
-// scanTable has the readers of entries that are not in memory, by the namespace that they watch, or else by
-// their identity. Each name has one turn: one reader reads at a time, and pauses for as long as the read took.
-// So none of them takes more than half of a processor, however many streams it opens.
+// scanTable has the readers of entries that are not in memory, by name. Each name has one turn. One stream of an
+// identity reads at a time, and pauses for as long as the read took. So no identity takes more than half of a
+// processor, however many streams it opens. The identities of a namespace also have one turn in common, which they keep
+// for a read, and not for the pause. Each of them waits for it with one stream at most, and the first one comes first:
+// a read waits for one of each other identity.
 type scanTable map[string]*scanTurn
 
 type scanTurn struct {
@@ -66,26 +68,48 @@ func (w *watchStream) readPages(ctx context.Context, asks []job.EventsRequest) (
 			return nil, err
 		}
 	}
-	leave, err := w.feed.enterScan(ctx, w.scanName())
+	leave, err := w.feed.enterScan(ctx, w.ownScanName())
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	began := time.Now()
-	err = w.feed.readFromStore(ctx, asks, fromStore, pages)
+	took, err := w.readInSharedTurn(ctx, asks, fromStore, pages)
 	if err == nil && slices.ContainsFunc(pages, func(p job.EventsPage) bool { return p.More }) {
-		w.restAfterScan(ctx, time.Since(began))
+		w.restAfterScan(ctx, took)
 	}
 	return pages, err
 }
 
-// scanName is the name under which the watcher's reads take turns; empty if callers are not authenticated.
-// Administrators of the cluster have a turn of their own.
-func (w *watchStream) scanName() string {
-	if list := w.query.Filter.Namespaces; len(list) == 1 && w.query.Watcher.Identity != "" && !w.query.Watcher.Admin {
-		return "namespace:" + list[0]
+// readInSharedTurn reads the asks from the store, and returns how long that took.
+func (w *watchStream) readInSharedTurn(ctx context.Context, asks []job.EventsRequest, fromStore []int,
+	pages []job.EventsPage) (took time.Duration, err error) {
+	leave, err := w.feed.enterScan(ctx, w.sharedScanName())
+	if err != nil {
+		return 0, err
 	}
-	return w.query.Watcher.Identity
+	defer leave()
+	began := time.Now()
+	err = w.feed.readFromStore(ctx, asks, fromStore, pages)
+	return time.Since(began), err
+}
+
+// ownScanName is the name under which the reads of the watcher's identity take turns, in each namespace; empty if
+// callers are not authenticated.
+func (w *watchStream) ownScanName() string {
+	if w.query.Watcher.Identity == "" {
+		return ""
+	}
+	return "identity:" + w.query.Watcher.Identity + " " + w.sharedScanName()
+}
+
+// sharedScanName is the name under which the identities of a namespace take turns. It is empty for watchers of several
+// namespaces and for administrators of the cluster, who have turns of their own only.
+func (w *watchStream) sharedScanName() string {
+	list := w.query.Filter.Namespaces
+	if len(list) != 1 || w.query.Watcher.Identity == "" || w.query.Watcher.Admin {
+		return ""
+	}
+	return "namespace:" + list[0]
 }
 
 // restAfterScan waits for as long as something took, or until the watch ends.
