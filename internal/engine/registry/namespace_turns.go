@@ -60,12 +60,9 @@ func (t *namespaceTurns) begin(ctx context.Context, namespace string, until time
 	bounded, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	caller, own := callturn.Caller(ctx), t.join(namespace)
-	if !own.TryTake(caller) {
-		err := callturn.Wait(ctx, func() error { return own.Take(bounded, caller) })
-		if err != nil {
-			t.leave(namespace, own)
-			return nil, t.refusal(ctx, namespace)
-		}
+	if refused := t.takeOfNamespace(ctx, bounded, own, namespace); refused != nil {
+		t.leave(namespace, own)
+		return nil, refused
 	}
 	leave := func(used time.Duration) {
 		own.Release(caller, used)
@@ -80,6 +77,27 @@ func (t *namespaceTurns) begin(ctx context.Context, namespace string, until time
 		<-t.all
 		leave(time.Since(began))
 	}, nil
+}
+
+// takeOfNamespace waits for the turn of a namespace, and then for that of the call on the node, until the context
+// bounded ends. A call that does not get the latter leaves the former to others.
+func (t *namespaceTurns) takeOfNamespace(ctx, bounded context.Context, own *namespaceTurn,
+	namespace string) (refused error) {
+	caller := callturn.Caller(ctx)
+	if own.TryTake(caller) {
+		return nil
+	}
+	err := callturn.Take(ctx, bounded, func() error {
+		err := own.Take(bounded, caller)
+		if err != nil {
+			refused = t.refusal(ctx, namespace)
+		}
+		return err
+	}, func() { own.Release(caller, 0) })
+	if err != nil && refused == nil {
+		refused = t.refusal(ctx, "")
+	}
+	return refused
 }
 
 // takeOfNode waits for one of the turns of the node until the context ends. A turn that is free is taken at any time.

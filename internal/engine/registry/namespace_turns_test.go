@@ -162,6 +162,51 @@ func TestWaitingCallsReturnTheirTurns(t *testing.T) {
 	})
 }
 
+// TestCallsWithoutATurnOfTheNodeLeaveTheirNamespace: a call that gets no turn on the node in time does not keep the
+// turn of its namespace from others.
+func TestCallsWithoutATurnOfTheNodeLeaveTheirNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns, node := newLookupTurns(), make(chan struct{}, 1)
+		end, err := turns.begin(t.Context(), "ns", time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		take := func(ctx context.Context) error {
+			select {
+			case node <- struct{}{}:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		node <- struct{}{}
+		call := callturn.New("late", take, func() { <-node })
+		refused := make(chan error, 1)
+		go func() {
+			_, err := turns.begin(callturn.NewContext(t.Context(), call), "ns", time.Now().Add(maxTurnWait))
+			refused <- err
+		}()
+		synctest.Wait()
+		node <- struct{}{} // another call's, for longer than calls wait
+		end()
+		time.AfterFunc(time.Minute, func() { <-node })
+		began := time.Now()
+		end, err = turns.begin(t.Context(), "ns", began.Add(time.Hour))
+		if err != nil || time.Since(began) > maxTurnWait {
+			t.Fatalf("another caller of the namespace waited %v: %v", time.Since(began), err)
+		}
+		end()
+		var turn *job.TurnError
+		if err := <-refused; !errors.As(err, &turn) || *turn != (job.TurnError{Work: "lookups"}) {
+			t.Errorf("%v, want the limit of the node", err)
+		}
+		call.End()
+		if len(turns.byNamespace)+len(turns.all)+len(node) > 0 {
+			t.Errorf("%d namespaces, %d turns, %d calls are left", len(turns.byNamespace), len(turns.all), len(node))
+		}
+	})
+}
+
 // TestTurnsGoToCallsThatWait: whatever calls come and give up, a turn goes to one that waits, and none is lost.
 func TestTurnsGoToCallsThatWait(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

@@ -64,6 +64,24 @@ func (t *Turn) rejoin(ctx context.Context) {
 	t.working++
 }
 
+// rejoinUntil continues the work of a part with the turn of the call, unless there is none until ctx ends.
+func (t *Turn) rejoinUntil(ctx context.Context) (rejoined bool) {
+	select {
+	case t.lock <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	defer func() { <-t.lock }()
+	if t.working == 0 {
+		t.held = t.take(ctx) == nil
+		if !t.held {
+			return false
+		}
+	}
+	t.working++
+	return true
+}
+
 type contextKey struct{}
 
 // NewContext returns a context of a call with its turn.
@@ -94,6 +112,27 @@ func Wait(ctx context.Context, wait func() error) error {
 	t.leave()
 	defer t.rejoin(ctx)
 	return wait()
+}
+
+// Take takes something that other calls wait for while this one has it: take waits for it without the turn of the call,
+// and giveBack gives it back if the turn cannot be taken again until the context until ends. The error is then that of
+// this context. ctx is the context of the call: as after [Wait], the call has its turn when Take returns.
+func Take(ctx, until context.Context, take func() error, giveBack func()) error {
+	t := fromContext(ctx)
+	if t == nil {
+		return take()
+	}
+	t.leave()
+	err := take()
+	if err == nil {
+		if t.rejoinUntil(until) {
+			return nil
+		}
+		giveBack()
+		err = context.Cause(until)
+	}
+	t.rejoin(ctx)
+	return err
 }
 
 // RunParts runs n parts of a call at the same time, and returns when all have ended.

@@ -3,6 +3,7 @@ package callturn
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,6 +65,47 @@ func TestACallWaitsForItsTurnAgain(t *testing.T) {
 	})
 }
 
+// TestWhatIsTakenIsGivenBackWithoutATurn: a call has taken what others wait for, and gives it back if it has no turn in
+// time, also if another part of the call waits for the turn.
+func TestWhatIsTakenIsGivenBackWithoutATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := make(node, 1)
+		ctx, turn := n.begin(t.Context())
+		until, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began, taken := time.Now(), make(chan struct{}, 2)
+		var other *Turn
+		occupy := sync.OnceFunc(func() { _, other = n.begin(t.Context()) })
+		RunParts(ctx, 2, func(int) {
+			err := Take(ctx, until, func() error {
+				time.Sleep(time.Millisecond) // both parts wait
+				occupy()
+				taken <- struct{}{}
+				return nil
+			}, func() {
+				<-taken
+				if waited := time.Since(began); waited != time.Second {
+					t.Errorf("given back after %v", waited)
+				}
+				if len(taken) == 0 {
+					time.AfterFunc(time.Second, other.End)
+				}
+			})
+			if !errors.Is(err, context.DeadlineExceeded) || len(n) != 1 {
+				t.Errorf("%v, %d turns are taken", err, len(n))
+			}
+		})
+		if waited := time.Since(began); waited != 2*time.Second || len(taken) != 0 {
+			t.Errorf("the call continued after %v, %d are taken", waited, len(taken))
+		}
+		err := Take(ctx, t.Context(), func() error { return nil }, func() { t.Error("given back with a turn") })
+		turn.End()
+		if err != nil || len(n) != 0 {
+			t.Errorf("%v, %d turns are taken after the call", err, len(n))
+		}
+	})
+}
+
 // TestACallThatEndsReturnsNoTurnOfOthers: the context of a call ends before it has its turn again.
 func TestACallThatEndsReturnsNoTurnOfOthers(t *testing.T) {
 	n := make(node, 1)
@@ -109,10 +151,17 @@ func TestTurnsOfParts(t *testing.T) {
 							check(t, turn)
 							time.Sleep(time.Duration(pause[(call*20+part*5+i)%60]) * time.Second)
 							check(t, turn)
-							_ = Wait(ctx, func() error {
+							wait := func() error {
 								time.Sleep(time.Duration(pause[(call*7+part*3+i)%60]) * time.Second)
 								return nil
-							})
+							}
+							if i%2 == 0 {
+								_ = Wait(ctx, wait)
+								continue
+							}
+							until, cancel := context.WithTimeout(ctx, 3*time.Second)
+							_ = Take(ctx, until, wait, func() {})
+							cancel()
 						}
 					})
 					check(t, turn)
