@@ -11,9 +11,10 @@ import (
 // Budget is an amount of memory, in bytes, that identities share. It is safe for concurrent use.
 //
 // Of three quarters an identity may take more while it has less than what is left: one alone gets half of them, and the
-// next half of the rest. The last quarter is for identities that have little, a 128th of the budget at most. So a few
-// identities leave something for all others, and it takes some forty to leave nothing. What an identity takes beyond
-// its part (see TakeAnyway) is not taken from that quarter.
+// next half of the rest. So each of them that takes what it may halves what the next one may have: four leave it 3/128
+// of the budget, six a 128th. The last quarter is for identities that have little, a 128th of the budget at most. It
+// takes some forty identities to leave nothing to others. What an identity takes beyond its part (see TakeAnyway) is
+// not taken from that quarter.
 type Budget struct {
 	most, little int
 

@@ -26,6 +26,37 @@ func TestFewIdentitiesLeaveMemoryForOthers(t *testing.T) {
 	}
 }
 
+// TestIdentitiesHalveWhatIsLeft: each one that takes all that it may leaves half of that to the next one. Six leave a
+// 128th of the budget, and some forty nothing.
+func TestIdentitiesHalveWhatIsLeft(t *testing.T) {
+	const most = 128 << 10
+	b := New(most)
+	for i, want := range []int{48, 24, 12, 6, 3, 1, 1} { // 128ths for the one that comes, rounded down
+		n := most / 128 * want
+		if !b.Allows("next", n) || b.Allows("next", n+most/128) {
+			t.Errorf("after %d identities the next one may not have %d of 128 parts, or more", i, want)
+		}
+		takeAll(b, strconv.Itoa(i))
+	}
+	for i := 7; i < 36; i++ {
+		if !b.Allows("next", most/128) {
+			t.Errorf("%d identities leave nothing", i)
+		}
+		takeAll(b, strconv.Itoa(i))
+	}
+	for i := 36; i < 42; i++ {
+		takeAll(b, strconv.Itoa(i))
+	}
+	if b.Allows("next", 1) {
+		t.Errorf("42 identities have %d of %d", b.InUse(), most)
+	}
+}
+
+func takeAll(b *Budget, identity string) {
+	for b.TryTake(identity, 1) {
+	}
+}
+
 // TestBudgetIsEmptyAgain: nothing is remembered of identities that have given all back.
 func TestBudgetIsEmptyAgain(t *testing.T) {
 	b := New(1 << 20)
