@@ -99,8 +99,9 @@ func (c *bulkChange) swapBulkList(ctx context.Context, list bulkList, old string
 	return reply.Swapped, nil
 }
 
-// makeRoom removes changes from a full list: those that are finished, or that nobody continues, the oldest first. The
-// list is full for an identity that has as many as are free. It returns whose progress is to be dropped.
+// makeRoom removes changes from a full list: those that are finished, or that nobody continues, the oldest first of the
+// identity with the most. The list is full for an identity that has as many as are free. It returns whose progress is
+// to be dropped.
 func (c *bulkChange) makeRoom(ctx context.Context, list *bulkList, owner string) (dropped []listedChange, err error) {
 	if list.hasRoomFor(owner) {
 		return nil, nil
@@ -126,11 +127,24 @@ func (c *bulkChange) makeRoom(ctx context.Context, list *bulkList, owner string)
 	return dropped, nil
 }
 
-// droppable returns the place of the first change that may be dropped for one of an owner; -1: there is none. Where
-// there is room for others, it is one of that owner.
+// droppable returns the place of the change that may be dropped for one of an owner: of those that are not active, the
+// first one of the identity with the most; -1: there is none. Where there is room for others, it is one of that owner.
 func (l *bulkList) droppable(owner string) int {
 	isFull := len(l.Changes) >= maxKeptChanges-spareChanges
-	return slices.IndexFunc(l.Changes, func(e listedChange) bool { return !e.isActive && (isFull || e.Owner == owner) })
+	owned := map[string]int{owner: 1} // the one that comes
+	for _, e := range l.Changes {
+		owned[e.Owner]++
+	}
+	place := -1
+	for i, e := range l.Changes {
+		if e.isActive || !isFull && e.Owner != owner {
+			continue
+		}
+		if place < 0 || owned[e.Owner] > owned[l.Changes[place].Owner] {
+			place = i
+		}
+	}
+	return place
 }
 
 func (l *bulkList) ownedBy(owner string) (n int) {

@@ -44,6 +44,30 @@ func TestProgressOfFewChangesIsKept(t *testing.T) {
 	}
 }
 
+// TestProgressOfOthersIsKept: identities with many finished changes make room for their own, and an identity with few
+// keeps its progress.
+func TestProgressOfOthersIsKept(t *testing.T) {
+	f, r := newFake(t)
+	addJobs(t, r, 1)
+	change := func(id, caller string) job.BulkRequest {
+		f.now = f.now.Add(time.Second)
+		q := bulkRequest(t, job.BulkPauseJobs, "labels.team = a")
+		q.RequestID, q.Caller = id, caller
+		changeAll(t, r, q, false)
+		if _, err := r.Resume(t.Context(), definition("a000").Key, false); err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+	first := change("op", "modest")
+	for i := range 3 * maxKeptChanges {
+		change(fmt.Sprint("op-", i), fmt.Sprint("caller-", i%7))
+	}
+	if again, err := r.ChangeMatching(t.Context(), first); err != nil || !again.Repeat {
+		t.Errorf("the only change of an identity, repeated: %+v, %v", again, err)
+	}
+}
+
 // largestProgress is how many bytes the largest progress of a change has that was stored.
 type largestProgress struct {
 	Limits
