@@ -122,6 +122,8 @@ type Update struct {
 	By Edit
 	// Reseal: only the seal of the payload changes.
 	Reseal bool
+	// NoRevision: the definition that is replaced does not become a revision. Those that are stored stay.
+	NoRevision bool
 }
 
 // Delete removes the job. Base is as in Update.

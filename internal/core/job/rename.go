@@ -263,8 +263,9 @@ func RenamePlaceholder(r Rename, arriving bool, d *Definition, lane Lane, now un
 }
 
 // WithNewName returns the job as it is stored under its new name: the same, whoever stores it, but for a run that
-// waits for a gate. The rename counts as an edit. now is an instant of the shard of the new name.
-func (k *KeptJob) WithNewName(now unixtime.Milli, keepRevisions int) StoredJob {
+// waits for a gate. The rename counts as an edit, and the job keeps so many earlier revisions, with addsRevision also
+// the definition that is replaced. now is an instant of the shard of the new name.
+func (k *KeptJob) WithNewName(now unixtime.Milli, keepRevisions int, addsRevision bool) StoredJob {
 	out := StoredJob{Records: make([]StoredRecord, len(k.Job.Records))}
 	for i := range k.Job.Records {
 		r := k.Job.Records[i]
@@ -285,11 +286,10 @@ func (k *KeptJob) WithNewName(now unixtime.Milli, keepRevisions int) StoredJob {
 		r.State.Revision = firstRevision(&seed)
 		out.Records[i] = r
 	}
-	if keepRevisions == 0 {
-		return out
+	before := EarlierRevisions(k.Job.Records[0].Definition, k.Job.Revisions)
+	if addsRevision {
+		before = slices.Insert(before, 0, k.Job.Records[0].Definition)
 	}
-	before := append([]*Definition{k.Job.Records[0].Definition},
-		EarlierRevisions(k.Job.Records[0].Definition, k.Job.Revisions)...)
 	for _, d := range before[:min(len(before), keepRevisions)] {
 		renamed := *d
 		renamed.ID = k.To.ID

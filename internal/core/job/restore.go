@@ -53,6 +53,15 @@ type Restoration struct {
 	Unchanged bool
 }
 
+// WrittenBytes are the bytes of a write that count for the limit of its namespace: ids and what is stored under them.
+type WrittenBytes struct {
+	Definition int
+	// Revision is what the replaced definition takes as a revision.
+	Revision int
+	// Rest are given revisions, dead letters, runs that are records of their own, and the run of a dead one-time job.
+	Rest int
+}
+
 // RestoredChild is a child record of a job: a run or a dead letter. A dead letter that exists already stays.
 type RestoredChild struct {
 	Record  RecordID

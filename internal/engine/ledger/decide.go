@@ -116,10 +116,16 @@ func (l *Ledger) keptRevisions(it *decidedChange) int {
 		return 0
 	case l.o.Revisions == 0:
 		return job.RemoveRevisions
-	case l.o.Full != nil && l.o.Full(it.Known.Definition.Namespace):
+	case l.o.Full != nil && l.o.Full(it.Known.Definition.Namespace), addsNoRevision(it.Input):
 		return 0
 	}
 	return min(l.o.Revisions, job.MaxRevisions)
+}
+
+// addsNoRevision reports whether the caller asks for an edit without a revision.
+func addsNoRevision(ev job.Input) bool {
+	update, ok := ev.(job.Update)
+	return ok && update.NoRevision
 }
 
 // endsRun reports whether a run ends with the change.

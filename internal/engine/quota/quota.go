@@ -139,6 +139,17 @@ func (q *Quota) Reserve(ctx context.Context, namespace string, n, limit int) (gr
 	return granted, err
 }
 
+// noLimit is a limit that no count reaches.
+const noLimit = 1 << 53
+
+// Take counts n more, also beyond the limit: what is stored already. If that fails the next census does it.
+func (q *Quota) Take(ctx context.Context, namespace string, n int) {
+	if _, _, err := q.options.Store.Reserve(ctx, namespace, n, noLimit); err != nil {
+		q.options.Logger.Debug("failed to count what was stored, count too low until the next census",
+			"measure", q.options.Measure.name, "namespace", namespace, "by", n, "error", err)
+	}
+}
+
 // Return takes n off the count. If that fails the next census does it.
 func (q *Quota) Return(ctx context.Context, namespace string, n int) {
 	if err := q.options.Store.Return(ctx, namespace, n); err != nil {

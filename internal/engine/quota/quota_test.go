@@ -78,6 +78,18 @@ func TestNothingIsGrantedWithoutRedis(t *testing.T) {
 	}
 }
 
+// TestTakeCountsBeyondTheLimit what is stored already, and a census does not lose it.
+func TestTakeCountsBeyondTheLimit(t *testing.T) {
+	b := newBank()
+	q := node(t, b, 5)
+	q.Take(t.Context(), "a", 7)
+	if n := take(t, q, 1, 5); n != 0 || b.counts["a"] != 7 || b.fresh["a"] != 7 {
+		t.Errorf("%d are granted at a count of %d", n, b.counts["a"])
+	}
+	b.err = errAway
+	q.Take(t.Context(), "a", 1)
+}
+
 // TestCensusCorrectsCountsOfALostNode: what a node took, that died before it wrote, is counted until
 // the next census, and no longer.
 func TestCensusCorrectsCountsOfALostNode(t *testing.T) {

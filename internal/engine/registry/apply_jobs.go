@@ -97,22 +97,22 @@ func (w *applyCall) changeExistingJobs(ctx context.Context, first bool) {
 			place = append(place, i)
 		}
 	}
-	changes, place, returnUnused := w.claimQuota(ctx, changes, place)
+	changes, place, settle := w.claimQuota(ctx, changes, place)
 	if len(changes) == 0 {
-		returnUnused(nil)
+		settle(nil)
 		return
 	}
 	results := w.r.commitChanges(ctx, changes...)
 	for n, result := range results {
 		w.applyResult(place[n], result)
 	}
-	returnUnused(results)
+	settle(results)
 }
 
 // claimQuota removes from the changes, and from their indexes, the definitions that are too large for the
-// limit of their namespace. Call returnUnused with the results of the others.
+// limit of their namespace. Call settle with the results of the others.
 func (w *applyCall) claimQuota(ctx context.Context, changes []job.Change, place []int) (_ []job.Change, _ []int,
-	returnUnused func([]job.ChangeResult)) {
+	settle func([]job.ChangeResult)) {
 	var edits []definitionEdit
 	of := make([]int, len(changes)) // the edit of each change, or -1
 	for n, c := range changes {
@@ -130,6 +130,11 @@ func (w *applyCall) claimQuota(ctx context.Context, changes []job.Change, place 
 			w.answers[place[n]].Err = faults[e]
 			continue
 		}
+		update, ok := c.Input.(job.Update)
+		if ok {
+			update.NoRevision = claim.withheld[of[n]]
+			c.Input = update
+		}
 		good, places, editOf = append(good, c), append(places, place[n]), append(editOf, of[n])
 	}
 	return good, places, func(results []job.ChangeResult) {
@@ -137,7 +142,7 @@ func (w *applyCall) claimQuota(ctx context.Context, changes []job.Change, place 
 		for n, result := range results {
 			at[editOf[n]] = result
 		}
-		claim.returnUnusedOfEdits(ctx, func(i int, shrinks bool) bool {
+		claim.settleEdits(ctx, func(i int, shrinks bool) bool {
 			return faults[i] == nil && countsAsStored(at[i], at[i].Err, shrinks)
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
@@ -112,22 +113,15 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 		}
 		return answers
 	}
-	claim, faults := r.claimQuota(ctx, r.restoreDemands(backups, existing))
-	byShard, limits := map[int][]*restoreItem{}, r.limitsForSearch()
-	items := make([]*restoreItem, len(backups)) // nil: nothing is tried
+	byShard, limits, until := map[int][]*restoreItem{}, r.limitsForSearch(), time.Now().Add(maxTurnWait)
 	for i, b := range backups {
-		answers[i].Err = faults[i]
-		if faults[i] != nil {
-			continue
-		}
 		if v := job.ValidateKey(b.Definition.Key); len(v) > 0 {
 			answers[i].Err = &job.InvalidError{Violations: v}
 			continue
 		}
 		shard := r.o.Store.ShardOf(b.Definition.Key)
-		items[i] = &restoreItem{backup: b, answer: &answers[i], limits: limits, by: r.callerEdit(ctx),
-			demanded: claim.demands[i].quotaAmount}
-		byShard[shard] = append(byShard[shard], items[i])
+		byShard[shard] = append(byShard[shard], &restoreItem{backup: b, answer: &answers[i], limits: limits,
+			by: r.callerEdit(ctx), until: until})
 	}
 	size := newPartSize() // of all shards
 	for shard, items := range byShard {
@@ -137,13 +131,6 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 			items = items[n:]
 		}
 	}
-	stored := make([]quotaAmount, len(backups))
-	for i, item := range items {
-		if item != nil {
-			stored[i] = item.stored
-		}
-	}
-	claim.returnUnused(ctx, stored)
 	return answers
 }
 
@@ -165,43 +152,43 @@ func (r *Registry) restorePart(ctx context.Context, shard int, items []*restoreI
 	}
 	for _, item := range items {
 		size.note(item.found)
-		item.stored = item.storedAmount(r)
 		item.present, item.found, item.plan = nil, nil, job.Restoration{}
 	}
 	size.grow()
 }
 
-// restoreDemands returns what backups take of the quotas at most.
-func (r *Registry) restoreDemands(backups []job.Backup, existing job.Existing) []quotaDemand {
-	demands := make([]quotaDemand, len(backups))
-	for i, b := range backups {
-		d := b.Definition
-		if b.Checkpoint != nil {
-			d.CreateRequestID, d.CreatedMS = b.Checkpoint.CreateRequestID, b.Checkpoint.CreatedMS
-		}
-		bytes := r.countedBytesSealed(d)
-		if bytes > 0 {
-			bytes += r.sizeOfRevisions(b.Revisions) + r.countedRunPayloads(&b)
-		}
-		demands[i] = quotaDemand{key: d.Key, quotaAmount: quotaAmount{1, bytes},
-			replaces: existing == job.ExistingReplace}
+// claimQuotaForPlans claims what planned writes store, and returns those that fit. A write goes without its revision if
+// that does not fit. Call settle when the writes have their results.
+func (r *Registry) claimQuotaForPlans(ctx context.Context, items []*restoreItem) (fit []*restoreItem, settle func()) {
+	if len(r.activeQuotas()) == 0 || len(items) == 0 {
+		return items, func() {}
 	}
-	return demands
-}
-
-// storedAmount returns what the restored job takes of the quotas, or all that was demanded for it if that is
-// unknown.
-func (i *restoreItem) storedAmount(r *Registry) quotaAmount {
-	switch a := i.answer; {
-	case a.Err != nil && !provesNothingStored(a.Err):
-		return i.demanded
-	case a.Err != nil:
-	case a.Outcome == job.RestoreCreated:
-		return quotaAmount{1, i.demanded.bytes}
-	case a.Outcome == job.RestoreReplaced:
-		return quotaAmount{0, r.countedBytes(i.plan.Record.Definition) - r.countedBytes(i.present.Definition)}
+	demands := make([]quotaDemand, len(items))
+	for i, item := range items {
+		var before *job.Definition
+		if item.present != nil {
+			before = item.present.Definition
+		}
+		demands[i] = r.demandOf(item.plan, before)
 	}
-	return quotaAmount{}
+	claim, faults := r.claimQuotaUntil(ctx, demands, items[0].until)
+	for i, item := range items {
+		item.stored, item.answer.Err = false, faults[i]
+		if faults[i] != nil {
+			continue
+		}
+		if claim.withheld[i] {
+			item.plan.Replaced = nil
+		}
+		fit = append(fit, item)
+	}
+	return fit, func() {
+		claim.settleEdits(ctx, func(i int, shrinks bool) bool {
+			err := items[i].answer.Err
+			isUnknown := faults[i] == nil && err != nil && !provesNothingStored(err)
+			return items[i].stored || isUnknown && !shrinks && !claim.demands[i].exists
+		})
+	}
 }
 
 // provesNothingStored reports whether nothing was created after this error.
@@ -221,8 +208,8 @@ type restoreItem struct {
 	answer  *job.RestoreAnswer
 	limits  job.Limits // with the work of the call
 	by      job.Edit
-	// demanded is what was taken of the quotas for the job, and stored is what it needs of that.
-	demanded, stored quotaAmount
+	stored  bool      // by the last write, certainly
+	until   time.Time // as long the call waits for turns of look-ups
 }
 
 // restoreShard tries to restore jobs of one shard once, and returns those to be tried again.
@@ -238,19 +225,24 @@ func (r *Registry) restoreShard(ctx context.Context, shard int, items []*restore
 		fail(items, err)
 		return nil
 	}
-	var good []*restoreItem
-	var plans []job.Restoration
+	var planned []*restoreItem
 	for _, item := range items {
 		if err := ctx.Err(); err != nil { // the caller has gone
 			item.answer.Err = err
 			continue
 		}
 		if done := item.planWrite(r, now); !done {
-			good, plans = append(good, item), append(plans, item.plan)
+			planned = append(planned, item)
 		}
 	}
+	good, settle := r.claimQuotaForPlans(ctx, planned)
+	defer settle()
 	if len(good) == 0 {
 		return nil
+	}
+	plans := make([]job.Restoration, len(good))
+	for i, item := range good {
+		plans[i] = item.plan
 	}
 	r.beginWrite(ctx) // the call waits for the reply
 	reply := r.o.Store.Restore(ctx, shard, plans)
@@ -336,7 +328,7 @@ func (i *restoreItem) applyResult(r *Registry, result job.CreateResult, existing
 	}
 	switch {
 	case result.Code == job.Created:
-		i.answer.Outcome = job.RestoreCreated
+		i.stored, i.answer.Outcome = true, job.RestoreCreated
 		if i.present != nil {
 			i.answer.Outcome = job.RestoreReplaced
 		}

@@ -56,9 +56,9 @@ func (r *Registry) CreateBatch(ctx context.Context, requests []job.CreateRequest
 		b.beginRead = r.lookupsForCall(ctx, requests[0].Definition.Namespace)
 	}
 	b.groupByShard(requests)
-	returnUnused := b.claimQuota(ctx)
+	settle := b.claimQuota(ctx)
 	b.writeParts(ctx)
-	returnUnused()
+	settle()
 	return answers
 }
 
@@ -69,6 +69,7 @@ type createItem struct {
 	record            job.Record
 	notices           []job.Notice
 	skipsPayloadCheck bool          // it existed as a job before
+	created           bool          // certainly
 	createdNothing    bool          // certainly
 	repeats           []*createItem // later requests for the same id, which create nothing
 }
@@ -111,8 +112,8 @@ func (b *createCall) groupByShard(requests []job.CreateRequest) {
 }
 
 // claimQuota claims the quota for all requests and fails those that are beyond the limit of their namespace.
-// Call returnUnused when the others have their answers.
-func (b *createCall) claimQuota(ctx context.Context) (returnUnused func()) {
+// Call settle when the others have their answers.
+func (b *createCall) claimQuota(ctx context.Context) (settle func()) {
 	if len(b.r.activeQuotas()) == 0 {
 		return func() {}
 	}
@@ -143,24 +144,34 @@ func (b *createCall) claimQuota(ctx context.Context) (returnUnused func()) {
 		stored := make([]quotaAmount, len(all))
 		for i, c := range all {
 			switch {
-			case faults[i] != nil || c.createdNothing:
+			case faults[i] != nil, c.createdNothing, claim.demands[i].exists && !c.created:
 			case c.record.Definition != nil:
 				stored[i] = quotaAmount{1, b.r.countedBytes(c.record.Definition)}
 			default:
 				stored[i] = demands[i].quotaAmount
 			}
 		}
-		claim.returnUnused(ctx, stored)
+		claim.settle(ctx, stored)
 	}
 }
 
-// quotaDemandOf returns what a definition takes of the quotas if it is created at about this time.
+// quotaDemandOf returns what an item takes of the quotas if it is created at about this time: as much as the largest of
+// its requests, because the first valid one is stored.
 func (b *createCall) quotaDemandOf(c *createItem, now unixtime.Milli) quotaDemand {
-	d := c.request.Definition
+	most := b.countedBytesOf(c.request, now)
+	for _, again := range c.repeats {
+		most = max(most, b.countedBytesOf(again.request, now))
+	}
+	return quotaDemand{key: c.request.Definition.Key, quotaAmount: quotaAmount{1, most}}
+}
+
+// countedBytesOf returns how many bytes count for the quota if a request is stored.
+func (b *createCall) countedBytesOf(request *job.CreateRequest, now unixtime.Milli) int {
+	d := request.Definition
 	d.Generation, d.Revision = 1, 1
 	d.AnchorMS, d.CreatedMS, d.UpdatedMS = now, now, now
-	d.CreateRequestID, d.Trace = c.request.RequestID, b.trace
-	return quotaDemand{key: d.Key, quotaAmount: quotaAmount{1, b.r.countedBytesSealed(d)}}
+	d.CreateRequestID, d.Trace = request.RequestID, b.trace
+	return b.r.countedBytesSealed(d)
 }
 
 // writeParts writes all items, in several parts at once. Parts have disjoint shards, and so disjoint answers.
@@ -297,7 +308,8 @@ func (b *createCall) failItems(items []*createItem, err error) {
 // answerItem answers an item that the store has answered, and reports whether it was created.
 func (b *createCall) answerItem(ctx context.Context, c *createItem, result job.CreateResult) (created bool) {
 	key := c.record.Definition.Key
-	c.createdNothing = result.Code != job.Created
+	c.created = result.Code == job.Created
+	c.createdNothing = !c.created
 	switch result.Code {
 	case job.Created:
 		b.answers[c.index].Record = c.record

@@ -86,11 +86,10 @@ func (r *Registry) replaceDefinition(ctx context.Context, u job.UpdateRequest, r
 	err := errors.Join(faults...)
 	if err == nil {
 		event := job.Update{New: compiled, RequestID: u.RequestID, Base: record.Definition.Etag(),
-			By: r.callerEdit(ctx), Reseal: u.Reseal}
+			By: r.callerEdit(ctx), Reseal: u.Reseal, NoRevision: claim.withheld[0]}
 		result, err = r.changeJob(ctx, u.Key, event, &record)
 	}
-	claim.returnUnusedOfEdits(ctx, func(i int,
-		shrinks bool) bool {
+	claim.settleEdits(ctx, func(i int, shrinks bool) bool {
 		return faults[i] == nil && countsAsStored(result, err, shrinks)
 	})
 	if err != nil {

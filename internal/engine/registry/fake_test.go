@@ -184,6 +184,12 @@ func (f *fake) Shards() int { return fakeShards }
 
 func (f *fake) DefinitionBytes(d *job.Definition) int { return len(d.Record()) + len(d.Payload) }
 
+func (f *fake) WrittenBytes(w *job.Restoration) job.WrittenBytes {
+	return job.WrittenBytes{Definition: f.DefinitionBytes(w.Record.Definition)}
+}
+
+func (f *fake) StoredBytes(*job.StoredJob) int { return 0 }
+
 // ListRanked gives what the test has put in, whether it is true or not.
 func (f *fake) ListRanked(_ context.Context, shards []int, which job.Ranking, namespace string, n int) ([]job.Ranked, error) {
 	return f.ranked(shards, f.worst[which], namespace, n), f.err

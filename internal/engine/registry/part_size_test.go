@@ -55,20 +55,20 @@ type fullQuota struct{}
 func (fullQuota) Limited() bool                                          { return true }
 func (fullQuota) Limit(string) int                                       { return 1 }
 func (fullQuota) Reserve(context.Context, string, int, int) (int, error) { return 0, nil }
-func (fullQuota) Return(_ context.Context, _ string, _ int)              {}
+func (fullQuota) Take(context.Context, string, int)                      {}
+func (fullQuota) Return(context.Context, string, int)                    {}
+func (fullQuota) Full(string) bool                                       { return true }
 
 // TestLargeJobsAreReadInParts: calls that name many jobs in small requests have the payloads of a few jobs in memory.
 func TestLargeJobsAreReadInParts(t *testing.T) {
 	const jobs, payload = 200, 250_000
 	f, r := newFake(t)
 	var keys []job.Key
-	var requests []job.CreateRequest
 	var records []job.RecordID
 	for i := range jobs {
 		id := fmt.Sprintf("job-%03d", i)
 		key := hourly(t, r, id, nil)
 		records = append(records, job.RecordID(f.bury(key, 0, "q")))
-		requests = append(requests, job.CreateRequest{Definition: definition(id)})
 		storeLarge(f, key, payload)
 		keys = append(keys, key)
 	}
@@ -82,12 +82,6 @@ func TestLargeJobsAreReadInParts(t *testing.T) {
 	}
 	all := job.Filter{Namespace: "default"}
 	for name, call := range map[string]func() error{
-		"replacement beyond a quota of bytes": func() error {
-			r.o.ByteQuota = fullQuota{}
-			defer func() { r.o.ByteQuota = nil }()
-			_, faults := r.claimQuota(t.Context(), demandsOf(requests, true))
-			return faults[0]
-		},
 		"restoration": func() error {
 			for _, a := range r.Restore(t.Context(), backups, job.ExistingSkip) {
 				if a.Err != nil || a.Outcome != job.RestoreSkipped {
@@ -144,7 +138,7 @@ func TestExistingJobsAreFoundWithoutDefinitions(t *testing.T) {
 	r.o.Store, r.o.Quota, r.o.ByteQuota = store, fullQuota{}, fullQuota{}
 	for _, n := range []int{1, len(requests)} {
 		asked := requests[len(requests)-n:]
-		_, faults := r.claimQuota(t.Context(), demandsOf(asked, false))
+		_, faults := r.claimQuota(t.Context(), demandsOf(asked))
 		last := n - 1
 		var full *job.QuotaError
 		if !errors.As(faults[last], &full) || slices.ContainsFunc(faults[:last], func(err error) bool { return err != nil }) {
@@ -185,10 +179,10 @@ func storeLarge(f *fake, key job.Key, size int) {
 	f.records[key] = record
 }
 
-func demandsOf(requests []job.CreateRequest, replace bool) []quotaDemand {
+func demandsOf(requests []job.CreateRequest) []quotaDemand {
 	demands := make([]quotaDemand, len(requests))
 	for i, q := range requests {
-		demands[i] = quotaDemand{key: q.Definition.Key, quotaAmount: quotaAmount{1, 100}, replaces: replace}
+		demands[i] = quotaDemand{key: q.Definition.Key, quotaAmount: quotaAmount{1, 100}}
 	}
 	return demands
 }

@@ -16,8 +16,11 @@ type Quota interface {
 	Limit(namespace string) int
 	// Reserve adds up to n to the count, as many as the limit leaves.
 	Reserve(ctx context.Context, namespace string, n, limit int) (granted int, err error)
-	// Return subtracts n from the count.
+	// Take adds n to the count, also beyond the limit, and Return subtracts n.
+	Take(ctx context.Context, namespace string, n int)
 	Return(ctx context.Context, namespace string, n int)
+	// Full reports whether a namespace had as much as it may have by the last look. It must be cheap.
+	Full(namespace string) bool
 }
 
 // quotaMeasure is one of the quotas: the number of jobs, or their bytes.
@@ -43,17 +46,32 @@ func (r *Registry) limitsBytes() bool { return r.o.ByteQuota != nil && r.o.ByteQ
 // placeholderMS is a time that is encoded in as many bytes as the real one of a stored definition.
 const placeholderMS = 1 << 40
 
-// countedBytes returns how many bytes of a definition count for the quota; 0 if its namespace has no limit of
-// bytes. Bookkeeping that edits add does not count: a deletion returns exactly what the creation took.
-func (r *Registry) countedBytes(d *job.Definition) int {
-	if d == nil || !r.limitsBytes() || r.o.ByteQuota.Limit(d.Namespace) == 0 {
-		return 0
+// limitsBytesOf reports whether the bytes of a namespace have a limit.
+func (r *Registry) limitsBytesOf(namespace string) bool {
+	return r.limitsBytes() && r.o.ByteQuota.Limit(namespace) > 0
+}
+
+// countWrite returns how many bytes of a write count for the quota: none if its namespace has no limit of bytes.
+// Bookkeeping that edits add does not count: a deletion returns exactly what the creation took.
+func (r *Registry) countWrite(w job.Restoration) job.WrittenBytes {
+	d := w.Record.Definition
+	if !r.limitsBytesOf(d.Namespace) {
+		return job.WrittenBytes{}
 	}
 	plain := *d
 	plain.UpdateRequestIDs, plain.Revision, plain.Generation, plain.LastEdit = nil, 1, 1, job.Edit{}
 	plain.CreatedMS = cmp.Or(d.CreatedMS, placeholderMS)
 	plain.UpdatedMS, plain.AnchorMS = plain.CreatedMS, plain.CreatedMS
-	return r.o.Store.DefinitionBytes(&plain)
+	w.Record.Definition = &plain
+	return r.o.Store.WrittenBytes(&w)
+}
+
+// countedBytes returns how many bytes of a definition count for the quota; d may be nil.
+func (r *Registry) countedBytes(d *job.Definition) int {
+	if d == nil {
+		return 0
+	}
+	return r.countWrite(job.Restoration{Record: job.Record{Definition: d}}).Definition
 }
 
 // countedBytesSealed is countedBytes of a definition whose payload will be sealed if there are keys.
@@ -75,13 +93,17 @@ func (m quotaMeasure) amountOf(a quotaAmount) int {
 	return a.jobs
 }
 
-// quotaDemand is what a definition that is to be stored takes of the quotas.
+// quotaDemand is what a write takes of the quotas.
 type quotaDemand struct {
 	key job.Key
 	quotaAmount
-	// edits: it replaces a known definition, and the amount is the difference. replaces: it replaces a job that may
-	// exist. Without both, a job that exists is not changed.
-	edits, replaces bool
+	// revision is how many bytes it takes beyond that if the definition that it replaces becomes a revision. If they do
+	// not fit, the write goes without.
+	revision int
+	// edits: it changes a known job, and the amount is the difference. Otherwise a job that exists is not changed.
+	edits bool
+	// exists: the job was there when the claim was made, which may have taken nothing for it.
+	exists bool
 }
 
 // quotaClaim is what one call has added to the counts of the quotas before it writes. If the process dies
@@ -90,7 +112,25 @@ type quotaDemand struct {
 type quotaClaim struct {
 	demands []quotaDemand
 	taken   []quotaTaken
-	until   time.Time // as long the call waits for turns of look-ups
+	// withheld are the demands whose revision does not fit.
+	withheld map[int]bool
+	until    time.Time // as long the call waits for turns of look-ups
+}
+
+// amount is what a demand takes that is stored.
+func (claim *quotaClaim) amount(i int) quotaAmount {
+	a := claim.demands[i].quotaAmount
+	if !claim.withheld[i] {
+		a.bytes += claim.demands[i].revision
+	}
+	return a
+}
+
+func (claim *quotaClaim) withholdRevision(i int) {
+	if claim.withheld == nil {
+		claim.withheld = map[int]bool{}
+	}
+	claim.withheld[i] = true
 }
 
 // quotaTaken is what a claim has taken of one quota for a namespace.
@@ -100,26 +140,24 @@ type quotaTaken struct {
 	n         int
 }
 
-// claimQuota adds what is to be stored to the counts, and returns an error for each definition that does not
-// fit. If something does not fit, it looks for jobs that exist: to register a job again takes nothing.
+// claimQuota adds what is to be stored to the counts, and returns an error for each write that does not fit. If
+// something does not fit, it looks for jobs that exist: to register a job again takes nothing. Call settle when it is
+// known what was stored.
 func (r *Registry) claimQuota(ctx context.Context, demands []quotaDemand) (claim quotaClaim, faults []error) {
-	claim.demands, claim.until, faults = demands, time.Now().Add(maxTurnWait), make([]error, len(demands))
+	return r.claimQuotaUntil(ctx, demands, time.Now().Add(maxTurnWait))
+}
+
+// claimQuotaUntil is claimQuota that waits for turns of look-ups until then.
+func (r *Registry) claimQuotaUntil(ctx context.Context, demands []quotaDemand, until time.Time) (claim quotaClaim,
+	faults []error) {
+	claim.demands, claim.until, faults = demands, until, make([]error, len(demands))
 	for _, m := range r.activeQuotas() {
 		for namespace, places := range groupByNamespace(demands, faults) {
 			limit := m.quota.Limit(namespace)
 			if limit == 0 {
 				continue
 			}
-			needs, sum := m.neededAmounts(demands, places)
-			t := quotaTaken{quotaMeasure: m, namespace: namespace}
-			var err error
-			if sum > 0 {
-				t.n, err = m.quota.Reserve(ctx, namespace, sum, limit)
-			}
-			claim.taken = append(claim.taken, t)
-			if err == nil && t.n < sum {
-				err = r.refuseBeyondLimit(ctx, &claim, t, places, needs, faults, limit)
-			}
+			err := r.claimQuotaOf(ctx, &claim, m, namespace, places, faults, limit)
 			if err != nil {
 				for _, i := range places {
 					faults[i] = err
@@ -128,6 +166,33 @@ func (r *Registry) claimQuota(ctx context.Context, demands []quotaDemand) (claim
 		}
 	}
 	return claim, faults
+}
+
+// claimQuotaOf claims one quota for the demands of a namespace.
+func (r *Registry) claimQuotaOf(ctx context.Context, claim *quotaClaim, m quotaMeasure, namespace string, places []int,
+	faults []error, limit int) (err error) {
+	if m.bytes && m.quota.Full(namespace) {
+		for _, i := range places {
+			claim.withholdRevision(i)
+		}
+	}
+	needs, sum := m.neededAmounts(claim.demands, places)
+	revisions := 0
+	for _, i := range places {
+		revisions += m.neededForRevision(claim, i)
+	}
+	t := quotaTaken{quotaMeasure: m, namespace: namespace}
+	if sum+revisions > 0 {
+		t.n, err = m.quota.Reserve(ctx, namespace, sum+revisions, limit)
+	}
+	claim.taken = append(claim.taken, t)
+	if err == nil && t.n < sum {
+		err = r.subtractExisting(ctx, claim, t, places, needs)
+	}
+	if err == nil && t.n < sum+revisions {
+		t.shareGranted(claim, places, needs, faults, limit)
+	}
+	return err
 }
 
 // groupByNamespace returns the indexes of the demands that may be stored, by namespace.
@@ -151,13 +216,18 @@ func (m quotaMeasure) neededAmounts(demands []quotaDemand, places []int) (needs 
 	return needs, sum
 }
 
-// refuseBeyondLimit distributes what was granted to the first demands that it suffices for, and fails the
-// others.
-func (r *Registry) refuseBeyondLimit(ctx context.Context, claim *quotaClaim, t quotaTaken, places, needs []int,
-	faults []error, limit int) error {
-	if err := r.subtractExisting(ctx, claim, t, places, needs); err != nil {
-		return err
+// neededForRevision returns what a demand takes beyond that for its revision.
+func (m quotaMeasure) neededForRevision(claim *quotaClaim, i int) int {
+	d := claim.demands[i]
+	if !m.bytes || claim.withheld[i] {
+		return 0
 	}
+	return max(0, d.bytes+d.revision) - max(0, d.bytes)
+}
+
+// shareGranted gives what was granted to the first demands that it suffices for, and fails the others. What is left is
+// for revisions.
+func (t quotaTaken) shareGranted(claim *quotaClaim, places, needs []int, faults []error, limit int) {
 	left := t.n
 	for k, i := range places {
 		if needs[k] > left {
@@ -166,39 +236,35 @@ func (r *Registry) refuseBeyondLimit(ctx context.Context, claim *quotaClaim, t q
 		}
 		left -= needs[k]
 	}
-	return nil
+	for _, i := range places {
+		need := t.neededForRevision(claim, i)
+		if faults[i] != nil || need > left {
+			claim.withholdRevision(i)
+			continue
+		}
+		left -= need
+	}
 }
 
-// subtractExisting lowers needs by what existing jobs take. Only a limit of bytes on jobs that are replaced needs to
-// know how large their definitions are.
+// subtractExisting sets the needs of jobs that exist to nothing: the write leaves them as they are.
 func (r *Registry) subtractExisting(ctx context.Context, claim *quotaClaim, t quotaTaken, places, needs []int) error {
-	var sought, replaced []job.Key
-	var atSought, atReplaced []int
+	var sought []job.Key
+	var at []int
 	for k, i := range places {
-		switch d := &claim.demands[i]; {
-		case d.edits:
-		case t.bytes && d.replaces:
-			replaced, atReplaced = append(replaced, d.key), append(atReplaced, k)
-		default:
-			sought, atSought = append(sought, d.key), append(atSought, k)
+		d := &claim.demands[i]
+		if !d.edits {
+			sought, at = append(sought, d.key), append(at, k)
 		}
 	}
-	if len(sought)+len(replaced) > 1 {
+	if len(sought) > 1 {
 		end, err := r.lookups.begin(ctx, t.namespace, claim.until)
 		if err != nil {
 			return err
 		}
 		defer end()
 	}
-	err := r.findExisting(ctx, sought, func(n int) { needs[atSought[n]] = 0 })
-	if err != nil {
-		return err
-	}
-	return r.readJobs(ctx, replaced, func(n int, record *job.Record) {
-		if record != nil {
-			k := atReplaced[n]
-			needs[k] = max(0, needs[k]-r.countedBytes(record.Definition))
-		}
+	return r.findExisting(ctx, sought, func(n int) {
+		needs[at[n]], claim.demands[places[at[n]]].exists = 0, true
 	})
 }
 
@@ -223,8 +289,9 @@ func (r *Registry) findExisting(ctx context.Context, keys []job.Key, found func(
 	return nil
 }
 
-// returnUnused returns what was taken beyond what was stored, or may have been. stored is by demand.
-func (claim quotaClaim) returnUnused(ctx context.Context, stored []quotaAmount) {
+// settle corrects the counts by what was stored, or may have been: it returns what was taken beyond that, and takes
+// what was stored beyond the claim. stored is by demand.
+func (claim *quotaClaim) settle(ctx context.Context, stored []quotaAmount) {
 	ctx = context.WithoutCancel(ctx)
 	sums := map[string]quotaAmount{}
 	for i, a := range stored {
@@ -232,8 +299,11 @@ func (claim quotaClaim) returnUnused(ctx context.Context, stored []quotaAmount) 
 		sums[claim.demands[i].key.Namespace] = quotaAmount{sum.jobs + a.jobs, sum.bytes + a.bytes}
 	}
 	for _, t := range claim.taken {
-		if spare := t.n - t.amountOf(sums[t.namespace]); spare > 0 {
+		switch spare := t.n - t.amountOf(sums[t.namespace]); {
+		case spare > 0:
 			t.quota.Return(ctx, t.namespace, spare)
+		case spare < 0:
+			t.quota.Take(ctx, t.namespace, -spare)
 		}
 	}
 }
@@ -261,28 +331,42 @@ func (r *Registry) returnDeleted(ctx context.Context, deleted ...*job.Definition
 // definitionEdit replaces a definition by another one.
 type definitionEdit struct{ before, after *job.Definition }
 
-// claimQuotaForEdits claims the bytes by which definitions grow. Bookkeeping of edits is counted by the next
-// census only: it causes no refusal.
+// claimQuotaForEdits claims the bytes by which definitions grow, and those of the revisions that they leave behind.
+// Bookkeeping of edits is counted by the next census only: it causes no refusal.
 func (r *Registry) claimQuotaForEdits(ctx context.Context, edits []definitionEdit) (claim quotaClaim, faults []error) {
 	if !r.limitsBytes() {
 		return quotaClaim{}, make([]error, len(edits))
 	}
 	demands := make([]quotaDemand, len(edits))
 	for i, e := range edits {
-		demands[i] = quotaDemand{key: e.before.Key,
-			quotaAmount: quotaAmount{bytes: r.countedBytes(e.after) - r.countedBytes(e.before)}, edits: true}
+		w := job.Restoration{Record: job.Record{Definition: e.after}}
+		if r.o.Revisions > 0 && !e.after.ReplacesSeal(e.before) {
+			w.Replaced = e.before
+		}
+		demands[i] = r.demandOf(w, e.before)
 	}
 	return r.claimQuota(ctx, demands)
 }
 
-// returnUnusedOfEdits returns what edits did not take, and what they freed. stored reports whether an edit was
-// stored, or may have been.
-func (claim quotaClaim) returnUnusedOfEdits(ctx context.Context, stored func(i int, shrinks bool) bool) {
+// demandOf returns what a write takes that replaces a definition; nil: that of no job.
+func (r *Registry) demandOf(w job.Restoration, before *job.Definition) quotaDemand {
+	n := r.countWrite(w)
+	d := quotaDemand{key: w.Record.Definition.Key, edits: before != nil, revision: n.Revision}
+	d.bytes = n.Definition + n.Rest - r.countedBytes(before)
+	if before == nil {
+		d.jobs = 1
+	}
+	return d
+}
+
+// settleEdits corrects the counts by the edits that were stored, or may have been.
+func (claim *quotaClaim) settleEdits(ctx context.Context, stored func(i int, shrinks bool) bool) {
 	amounts := make([]quotaAmount, len(claim.demands))
-	for i, d := range claim.demands {
-		if stored(i, d.bytes < 0) {
-			amounts[i] = d.quotaAmount
+	for i := range claim.demands {
+		a := claim.amount(i)
+		if stored(i, a.bytes < 0) {
+			amounts[i] = a
 		}
 	}
-	claim.returnUnused(ctx, amounts)
+	claim.settle(ctx, amounts)
 }

@@ -43,6 +43,10 @@ type Store interface {
 	Shards() int
 	// DefinitionBytes is how many bytes a definition takes when it is stored.
 	DefinitionBytes(d *job.Definition) int
+	// WrittenBytes and StoredBytes are how many bytes of a write, and of a stored job that has no live runs, a census
+	// counts for the limit of a namespace.
+	WrittenBytes(w *job.Restoration) job.WrittenBytes
+	StoredBytes(j *job.StoredJob) int
 	Index
 	EndedRuns
 	Renames

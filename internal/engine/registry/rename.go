@@ -204,7 +204,7 @@ func (r *Registry) describeBusyName(ctx context.Context, key job.Key) error {
 
 // readRenamed returns the job as the rename has stored it, whatever others have done with it since.
 func (r *Registry) readRenamed(ctx context.Context, kept *job.KeptJob) (job.Record, error) {
-	as := kept.WithNewName(kept.AtMS, 0)
+	as := kept.WithNewName(kept.AtMS, 0, false)
 	want := as.Records[0].Record
 	have, err := r.Get(ctx, kept.To)
 	if err == nil && have.Definition.Etag() == want.Definition.Etag() && have.State.Revision == want.State.Revision {
@@ -291,7 +291,7 @@ func (r *Registry) readForRename(ctx context.Context, q job.RenameRequest, kept 
 	if err := job.CheckRename(q.Key, &first.State); err != nil {
 		return err
 	}
-	as := kept.WithNewName(0, r.o.Revisions)
+	as := kept.WithNewName(0, r.o.Revisions, true)
 	return r.sealRenamed(kept, &as)
 }
 
@@ -446,15 +446,18 @@ func (r *Registry) takeRenameStep(ctx context.Context, step job.RenameStep, h jo
 }
 
 func (r *Registry) storeRenamed(ctx context.Context, h job.RenameHandle, kept *job.KeptJob, now unixtime.Milli) error {
-	as := kept.WithNewName(now, r.o.Revisions)
 	if kept.HasSealedPayload() && !r.isSignedRename(kept) {
 		return &job.PreconditionError{Key: kept.From, Reason: job.ReasonPayloadUnreadable,
 			Text: "its payload is sealed, and no node with the payload keys of this one has taken it for this rename"}
 	}
-	if err := r.sealRenamed(kept, &as); err != nil {
+	as, claim, err := r.claimQuotaForRename(ctx, kept, now)
+	if err != nil {
 		return err
 	}
 	stored, reply, err := r.o.Store.StoreRenamed(ctx, h, &as, now)
+	claim.settleEdits(ctx, func(_ int, shrinks bool) bool {
+		return stored || !shrinks // an earlier copy of the call may have stored it
+	})
 	if err != nil {
 		return err
 	}
@@ -464,6 +467,38 @@ func (r *Registry) storeRenamed(ctx context.Context, h job.RenameHandle, kept *j
 	}
 	r.o.Logger.Info("job renamed", "namespace", h.From.Namespace, "from", h.From.ID, "to", h.To.ID)
 	return nil
+}
+
+// claimQuotaForRename returns a job as it is stored under its new name, and claims the bytes by which it grows. It
+// leaves out the revision if that does not fit. The rest is counted without a refusal: a job that is taken has to be
+// stored.
+func (r *Registry) claimQuotaForRename(ctx context.Context, kept *job.KeptJob, now unixtime.Milli) (as job.StoredJob,
+	claim quotaClaim, err error) {
+	as, err = r.renameKept(kept, now, true)
+	if err != nil || !r.limitsBytesOf(kept.To.Namespace) {
+		return as, claim, err
+	}
+	bare, err := r.renameKept(kept, now, false)
+	if err != nil {
+		return as, claim, err
+	}
+	demand := quotaDemand{key: kept.To, edits: true}
+	demand.bytes = r.o.Store.StoredBytes(&bare) - r.o.Store.StoredBytes(&kept.Job)
+	demand.revision = max(0, r.o.Store.StoredBytes(&as)-r.o.Store.StoredBytes(&bare))
+	claim, faults := r.claimQuota(ctx, []quotaDemand{demand})
+	if faults[0] != nil {
+		claim.withholdRevision(0)
+	}
+	if claim.withheld[0] {
+		as = bare
+	}
+	return as, claim, nil
+}
+
+// renameKept returns a kept job as it is stored under its new name.
+func (r *Registry) renameKept(kept *job.KeptJob, now unixtime.Milli, addsRevision bool) (job.StoredJob, error) {
+	as := kept.WithNewName(now, r.o.Revisions, addsRevision)
+	return as, r.sealRenamed(kept, &as)
 }
 
 // finishRenameOf takes the steps of the rename that keeps the name of a record, if its job is taken. The record has

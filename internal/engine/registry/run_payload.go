@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // runPayloadTries bounds how often a payload is sealed again because the job was edited meanwhile.
@@ -52,7 +54,7 @@ func (r *Registry) requestRunWithPayload(ctx context.Context, record job.Record,
 	sealed := *d
 	r.sealPayload(&sealed, q.Payload)
 	own := job.RunPayloadOf(&sealed)
-	demand := quotaDemand{key: d.Key, quotaAmount: quotaAmount{bytes: r.countedRunPayload(d.Key, own)}, edits: true}
+	demand := r.demandOfRun(&record, q.RequestID, own)
 	claim, faults := r.claimQuota(ctx, []quotaDemand{demand})
 	if faults[0] != nil {
 		return job.RunView{}, false, faults[0]
@@ -61,10 +63,13 @@ func (r *Registry) requestRunWithPayload(ctx context.Context, record job.Record,
 		Trace: r.callerTrace(ctx), Payload: own, Base: d.Etag()}
 	result, err := r.changeJob(ctx, d.Key, request, nil)
 	stored := quotaAmount{}
-	if err == nil && result.Answer == job.Applied || err != nil && mayBeStored(err) {
+	switch {
+	case err == nil && result.Answer == job.Applied && result.Spawn != nil:
+		stored.bytes = r.countedRun(d, result.Spawn.Slot, result.Spawn.State, own)
+	case err != nil && mayBeStored(err):
 		stored = demand.quotaAmount
 	}
-	claim.returnUnused(ctx, []quotaAmount{stored})
+	claim.settle(ctx, []quotaAmount{stored})
 	if err != nil {
 		return job.RunView{}, false, err
 	}
@@ -114,13 +119,19 @@ func (r *Registry) checkRunPayload(d *job.Definition, payload []byte) error {
 	return nil
 }
 
-// countedRunPayload returns about how many bytes a run's own payload counts for the quota. They are counted again by
-// the next census, which also notices the end of the run.
-func (r *Registry) countedRunPayload(key job.Key, own *job.RunPayload) int {
-	if !r.limitsBytes() || r.o.ByteQuota.Limit(key.Namespace) == 0 {
-		return 0
-	}
-	return len(own.Payload) + len(own.Key) + len(key.Record())
+// demandOfRun returns about what a manual run with a payload of its own takes of the quota. The next census notices the
+// end of the run.
+func (r *Registry) demandOfRun(record *job.Record, requestID string, own *job.RunPayload) quotaDemand {
+	d, now := record.Definition, unixtime.MilliOf(time.Now())
+	state := job.State{Region: job.RegionDue, Lane: record.State.Lane, Generation: d.Generation,
+		Trigger: job.TriggerManual, ManualID: requestID, Nominal: now, Due: now}
+	return quotaDemand{key: d.Key, quotaAmount: quotaAmount{bytes: r.countedRun(d, 0, state, own)}, edits: true}
+}
+
+// countedRun returns how many bytes of a run that is a record of its own count for the quota.
+func (r *Registry) countedRun(d *job.Definition, slot int, state job.State, own *job.RunPayload) int {
+	run := job.RestoredChild{Record: d.Record().Run(slot), State: state, Own: own}
+	return r.countWrite(job.Restoration{Record: job.Record{Definition: d}, Children: []job.RestoredChild{run}}).Rest
 }
 
 // mayBeStored reports whether a change may be stored although it failed.
@@ -156,15 +167,6 @@ func (r *Registry) addOwnPayload(ctx context.Context, record job.Record, v *job.
 		}
 	}
 	return nil // it has ended since
-}
-
-// countedRunPayloads returns about how many bytes the runs and dead letters of a backup take of the quota for payloads
-// of their own.
-func (r *Registry) countedRunPayloads(b *job.Backup) (bytes int) {
-	for _, own := range runPayloadsOf(b.Checkpoint) {
-		bytes += r.countedRunPayload(b.Definition.Key, *own)
-	}
-	return bytes
 }
 
 // runPayloadsOf lists the places of payloads that runs and dead letters of a checkpoint have of their own.

@@ -65,64 +65,37 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*runner.Op, *laneKeys,
 	lanes := newLaneKeys(keys, len(fixed))
 	d := r.Record.Definition
 	id := d.Record()
-	f := s.form()
-	def, err := f.EncodeDefinition(d)
+	t, err := encodeRestoration(s.form(), r)
 	if err != nil {
 		return nil, nil, fmt.Errorf("restore: %w", err)
+	}
+	state, err := s.form().ForStates(historyLimit(d)).EncodeState(&r.Record.State)
+	if err != nil {
+		return nil, nil, fmt.Errorf("restore %s: %w", id, err)
 	}
 	guard, from := "", 0
 	if was := r.Replaces; was != nil {
 		guard, from = codec.GuardPattern(was.Token, was.Revision), lanes.placeOf(was.Lane)
 	}
-	field, ended := "", []byte(nil)
-	if limit := uint64(historyLimit(d)); r.Run != nil && limit > 0 && r.Record.State.Runs > 0 {
-		field = codec.HistoryField(id, int((r.Record.State.Runs-1)%limit))
-		ended, err = codec.EncodeRun(r.Run)
-		if err != nil {
-			return nil, nil, fmt.Errorf("restore: %w", err)
-		}
-	}
 	objectives, watchMS := 0, d.BreachAtMS(&r.Record.State)
 	if watchMS != 0 {
 		objectives = lanes.objectivesPlace()
 	}
-	revisions, err := revisionArguments(f, r, lanes)
-	if err != nil {
-		return nil, nil, fmt.Errorf("restore: %w", err)
-	}
-	argv := append([]any{string(id), guard, from, field, ended, def, objectives, int64(watchMS)}, revisions...)
+	argv := []any{string(id), guard, from, t.run.field, t.run.text, t.definition, objectives, int64(watchMS)}
+	argv = append(argv, revisionArguments(t.revisions, r, lanes)...)
 	argv = append(argv, runsInHistory(&r.Record), boundHistory(r.HistoryBefore))
-	add := func(id job.RecordID, state job.State, ms int64, run *job.Run, own *job.RunPayload) error {
-		text, err := f.ForStates(historyLimit(d)).EncodeState(&state)
-		if err != nil {
-			return fmt.Errorf("restore %s: %w", id, err)
+	add := func(child childTexts, lane job.Lane, score any) {
+		definition := any(noDefinition)
+		if child.definition != nil {
+			definition = child.definition
 		}
-		field, ended := "", []byte(nil)
-		if run != nil {
-			field = codec.HistoryField(id, 0)
-			ended, err = codec.EncodeRun(run)
-			if err != nil {
-				return fmt.Errorf("restore %s: %w", id, err)
-			}
-		}
-		score := job.Score(state.Region, unixtime.Milli(ms))
-		argv = append(argv, string(id), lanes.placeOf(state.Lane), text, score, field, ended)
-		if own == nil {
-			argv = append(argv, noDefinition)
-			return nil
-		}
-		definition, err := ownDefinition(f, d, id, own)
-		argv = append(argv, definition)
-		return err
+		argv = append(argv, string(child.id), lanes.placeOf(lane), child.state, score, child.run.field, child.run.text,
+			definition)
 	}
-	if err := add(id, r.Record.State, int64(r.Record.IndexMS), nil, nil); err != nil {
-		return nil, nil, err
-	}
-	for i := range r.Children {
-		p := &r.Children[i]
-		if err := add(p.Record, p.State, int64(p.IndexMS), p.Run, p.Own); err != nil {
-			return nil, nil, err
-		}
+	add(childTexts{id: id, state: state}, r.Record.State.Lane, job.Score(r.Record.State.Region, r.Record.IndexMS))
+	for i, child := range t.children {
+		c := &r.Children[i]
+		add(child, c.State.Lane, job.Score(c.State.Region, c.IndexMS))
 	}
 	names := lanes.appendKeysTo(fixed)
 	if s.events != nil {

@@ -20,8 +20,8 @@ func (i *applyItem) addRevision(f codec.Encoding, w *job.Write) error {
 	if w.Decision.Definition == nil || w.Decision.RemoveRevisions || w.Revisions <= 0 {
 		return nil
 	}
-	entry, err := f.EncodeRevision(w.Current)
-	if err != nil || len(entry) > job.MaxRevisionBytes {
+	entry, err := encodeReplaced(f, w.Current)
+	if err != nil || entry == nil {
 		return err
 	}
 	i.addStep(stepRevise, revisionsPlaceholder{}, entry, w.Revisions, job.MaxRevisionBytes)
@@ -47,27 +47,33 @@ func (i *applyItem) addRevisionDeletion(w *job.Write) {
 // mayHaveRevisions reports whether a job was ever edited.
 func mayHaveRevisions(w *job.Write) bool { return w.Current != nil && w.Current.Revision > 1 }
 
+// encodeReplaced encodes a definition that is to become a revision; nil: it is too large for one.
+func encodeReplaced(f codec.Encoding, d *job.Definition) ([]byte, error) {
+	entry, err := f.EncodeRevision(d)
+	if len(entry) > job.MaxRevisionBytes {
+		return nil, err
+	}
+	return entry, err
+}
+
+// encodeGivenRevisions encodes the revisions of a restoration: the definition that it replaces, or those of the backup.
+func encodeGivenRevisions(f codec.Encoding, r *job.Restoration) ([]byte, error) {
+	if r.Replaced != nil {
+		return encodeReplaced(f, r.Replaced)
+	}
+	return f.EncodeRevisions(r.Revisions)
+}
+
 // revisionArguments are the arguments of restore.lua about revisions.
-func revisionArguments(f codec.Encoding, r *job.Restoration, lanes *laneKeys) ([]any, error) {
-	var text []byte
-	var err error
+func revisionArguments(text []byte, r *job.Restoration, lanes *laneKeys) []any {
 	most, place := 0, 0
 	if r.Replaced != nil {
 		most = r.Keep
-		text, err = f.EncodeRevision(r.Replaced)
-	} else {
-		text, err = f.EncodeRevisions(r.Revisions)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > job.MaxRevisionBytes {
-		text = nil
 	}
 	if len(text) > 0 || r.RemoveRevisions {
 		place = lanes.revisionsPlace()
 	}
-	return []any{place, text, most, job.MaxRevisionBytes}, nil
+	return []any{place, text, most, job.MaxRevisionBytes}
 }
 
 // revisionReadBytes is about how many bytes of revisions one read of several jobs returns.
