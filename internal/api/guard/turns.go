@@ -15,8 +15,8 @@ import (
 
 // turnClass is a kind of calls that take turns. Each call of the kind is bounded, but callers who make many side by
 // side could keep Redis or the processors busy, or fill the memory. So an identity has few of them at a time on a
-// node, a node has few of all identities, and a namespace has not all of these. The next turn of a node goes to the
-// namespace with the fewest. A call waits for its turn, and is refused if that takes too long.
+// node, a node has few of all identities, and a namespace has not all of these. Namespaces and identities share them (see
+// fairturn). A call waits for its turn, and is refused if that takes too long.
 type turnClass int
 
 const (
@@ -124,7 +124,7 @@ func turnClassOf(method string, q any) turnClass {
 }
 
 // sharedNamespace returns the namespace whose part of turns a call takes. It is empty for calls that are about several
-// namespaces, or about none: they take the part of one.
+// namespaces, or about none: these have the limit of one namespace together.
 func sharedNamespace(method string, q any) string {
 	find := methodPermissions[method].namespaceOf
 	if find == nil {
@@ -139,7 +139,7 @@ func sharedNamespace(method string, q any) string {
 
 // beginTurn waits for the turn of a call. Without an error, end must be called when the call has ended. With the
 // returned context, the call gives its turn on the node back while it waits for what it shares with other calls (see
-// callturn). It keeps the turn of its identity, so that an identity gains little by calls in several namespaces.
+// callturn). It keeps the turn of its identity.
 func (c *Caller) beginTurn(ctx context.Context, class turnClass) (withTurn context.Context, end func(), err error) {
 	ofIdentity, ofNode := c.quota.turns[class], c.gate.turns[class]
 	wait, cancel := context.WithTimeout(ctx, maxTurnWait)
@@ -149,17 +149,18 @@ func (c *Caller) beginTurn(ctx context.Context, class turnClass) (withTurn conte
 	case <-wait.Done():
 		return nil, nil, c.refuseOverLimit(ctx, turnBounds[class].name, time.Second)
 	}
-	if ofNode.Take(wait, c.namespace) != nil {
+	holder := fairturn.Holder{Namespace: c.namespace, Identity: c.quota.subject}
+	if ofNode.Take(wait, holder) != nil {
 		<-ofIdentity
 		return nil, nil, c.refuseOverNodeLimit(ctx, turnBounds[class].name, time.Second)
 	}
 	began := time.Now()
 	take := func(ctx context.Context) error {
-		err := ofNode.Take(ctx, c.namespace)
+		err := ofNode.Take(ctx, holder)
 		began = time.Now()
 		return err
 	}
-	turn := callturn.New(c.quota.subject, take, func() { ofNode.Release(c.namespace, time.Since(began)) })
+	turn := callturn.New(c.quota.subject, take, func() { ofNode.Release(holder, time.Since(began)) })
 	end = func() {
 		turn.End()
 		<-ofIdentity

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,19 +91,20 @@ func TestCallsHaveNoTurnsWhileTheyWaitForPlaces(t *testing.T) {
 		r := recorder(t, Options{Store: &memory{}, QueueSize: 10})
 		defer r.Stop(context.Background())
 		reserveAll(t, r, "a")
-		held := 1
-		turn := callturn.New("a", func(context.Context) error { held++; return nil }, func() { held-- })
+		var held atomic.Int64
+		held.Store(1)
+		turn := callturn.New("a", func(context.Context) error { held.Add(1); return nil }, func() { held.Add(-1) })
 		ended := make(chan error)
 		go func() {
 			_, err := r.Reserve(callturn.NewContext(t.Context(), turn), "a")
 			ended <- err
 		}()
 		synctest.Wait()
-		if held != 0 {
+		if held.Load() != 0 {
 			t.Error("a call has its turn while it waits for a place")
 		}
-		if err := <-ended; !errors.Is(err, job.ErrAuditQueueFull) || held != 1 {
-			t.Errorf("%v, with %d turns", err, held)
+		if err := <-ended; !errors.Is(err, job.ErrAuditQueueFull) || held.Load() != 1 {
+			t.Errorf("%v, with %d turns", err, held.Load())
 		}
 	})
 }

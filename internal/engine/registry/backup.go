@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
@@ -113,7 +112,7 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 		}
 		return answers
 	}
-	byShard, limits, until := map[int][]*restoreItem{}, r.limitsForSearch(), time.Now().Add(maxTurnWait)
+	byShard, limits, waits := map[int][]*restoreItem{}, r.limitsForSearch(), newTurnWait(1)
 	for i, b := range backups {
 		if v := job.ValidateKey(b.Definition.Key); len(v) > 0 {
 			answers[i].Err = &job.InvalidError{Violations: v}
@@ -121,7 +120,7 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 		}
 		shard := r.o.Store.ShardOf(b.Definition.Key)
 		byShard[shard] = append(byShard[shard], &restoreItem{backup: b, answer: &answers[i], limits: limits,
-			by: r.callerEdit(ctx), until: until})
+			by: r.callerEdit(ctx), waits: waits})
 	}
 	size := newPartSize() // of all shards
 	for shard, items := range byShard {
@@ -171,7 +170,7 @@ func (r *Registry) claimQuotaForPlans(ctx context.Context, items []*restoreItem)
 		}
 		demands[i] = r.demandOf(item.plan, before)
 	}
-	claim, faults := r.claimQuotaUntil(ctx, demands, items[0].until)
+	claim, faults := r.claimQuotaWith(ctx, demands, items[0].waits)
 	for i, item := range items {
 		item.stored, item.answer.Err = false, faults[i]
 		if faults[i] != nil {
@@ -209,7 +208,7 @@ type restoreItem struct {
 	limits  job.Limits // with the work of the call
 	by      job.Edit
 	stored  bool      // by the last write, certainly
-	until   time.Time // as long the call waits for turns of look-ups
+	waits   *turnWait // of the call for turns of look-ups
 }
 
 // restoreShard tries to restore jobs of one shard once, and returns those to be tried again.

@@ -50,12 +50,14 @@ func (r *Registry) CreateBatch(ctx context.Context, requests []job.CreateRequest
 	if len(requests) == 0 {
 		return answers
 	}
-	b := createCall{r: r, answers: answers, shards: map[int][]*createItem{}, trace: r.callerTrace(ctx),
-		limits: r.limitsForCall(ctx, requests[0].Definition.Namespace)}
-	if len(requests) > 1 {
-		b.beginRead = r.lookupsForCall(ctx, requests[0].Definition.Namespace)
-	}
+	b := createCall{r: r, answers: answers, shards: map[int][]*createItem{}, trace: r.callerTrace(ctx)}
 	b.groupByShard(requests)
+	namespace, parts := requests[0].Definition.Namespace, b.countParts()
+	b.limits = r.limitsForCall(ctx, namespace, parts)
+	if len(requests) > 1 {
+		waits := newTurnWait(parts)
+		b.beginRead = func() (func(), error) { return r.lookups.begin(ctx, namespace, waits) }
+	}
 	settle := b.claimQuota(ctx)
 	b.writeParts(ctx)
 	settle()
@@ -174,9 +176,14 @@ func (b *createCall) countedBytesOf(request *job.CreateRequest, now unixtime.Mil
 	return b.r.countedBytesSealed(d)
 }
 
+// countParts returns how many parts of the call are written at once.
+func (b *createCall) countParts() int {
+	return min(maxParts, len(b.shards), 1+len(b.answers)/jobsPerPart)
+}
+
 // writeParts writes all items, in several parts at once. Parts have disjoint shards, and so disjoint answers.
 func (b *createCall) writeParts(ctx context.Context) {
-	n := min(maxParts, len(b.shards), 1+len(b.answers)/jobsPerPart)
+	n := b.countParts()
 	if n <= 1 {
 		b.writePart(ctx, slices.Collect(maps.Keys(b.shards)))
 		return

@@ -18,7 +18,7 @@ func (r *Registry) Update(ctx context.Context, u job.UpdateRequest) (job.Record,
 	if fault := job.ValidateRequestID(u.RequestID); fault != "" {
 		return job.Record{}, job.Invalid("request_id", "%s", fault)
 	}
-	limits := r.limitsForCall(ctx, u.Key.Namespace)
+	limits := r.limitsForCall(ctx, u.Key.Namespace, 1)
 	for range mergeTries {
 		record, done, err := r.tryUpdate(ctx, u, limits)
 		if done || err != nil {

@@ -98,7 +98,7 @@ func TestBatchesTakeTurnsToReadExistingJobs(t *testing.T) {
 		for _, namespace := range []string{"greedy", "other"} {
 			r.CreateBatch(t.Context(), of(namespace, "a", "b"))
 		}
-		end, err := r.lookups.begin(t.Context(), "greedy", time.Now())
+		end, err := r.lookups.begin(t.Context(), "greedy", newTurnWait(1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,8 +125,8 @@ func TestBatchesTakeTurnsToReadExistingJobs(t *testing.T) {
 				t.Error(a.Err)
 			}
 		}
-		if time.Since(began) > 0 || len(r.lookups.all)+len(r.lookups.byNamespace) > 0 {
-			t.Errorf("calls waited %v, %d turns are left", time.Since(began), len(r.lookups.all))
+		if held, waiting := r.lookups.InUse(); time.Since(began) > 0 || held+waiting > 0 {
+			t.Errorf("calls waited %v, %d turns and %d waiting calls are left", time.Since(began), held, waiting)
 		}
 	})
 }
@@ -136,19 +136,19 @@ func TestFullNodeRefusesLookups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := newLookupTurns()
 		for i := range maxLookups {
-			end, err := turns.begin(t.Context(), fmt.Sprint(i), time.Now())
+			end, err := turns.begin(t.Context(), fmt.Sprint(i), newTurnWait(1))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer end()
 		}
 		var refused *job.TurnError
-		_, err := turns.begin(t.Context(), "another", time.Now().Add(maxTurnWait))
+		_, err := turns.begin(t.Context(), "another", newTurnWait(1))
 		if !errors.As(err, &refused) || *refused != (job.TurnError{Work: "lookups"}) {
 			t.Errorf("%v", err)
 		}
-		if len(turns.byNamespace) != maxLookups {
-			t.Errorf("%d namespaces are left", len(turns.byNamespace))
+		if held, waiting := turns.InUse(); held != maxLookups || waiting != 0 {
+			t.Errorf("%d turns and %d waiting calls are left", held, waiting)
 		}
 	})
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,12 +21,12 @@ import (
 // TestNamespacesTakeTurnsAtExpensiveSchedules: calls of one namespace wait for each other, and those of another one
 // for the one that has its turn at most.
 func TestNamespacesTakeTurnsAtExpensiveSchedules(t *testing.T) {
-	const checks, length = 20, time.Second
+	const checks, length = 20, 100 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		turns := newScheduleTurns()
 		check := func(namespace string) (waited time.Duration) {
 			began := time.Now()
-			end, err := turns.begin(t.Context(), namespace, began.Add(time.Hour))
+			end, err := turns.begin(t.Context(), namespace, newTurnWait(1))
 			if err != nil {
 				t.Error(err)
 				return 0
@@ -45,8 +47,8 @@ func TestNamespacesTakeTurnsAtExpensiveSchedules(t *testing.T) {
 		if waited := check("greedy"); waited < (checks-3)*length {
 			t.Errorf("the last check of the greedy namespace waited %v after %v", waited, time.Since(began))
 		}
-		if len(turns.byNamespace) > 0 || len(turns.all) > 0 {
-			t.Errorf("%d namespaces and %d turns are left", len(turns.byNamespace), len(turns.all))
+		if held, waiting := turns.InUse(); held+waiting > 0 {
+			t.Errorf("%d turns and %d waiting calls are left", held, waiting)
 		}
 	})
 }
@@ -62,14 +64,14 @@ func callBy(ctx context.Context, caller string, node chan struct{}) (context.Con
 // TestCallersShareTheTurnOfTheirNamespace: callers who make many calls keep nobody else of the namespace waiting for more
 // than one turn of each, and one with short turns has many in the time of a long one.
 func TestCallersShareTheTurnOfTheirNamespace(t *testing.T) {
-	const long, short = time.Second, 100 * time.Millisecond
+	const long, short = 10 * time.Millisecond, time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		turns, node := newLookupTurns(), make(chan struct{}, 1000)
 		look := func(caller string, length time.Duration) (waited time.Duration) {
 			ctx, call := callBy(t.Context(), caller, node)
 			defer call.End()
 			began := time.Now()
-			end, err := turns.begin(ctx, "ns", began.Add(time.Hour))
+			end, err := turns.begin(ctx, "ns", newTurnWait(1))
 			if err != nil {
 				t.Error(err)
 				return 0
@@ -98,13 +100,13 @@ func TestCallersShareTheTurnOfTheirNamespace(t *testing.T) {
 		for range 10 {
 			<-ended
 		}
-		if took := time.Since(began); took > 5*long {
+		if took := time.Since(began); took > 7*long {
 			t.Errorf("ten short turns at once took %v", took)
 		}
-		time.Sleep(400 * long)
+		time.Sleep(500 * long)
 		synctest.Wait()
-		if len(turns.byNamespace)+len(turns.all)+len(node) > 0 {
-			t.Errorf("%d namespaces, %d turns, %d calls are left", len(turns.byNamespace), len(turns.all), len(node))
+		if held, waiting := turns.InUse(); held+waiting+len(node) > 0 {
+			t.Errorf("%d turns, %d waiting calls and %d calls are left", held, waiting, len(node))
 		}
 	})
 }
@@ -127,7 +129,7 @@ func TestWaitingCallsReturnTheirTurns(t *testing.T) {
 			return r.CreateBatch(ctx, requests)
 		}
 		batch("greedy")
-		end, err := r.lookups.begin(t.Context(), "greedy", time.Now())
+		end, err := r.lookups.begin(t.Context(), "greedy", newTurnWait(1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,6 +137,7 @@ func TestWaitingCallsReturnTheirTurns(t *testing.T) {
 		for range calls {
 			go func() { answered <- batch("greedy") }()
 		}
+		time.Sleep(time.Second / 2)
 		synctest.Wait()
 		if len(node) > 0 {
 			t.Errorf("%d waiting calls have turns of the node", len(node))
@@ -162,48 +165,105 @@ func TestWaitingCallsReturnTheirTurns(t *testing.T) {
 	})
 }
 
-// TestCallsWithoutATurnOfTheNodeLeaveTheirNamespace: a call that gets no turn on the node in time does not keep the
-// turn of its namespace from others.
-func TestCallsWithoutATurnOfTheNodeLeaveTheirNamespace(t *testing.T) {
+// TestBatchesKeepTheirTurnBesideOthers: a call whose parts make short checks, beside calls of other namespaces that use all
+// turns of the node, does not lose its turn to them with each check.
+func TestBatchesKeepTheirTurnBesideOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const parts, checks, length = 8, 50, time.Millisecond
+		node, turns, released := make(chan struct{}, 1), newNamespaceTurns("schedules", 1), 0
+		take := func(context.Context) error { node <- struct{}{}; return nil }
+		for _, caller := range []string{"a", "b"} { // which have one namespace
+			call := callturn.New(caller, take, func() { released++ })
+			ctx := callturn.NewContext(t.Context(), call)
+			go callturn.RunParts(ctx, parts, func(int) {
+				for range checks {
+					end, err := turns.begin(ctx, "ns", newTurnWait(parts))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(length)
+					end()
+				}
+			})
+		}
+		began := time.Now()
+		time.Sleep(2 * parts * checks * length)
+		synctest.Wait()
+		if held, waiting := turns.InUse(); held+waiting > 0 || released > 0 {
+			t.Errorf("after %v, %d checks are left, and the turn of the node was returned %d times", time.Since(began),
+				held+waiting, released)
+		}
+	})
+}
+
+// TestNobodyWaitsForACallWithoutItsTurn: a call that gave its turn back has the turn of its namespace for its work only,
+// and not while it waits for its own turn.
+func TestNobodyWaitsForACallWithoutItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns, node := newLookupTurns(), make(chan struct{}, 1)
-		end, err := turns.begin(t.Context(), "ns", time.Now())
+		end, err := turns.begin(t.Context(), "ns", newTurnWait(1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		take := func(ctx context.Context) error {
-			select {
-			case node <- struct{}{}:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		node <- struct{}{}
-		call := callturn.New("late", take, func() { <-node })
-		refused := make(chan error, 1)
+		ctx, call := callBy(t.Context(), "late", node)
+		ended := make(chan time.Time, 1)
 		go func() {
-			_, err := turns.begin(callturn.NewContext(t.Context(), call), "ns", time.Now().Add(maxTurnWait))
-			refused <- err
+			end, err := turns.begin(ctx, "ns", newTurnWait(1))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			time.Sleep(time.Second)
+			end()
+			ended <- time.Now()
 		}()
-		synctest.Wait()
-		node <- struct{}{} // another call's, for longer than calls wait
-		end()
-		time.AfterFunc(time.Minute, func() { <-node })
+		time.Sleep(time.Second)
+		node <- struct{}{} // another call's
 		began := time.Now()
-		end, err = turns.begin(t.Context(), "ns", began.Add(time.Hour))
-		if err != nil || time.Since(began) > maxTurnWait {
-			t.Fatalf("another caller of the namespace waited %v: %v", time.Since(began), err)
+		time.AfterFunc(time.Minute, func() { <-node })
+		end()
+		end, err = turns.begin(t.Context(), "ns", newTurnWait(1))
+		if waited := time.Since(began); err != nil || waited != time.Second {
+			t.Fatalf("another caller of the namespace waited %v: %v", waited, err)
 		}
 		end()
-		var turn *job.TurnError
-		if err := <-refused; !errors.As(err, &turn) || *turn != (job.TurnError{Work: "lookups"}) {
-			t.Errorf("%v, want the limit of the node", err)
+		if waited := (<-ended).Sub(began); waited != time.Minute {
+			t.Errorf("the call went on after %v", waited)
 		}
 		call.End()
-		if len(turns.byNamespace)+len(turns.all)+len(node) > 0 {
-			t.Errorf("%d namespaces, %d turns, %d calls are left", len(turns.byNamespace), len(turns.all), len(node))
+	})
+}
+
+// TestTurnsOfManyNamespacesAreOfTheirCaller: a caller gains nothing by work in many namespaces.
+func TestTurnsOfManyNamespacesAreOfTheirCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const length = 10 * time.Millisecond
+		turns, node := newNamespaceTurns("schedules", 1), make(chan struct{}, 1000)
+		check := func(caller, namespace string) (waited time.Duration) {
+			ctx, call := callBy(t.Context(), caller, node)
+			defer call.End()
+			began := time.Now()
+			end, err := turns.begin(ctx, namespace, newTurnWait(1))
+			if err != nil {
+				t.Error(err)
+				return 0
+			}
+			waited = time.Since(began)
+			time.Sleep(length)
+			end()
+			return waited
 		}
+		for i := range 200 {
+			go check("greedy", fmt.Sprint("x-", i))
+		}
+		synctest.Wait()
+		for range 5 {
+			if waited := check("other", "other"); waited > 2*length {
+				t.Errorf("another caller waited %v", waited)
+			}
+		}
+		time.Sleep(maxTurnWait)
 	})
 }
 
@@ -224,31 +284,34 @@ func TestTurnsGoToCallsThatWait(t *testing.T) {
 		}), 1, 60).Draw(rt, "calls")
 		synctest.Test(t, func(t *testing.T) {
 			turns, node, having := newNamespaceTurns("work", 2), make(chan struct{}, 100), map[string]int{}
+			var mu sync.Mutex
 			for _, c := range calls {
 				time.AfterFunc(time.Duration(c.after)*time.Second, func() {
 					ctx, own := callBy(t.Context(), c.caller, node)
 					defer own.End()
-					end, err := turns.begin(ctx, c.namespace, time.Now().Add(time.Duration(c.patience)*time.Second))
+					waits := new(turnWait)
+					waits.left.Store(int64(c.patience) * int64(time.Second))
+					end, err := turns.begin(ctx, c.namespace, waits)
 					if err != nil {
 						return
 					}
-					turns.mu.Lock()
+					mu.Lock()
 					having[c.namespace]++
-					if having[c.namespace] > 1 || len(turns.all) > 2 {
+					if held, _ := turns.InUse(); having[c.namespace] > 1 || held > 2 {
 						t.Error("two calls of a namespace have the turn")
 					}
-					turns.mu.Unlock()
+					mu.Unlock()
 					time.Sleep(time.Duration(c.length) * time.Second)
-					turns.mu.Lock()
+					mu.Lock()
 					having[c.namespace]--
-					turns.mu.Unlock()
+					mu.Unlock()
 					end()
 				})
 			}
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			if len(turns.byNamespace)+len(turns.all)+len(node) > 0 {
-				t.Errorf("%d namespaces, %d turns, %d calls are left", len(turns.byNamespace), len(turns.all), len(node))
+			if held, waiting := turns.InUse(); held+waiting+len(node) > 0 {
+				t.Errorf("%d turns, %d waiting calls and %d calls are left", held, waiting, len(node))
 			}
 		})
 	})
@@ -256,23 +319,23 @@ func TestTurnsGoToCallsThatWait(t *testing.T) {
 
 // TestCallsThatEndLeaveNoTurn: a call that ends while it waits leaves nothing behind.
 func TestCallsThatEndLeaveNoTurn(t *testing.T) {
-	turns, until := newScheduleTurns(), time.Now().Add(time.Hour)
+	turns, atOnce := newScheduleTurns(), max(1, runtime.GOMAXPROCS(0)/2)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	for i := range cap(turns.all) {
-		end, err := turns.begin(t.Context(), fmt.Sprint(i), until)
+	for i := range atOnce {
+		end, err := turns.begin(t.Context(), fmt.Sprint(i), newTurnWait(1))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer end()
 	}
 	for _, namespace := range []string{"0", "another"} {
-		if _, err := turns.begin(ended, namespace, until); !errors.Is(err, context.Canceled) {
+		if _, err := turns.begin(ended, namespace, newTurnWait(1)); !errors.Is(err, context.Canceled) {
 			t.Errorf("a turn of namespace %s: %v", namespace, err)
 		}
 	}
-	if n := len(turns.byNamespace); n != cap(turns.all) {
-		t.Errorf("%d namespaces, want %d", n, cap(turns.all))
+	if held, waiting := turns.InUse(); held != atOnce || waiting != 0 {
+		t.Errorf("%d turns, want %d, and %d waiting calls", held, atOnce, waiting)
 	}
 }
 
@@ -301,8 +364,8 @@ func TestWaitsForTurnsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, r := newFake(t)
 		var ends []func()
-		for i := range cap(r.schedules.all) {
-			end, err := r.schedules.begin(t.Context(), fmt.Sprint(i), time.Now())
+		for i := range max(1, runtime.GOMAXPROCS(0)/2) {
+			end, err := r.schedules.begin(t.Context(), fmt.Sprint(i), newTurnWait(1))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -332,8 +395,9 @@ func TestWaitsForTurnsAreBounded(t *testing.T) {
 		}
 		d := definition("j")
 		d.Schedule = dear
-		if _, err := r.Create(t.Context(), d, ""); err != nil || len(r.schedules.all)+len(r.schedules.byNamespace) > 0 {
-			t.Errorf("with free turns: %v, %d are left", err, len(r.schedules.all))
+		_, err := r.Create(t.Context(), d, "")
+		if held, waiting := r.schedules.InUse(); err != nil || held+waiting > 0 {
+			t.Errorf("with free turns: %v, %d turns and %d waiting calls are left", err, held, waiting)
 		}
 	})
 }

@@ -3,7 +3,6 @@ package registry
 import (
 	"cmp"
 	"context"
-	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 )
@@ -114,7 +113,7 @@ type quotaClaim struct {
 	taken   []quotaTaken
 	// withheld are the demands whose revision does not fit.
 	withheld map[int]bool
-	until    time.Time // as long the call waits for turns of look-ups
+	waits    *turnWait // for turns of look-ups
 }
 
 // amount is what a demand takes that is stored.
@@ -144,13 +143,13 @@ type quotaTaken struct {
 // something does not fit, it looks for jobs that exist: to register a job again takes nothing. Call settle when it is
 // known what was stored.
 func (r *Registry) claimQuota(ctx context.Context, demands []quotaDemand) (claim quotaClaim, faults []error) {
-	return r.claimQuotaUntil(ctx, demands, time.Now().Add(maxTurnWait))
+	return r.claimQuotaWith(ctx, demands, newTurnWait(1))
 }
 
-// claimQuotaUntil is claimQuota that waits for turns of look-ups until then.
-func (r *Registry) claimQuotaUntil(ctx context.Context, demands []quotaDemand, until time.Time) (claim quotaClaim,
+// claimQuotaWith is claimQuota with the time that the call may still wait for turns of look-ups.
+func (r *Registry) claimQuotaWith(ctx context.Context, demands []quotaDemand, waits *turnWait) (claim quotaClaim,
 	faults []error) {
-	claim.demands, claim.until, faults = demands, until, make([]error, len(demands))
+	claim.demands, claim.waits, faults = demands, waits, make([]error, len(demands))
 	for _, m := range r.activeQuotas() {
 		for namespace, places := range groupByNamespace(demands, faults) {
 			limit := m.quota.Limit(namespace)
@@ -257,7 +256,7 @@ func (r *Registry) subtractExisting(ctx context.Context, claim *quotaClaim, t qu
 		}
 	}
 	if len(sought) > 1 {
-		end, err := r.lookups.begin(ctx, t.namespace, claim.until)
+		end, err := r.lookups.begin(ctx, t.namespace, claim.waits)
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,11 +26,12 @@ type refusedSchedule struct {
 	violations []job.Violation
 }
 
-// limitsForCall returns the limits for a call that changes jobs of a namespace, with the work that it may take.
-func (r *Registry) limitsForCall(ctx context.Context, namespace string) job.Limits {
+// limitsForCall returns the limits for a call that changes jobs of a namespace in some parts, with the work that it may
+// take.
+func (r *Registry) limitsForCall(ctx context.Context, namespace string, parts int) job.Limits {
 	l := r.o.Limits
-	until := sync.OnceValue(func() time.Time { return time.Now().Add(maxTurnWait) })
-	l.Work = &scheduleWork{begin: func() (func(), error) { return r.schedules.begin(ctx, namespace, until()) }}
+	waits := newTurnWait(parts)
+	l.Work = &scheduleWork{begin: func() (func(), error) { return r.schedules.begin(ctx, namespace, waits) }}
 	return l
 }
 

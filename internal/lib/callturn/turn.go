@@ -11,6 +11,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Turn is the turn of a call on its node. Parts of the call may work at the same time: the call has its turn while one
@@ -64,24 +65,6 @@ func (t *Turn) rejoin(ctx context.Context) {
 	t.working++
 }
 
-// rejoinUntil continues the work of a part with the turn of the call, unless there is none until ctx ends.
-func (t *Turn) rejoinUntil(ctx context.Context) (rejoined bool) {
-	select {
-	case t.lock <- struct{}{}:
-	case <-ctx.Done():
-		return false
-	}
-	defer func() { <-t.lock }()
-	if t.working == 0 {
-		t.held = t.take(ctx) == nil
-		if !t.held {
-			return false
-		}
-	}
-	t.working++
-	return true
-}
-
 type contextKey struct{}
 
 // NewContext returns a context of a call with its turn.
@@ -114,25 +97,28 @@ func Wait(ctx context.Context, wait func() error) error {
 	return wait()
 }
 
-// Take takes something that other calls wait for while this one has it: take waits for it without the turn of the call,
-// and giveBack gives it back if the turn cannot be taken again until the context until ends. The error is then that of
-// this context. ctx is the context of the call: as after [Wait], the call has its turn when Take returns.
-func Take(ctx, until context.Context, take func() error, giveBack func()) error {
+// patience is how long [WaitAside] keeps the turn.
+const patience = 100 * time.Millisecond
+
+// WaitAside waits for a turn of another kind, which the call then has instead of its own. It keeps its own one at first:
+// most waits are short, and to take it again would take longer. Call rejoin after the work in the other turn, when that
+// is returned: nobody should wait for a call that waits for its own turn again.
+func WaitAside(ctx context.Context, wait func() error) (rejoin func(), err error) {
 	t := fromContext(ctx)
 	if t == nil {
-		return take()
+		return func() {}, wait()
 	}
-	t.leave()
-	err := take()
-	if err == nil {
-		if t.rejoinUntil(until) {
-			return nil
-		}
-		giveBack()
-		err = context.Cause(until)
+	left := make(chan struct{})
+	timer := time.AfterFunc(patience, func() {
+		t.leave()
+		close(left)
+	})
+	err = wait()
+	if timer.Stop() {
+		return func() {}, err
 	}
-	t.rejoin(ctx)
-	return err
+	<-left
+	return func() { t.rejoin(ctx) }, err
 }
 
 // RunParts runs n parts of a call at the same time, and returns when all have ended.

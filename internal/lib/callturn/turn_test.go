@@ -3,7 +3,6 @@ package callturn
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,45 +64,24 @@ func TestACallWaitsForItsTurnAgain(t *testing.T) {
 	})
 }
 
-// TestWhatIsTakenIsGivenBackWithoutATurn: a call has taken what others wait for, and gives it back if it has no turn in
-// time, also if another part of the call waits for the turn.
-func TestWhatIsTakenIsGivenBackWithoutATurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := make(node, 1)
-		ctx, turn := n.begin(t.Context())
-		until, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		began, taken := time.Now(), make(chan struct{}, 2)
-		var other *Turn
-		occupy := sync.OnceFunc(func() { _, other = n.begin(t.Context()) })
-		RunParts(ctx, 2, func(int) {
-			err := Take(ctx, until, func() error {
-				time.Sleep(time.Millisecond) // both parts wait
-				occupy()
-				taken <- struct{}{}
-				return nil
-			}, func() {
-				<-taken
-				if waited := time.Since(began); waited != time.Second {
-					t.Errorf("given back after %v", waited)
-				}
-				if len(taken) == 0 {
-					time.AfterFunc(time.Second, other.End)
-				}
-			})
-			if !errors.Is(err, context.DeadlineExceeded) || len(n) != 1 {
-				t.Errorf("%v, %d turns are taken", err, len(n))
+// TestShortWaitsKeepTheTurn: a call that waits aside for a short time keeps its turn. After a long wait it goes on
+// without, and has its turn again after rejoin.
+func TestShortWaitsKeepTheTurn(t *testing.T) {
+	for wait, want := range map[time.Duration]int{patience / 2: 1, 2 * patience: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			n, why := make(node, 1), errors.New("why")
+			ctx, turn := n.begin(t.Context())
+			rejoin, err := WaitAside(ctx, func() error { time.Sleep(wait); return why })
+			if !errors.Is(err, why) || len(n) != want {
+				t.Errorf("after %v: %v, %d turns are taken, want %d", wait, err, len(n), want)
 			}
+			rejoin()
+			if len(n) != 1 {
+				t.Errorf("after %v, %d turns are taken in the end", wait, len(n))
+			}
+			turn.End()
 		})
-		if waited := time.Since(began); waited != 2*time.Second || len(taken) != 0 {
-			t.Errorf("the call continued after %v, %d are taken", waited, len(taken))
-		}
-		err := Take(ctx, t.Context(), func() error { return nil }, func() { t.Error("given back with a turn") })
-		turn.End()
-		if err != nil || len(n) != 0 {
-			t.Errorf("%v, %d turns are taken after the call", err, len(n))
-		}
-	})
+	}
 }
 
 // TestACallThatEndsReturnsNoTurnOfOthers: the context of a call ends before it has its turn again.
@@ -159,9 +137,8 @@ func TestTurnsOfParts(t *testing.T) {
 								_ = Wait(ctx, wait)
 								continue
 							}
-							until, cancel := context.WithTimeout(ctx, 3*time.Second)
-							_ = Take(ctx, until, wait, func() {})
-							cancel()
+							rejoin, _ := WaitAside(ctx, wait)
+							rejoin()
 						}
 					})
 					check(t, turn)
