@@ -98,15 +98,15 @@ func (w *applyCall) changeExistingJobs(ctx context.Context, first bool) {
 		}
 	}
 	changes, place, settle := w.claimQuota(ctx, changes, place)
+	var results []job.ChangeResult
+	defer func() { settle(results) }()
 	if len(changes) == 0 {
-		settle(nil)
 		return
 	}
-	results := w.r.commitChanges(ctx, changes...)
+	results = w.r.commitChanges(ctx, changes...)
 	for n, result := range results {
 		w.applyResult(place[n], result)
 	}
-	settle(results)
 }
 
 // claimQuota removes from the changes, and from their indexes, the definitions that are too large for the

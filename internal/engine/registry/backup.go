@@ -184,18 +184,10 @@ func (r *Registry) claimQuotaForPlans(ctx context.Context, items []*restoreItem)
 	return fit, func() {
 		claim.settleEdits(ctx, func(i int, shrinks bool) bool {
 			err := items[i].answer.Err
-			isUnknown := faults[i] == nil && err != nil && !provesNothingStored(err)
+			isUnknown := faults[i] == nil && err != nil && mayBeStoredInBatch(err)
 			return items[i].stored || isUnknown && !shrinks && !claim.demands[i].exists
 		})
 	}
-}
-
-// provesNothingStored reports whether nothing was created after this error.
-func provesNothingStored(err error) bool {
-	var invalid *job.InvalidError
-	var exists *job.ExistsError
-	var busy *job.BusyError
-	return errors.As(err, &invalid) || errors.As(err, &exists) || errors.As(err, &busy)
 }
 
 // restoreItem is the state of one backup of a Restore call.

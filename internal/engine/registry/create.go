@@ -59,8 +59,8 @@ func (r *Registry) CreateBatch(ctx context.Context, requests []job.CreateRequest
 		b.beginRead = func() (func(), error) { return r.lookups.begin(ctx, namespace, waits) }
 	}
 	settle := b.claimQuota(ctx)
+	defer settle()
 	b.writeParts(ctx)
-	settle()
 	return answers
 }
 
@@ -145,8 +145,10 @@ func (b *createCall) claimQuota(ctx context.Context) (settle func()) {
 	return func() {
 		stored := make([]quotaAmount, len(all))
 		for i, c := range all {
+			unknown := !c.created && !c.createdNothing
+			mayBeCreated := !claim.demands[i].exists && mayBeStoredInBatch(b.answers[c.index].Err)
 			switch {
-			case faults[i] != nil, c.createdNothing, claim.demands[i].exists && !c.created:
+			case faults[i] != nil, c.createdNothing, unknown && !mayBeCreated:
 			case c.record.Definition != nil:
 				stored[i] = quotaAmount{1, b.r.countedBytes(c.record.Definition)}
 			default:
@@ -243,6 +245,9 @@ func (b *createCall) payloadBounds(items []*createItem) []int {
 func (b *createCall) prepareShard(ctx context.Context, shard int, items []*createItem) ([]*createItem, []job.Record) {
 	now, err := b.r.o.Store.Now(ctx, shard)
 	if err != nil {
+		for _, c := range items {
+			c.createdNothing = true
+		}
 		b.failItems(items, err)
 		return nil, nil
 	}

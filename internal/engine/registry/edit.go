@@ -84,31 +84,18 @@ func (r *Registry) replaceDefinition(ctx context.Context, u job.UpdateRequest, r
 	claim, faults := r.claimQuotaForEdits(ctx, edits)
 	var result job.ChangeResult
 	err := errors.Join(faults...)
+	defer claim.settleEdits(ctx, func(i int, shrinks bool) bool {
+		return faults[i] == nil && countsAsStored(result, err, shrinks)
+	})
 	if err == nil {
 		event := job.Update{New: compiled, RequestID: u.RequestID, Base: record.Definition.Etag(),
 			By: r.callerEdit(ctx), Reseal: u.Reseal, NoRevision: claim.withheld[0]}
 		result, err = r.changeJob(ctx, u.Key, event, &record)
 	}
-	claim.settleEdits(ctx, func(i int, shrinks bool) bool {
-		return faults[i] == nil && countsAsStored(result, err, shrinks)
-	})
 	if err != nil {
 		return job.Record{}, false, err
 	}
 	return result.Record, result.Answer != job.Stale, nil
-}
-
-// countsAsStored reports whether a change was stored. If that is unknown, it errs so that the count may be too
-// high until the next census, but not too low.
-func countsAsStored(result job.ChangeResult, err error, shrinks bool) bool {
-	var missing *job.MissingError
-	switch {
-	case err == nil:
-		return result.Answer == job.Applied
-	case errors.Is(err, job.ErrNotFound), errors.As(err, &missing):
-		return false
-	}
-	return !shrinks
 }
 
 // prepareEdit validates a definition that is to replace the present one, and seals its payload or keeps a stored

@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 )
@@ -140,8 +141,8 @@ type quotaTaken struct {
 }
 
 // claimQuota adds what is to be stored to the counts, and returns an error for each write that does not fit. If
-// something does not fit, it looks for jobs that exist: to register a job again takes nothing. Call settle when it is
-// known what was stored.
+// something does not fit, it looks for jobs that exist: to register a job again takes nothing. Defer settle at once: a
+// claim holds what it was granted, also if that did not suffice and nothing is written.
 func (r *Registry) claimQuota(ctx context.Context, demands []quotaDemand) (claim quotaClaim, faults []error) {
 	return r.claimQuotaWith(ctx, demands, newTurnWait(1))
 }
@@ -286,6 +287,32 @@ func (r *Registry) findExisting(ctx context.Context, keys []job.Key, found func(
 		}
 	}
 	return nil
+}
+
+// mayBeStored reports whether a write of one job may be stored although it failed. The error of a context proves
+// nothing: the write of a call that ended may still be on its way.
+func mayBeStored(err error) bool {
+	return mayBeStoredInBatch(err) && !errors.Is(err, job.ErrNoMemory) && !errors.Is(err, job.ErrCorrupt)
+}
+
+// mayBeStoredInBatch is mayBeStored of a write whose error may be that of another one in the same call of the store.
+func mayBeStoredInBatch(err error) bool {
+	var invalid *job.InvalidError
+	var missing *job.MissingError
+	var exists *job.ExistsError
+	var busy *job.BusyError
+	refused := errors.Is(err, job.ErrNotFound) || errors.Is(err, job.ErrConflict) || errors.As(err, &invalid) ||
+		errors.As(err, &missing) || errors.As(err, &exists) || errors.As(err, &busy)
+	return !refused
+}
+
+// countsAsStored reports whether a change of the ledger was stored. If that is unknown, it errs so that the count may
+// be too high until the next census, but not too low.
+func countsAsStored(result job.ChangeResult, err error, shrinks bool) bool {
+	if err == nil {
+		return result.Answer == job.Applied
+	}
+	return mayBeStored(err) && !shrinks
 }
 
 // settle corrects the counts by what was stored, or may have been: it returns what was taken beyond that, and takes

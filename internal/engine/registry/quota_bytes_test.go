@@ -14,6 +14,7 @@ import (
 	"github.com/fermata-io/fermata/internal/engine/quota"
 	"github.com/fermata-io/fermata/internal/engine/registry"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // countedQuota is a quota that counts the calls that change a count.
@@ -355,6 +356,88 @@ func TestRunPayloadsAreCounted(t *testing.T) {
 	}
 	if claimed, stored := l.claimed(t), l.stored(t); claimed != stored || stored < before+5000 {
 		t.Errorf("%d bytes were counted, %d are stored, %d before", claimed, stored, before)
+	}
+}
+
+// TestCancelledRunsAreCounted: the run of a call that ends while it is written is stored, and counted.
+func TestCancelledRunsAreCounted(t *testing.T) {
+	var cancel context.CancelFunc
+	l := withBytes(t, newRig(t), 60_000, func(o *registry.Options) {
+		o.BeginWrite = func(context.Context) bool {
+			cancel()
+			return true
+		}
+	})
+	cancel = func() {}
+	key := put(t, l.rig, "digest", "job's")
+	l.stored(t)
+	refused := 0
+	for i := range 6 {
+		var ctx context.Context
+		ctx, cancel = context.WithCancel(t.Context())
+		q := withPayload(fmt.Sprint("run", i), strings.Repeat("o", 20_000))
+		_, err := l.RunJobWithPayload(ctx, key, q)
+		cancel()
+		if overBytes(err) {
+			refused++
+			continue
+		}
+		redistest.Eventually(t, time.Minute, "the run is stored", func() bool {
+			record, err := l.Get(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, known := record.State.RequestedRun(q.RequestID)
+			return known
+		})
+	}
+	if refused == 0 {
+		t.Error("no run was refused")
+	}
+	l.checkLimit(t, 200)
+}
+
+// TestRefusedWritesKeepNothing: what a write was granted that does not fit is left to others at once.
+func TestRefusedWritesKeepNothing(t *testing.T) {
+	l := withBytes(t, newRig(t), 60_000)
+	key := put(t, l.rig, "digest", strings.Repeat("j", 30_000))
+	large := strings.Repeat("o", 40_000)
+	backup := backupOf(t, l.rig, "back", 10, 0)
+	backup.Definition.Payload = []byte(large)
+	stored := l.stored(t)
+	writes := map[string]func() error{
+		"run": func() error {
+			_, err := l.RunJobWithPayload(t.Context(), key, withPayload("r", large))
+			return err
+		},
+		"creation": func() error {
+			_, err := l.Create(t.Context(), sized("large", len(large)), "")
+			return err
+		},
+		"edit": func() error { return l.resize(t, "digest", 100_000) },
+		"restore": func() error {
+			return l.Restore(t.Context(), []job.Backup{backup}, job.ExistingFail)[0].Err
+		},
+		"apply": func() error {
+			record, err := l.Get(t.Context(), key)
+			if err != nil {
+				return err
+			}
+			d := *record.Definition
+			d.Payload = make([]byte, 100_000)
+			return l.ApplyJobs(t.Context(), []job.DesiredJob{{Definition: d, Etag: record.Definition.Etag()}}, false)[0].Err
+		},
+	}
+	for name, write := range writes {
+		if err := write(); !overBytes(err) {
+			t.Errorf("%s: %v; want it to be refused", name, err)
+		}
+		if claimed := l.claimed(t); claimed != stored {
+			t.Errorf("%s: %d bytes are counted after it was refused, %d are stored", name, claimed, stored)
+		}
+	}
+	if _, err := l.Create(t.Context(), sized("small", 100), ""); err != nil {
+		t.Errorf("a small job: %v", err)
 	}
 }
 

@@ -454,10 +454,12 @@ func (r *Registry) storeRenamed(ctx context.Context, h job.RenameHandle, kept *j
 	if err != nil {
 		return err
 	}
-	stored, reply, err := r.o.Store.StoreRenamed(ctx, h, &as, now)
-	claim.settleEdits(ctx, func(_ int, shrinks bool) bool {
-		return stored || !shrinks // an earlier copy of the call may have stored it
+	stored := false
+	defer claim.settleEdits(ctx, func(_ int, shrinks bool) bool {
+		unknown := err == nil || mayBeStored(err) // an earlier copy of the call may have stored it
+		return stored || unknown && !shrinks
 	})
+	stored, reply, err := r.o.Store.StoreRenamed(ctx, h, &as, now)
 	if err != nil {
 		return err
 	}

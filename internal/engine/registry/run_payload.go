@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -56,20 +55,20 @@ func (r *Registry) requestRunWithPayload(ctx context.Context, record job.Record,
 	own := job.RunPayloadOf(&sealed)
 	demand := r.demandOfRun(&record, q.RequestID, own)
 	claim, faults := r.claimQuota(ctx, []quotaDemand{demand})
+	stored := []quotaAmount{{}}
+	defer claim.settle(ctx, stored)
 	if faults[0] != nil {
 		return job.RunView{}, false, faults[0]
 	}
 	request := job.RequestManualRun{RequestID: q.RequestID, IgnoreExclusions: q.IgnoreExclusions,
 		Trace: r.callerTrace(ctx), Payload: own, Base: d.Etag()}
 	result, err := r.changeJob(ctx, d.Key, request, nil)
-	stored := quotaAmount{}
 	switch {
 	case err == nil && result.Answer == job.Applied && result.Spawn != nil:
-		stored.bytes = r.countedRun(d, result.Spawn.Slot, result.Spawn.State, own)
+		stored[0].bytes = r.countedRun(d, result.Spawn.Slot, result.Spawn.State, own)
 	case err != nil && mayBeStored(err):
-		stored = demand.quotaAmount
+		stored[0] = demand.quotaAmount
 	}
-	claim.settle(ctx, []quotaAmount{stored})
 	if err != nil {
 		return job.RunView{}, false, err
 	}
@@ -132,12 +131,6 @@ func (r *Registry) demandOfRun(record *job.Record, requestID string, own *job.Ru
 func (r *Registry) countedRun(d *job.Definition, slot int, state job.State, own *job.RunPayload) int {
 	run := job.RestoredChild{Record: d.Record().Run(slot), State: state, Own: own}
 	return r.countWrite(job.Restoration{Record: job.Record{Definition: d}, Children: []job.RestoredChild{run}}).Rest
-}
-
-// mayBeStored reports whether a change may be stored although it failed.
-func mayBeStored(err error) bool {
-	return !errors.Is(err, job.ErrNotFound) && !errors.Is(err, job.ErrConflict) && !errors.Is(err, job.ErrNoMemory) &&
-		!errors.Is(err, job.ErrCorrupt) && !errors.Is(err, context.Canceled)
 }
 
 // addOwnPayload adds the run's own payload to a view, if it is stored unsealed.
