@@ -10,12 +10,15 @@ import (
 	"runtime/debug"
 	"syscall"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/observe/logs"
 )
 
 // buildVersion is set at build time.
 var buildVersion = ""
 
 func main() {
+	logs.DiscardStandard()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	// The first signal cancels ctx, the second one ends the process.
 	context.AfterFunc(ctx, stop)

@@ -14,12 +14,14 @@ import (
 
 	"github.com/fermata-io/fermata/internal/cli/suggest"
 	"github.com/fermata-io/fermata/internal/lib/gctune"
+	"github.com/fermata-io/fermata/internal/observe/logs"
 )
 
 // buildVersion is set at build time.
 var buildVersion = "dev"
 
 func main() {
+	logs.DiscardStandard()
 	gctune.ReserveBallast(gctune.BallastSize)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)

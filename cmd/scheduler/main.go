@@ -16,12 +16,16 @@ import (
 	"github.com/fermata-io/fermata/internal/cli/suggest"
 	"github.com/fermata-io/fermata/internal/lib/gctune"
 	"github.com/fermata-io/fermata/internal/node"
+	"github.com/fermata-io/fermata/internal/observe/logs"
 )
 
 // buildVersion is set at build time.
 var buildVersion = "dev"
 
-func main() { os.Exit(runCommand()) }
+func main() {
+	logs.DiscardStandard()
+	os.Exit(runCommand())
+}
 
 // runCommand returns the exit code: see nodeHelp.
 func runCommand() int {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	stdlog "log"
 	"os"
 	"os/signal"
 	"syscall"
@@ -16,17 +15,17 @@ import (
 
 	"github.com/fermata-io/fermata/internal/cli/suggest"
 	"github.com/fermata-io/fermata/internal/lib/gctune"
+	"github.com/fermata-io/fermata/internal/observe/logs"
 )
 
 // buildVersion is set at build time.
 var buildVersion = "dev"
 
 func main() {
+	logs.DiscardStandard()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	gctune.ReserveBallast(gctune.BallastSize)
-	// The HTTP client logs unsolicited responses of servers there, with any content.
-	stdlog.SetOutput(io.Discard)
 	os.Exit(runCommand(os.Args[1:], signals, os.Stdout, os.Stderr))
 }
 

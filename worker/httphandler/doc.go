@@ -45,4 +45,10 @@
 //     contain neither the addresses of names nor those of the worker and its resolver, and they do
 //     not reveal whether a name exists that leads to a forbidden address.
 //  5. No error and no output contains a secret, even if the receiver sends it back.
+//
+// The HTTP client of the standard library writes to the standard logger of package log when a
+// receiver sends an answer that nobody asked for, and quotes it, with whatever it has of the
+// request. The commands of Fermata discard that logger. A program of your own should do so too,
+// by log.SetOutput(io.Discard). Do not call slog.SetDefault after it, which sends the standard
+// logger to that one.
 package httphandler
