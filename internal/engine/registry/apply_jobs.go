@@ -251,7 +251,7 @@ func (w *applyCall) deleteJobs(ctx context.Context) {
 		case !result.Deleted:
 			a.Err = w.r.cancelUnstartedRuns(ctx, result.Record)
 		default:
-			deleted = append(deleted, a.Before.Definition)
+			deleted = append(deleted, deletedDefinition(a.Before.Definition.Key, &result))
 		}
 	}
 	w.r.returnDeleted(ctx, deleted...)

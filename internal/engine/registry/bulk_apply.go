@@ -66,20 +66,12 @@ func (c *bulkChange) changePart(ctx context.Context, targets []job.BulkTarget, r
 		}
 		result.Changed++
 		if answer.Deleted && target.Record.IsJob() {
-			deleted = append(deleted, deletedDefinition(target, &answer))
+			deleted = append(deleted, deletedDefinition(target.Record.Key(), &answer))
 		}
 	}
 	c.returnDeleted(ctx, deleted...)
 	result.Matched += int64(len(targets))
 	return nil
-}
-
-// deletedDefinition returns the definition of a deleted job, or its key: then the next census corrects the bytes.
-func deletedDefinition(target job.BulkTarget, answer *job.ChangeResult) *job.Definition {
-	if answer.Record.Definition != nil {
-		return answer.Record.Definition
-	}
-	return &job.Definition{Key: target.Record.Key()}
 }
 
 // findUnreplaced reports for each match whether it is still the job that was found: before a repetition, others may

@@ -158,11 +158,7 @@ func (r *Registry) Delete(ctx context.Context, key job.Key, etag string) error {
 	case !result.Deleted:
 		return r.cancelUnstartedRuns(ctx, result.Record)
 	}
-	deleted := result.Record.Definition
-	if deleted == nil {
-		deleted = &job.Definition{Key: key} // the next census corrects the bytes
-	}
-	r.returnDeleted(ctx, deleted)
+	r.returnDeleted(ctx, deletedDefinition(key, &result))
 	return nil
 }
 

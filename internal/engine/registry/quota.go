@@ -334,6 +334,15 @@ func (claim *quotaClaim) settle(ctx context.Context, stored []quotaAmount) {
 	}
 }
 
+// deletedDefinition returns the definition that a deletion found, or the key of the job: then the next census corrects
+// the bytes. A definition that was read before may be another one, also if it has the same etag: restores set that.
+func deletedDefinition(key job.Key, deletion *job.ChangeResult) *job.Definition {
+	if deletion.Record.Definition != nil {
+		return deletion.Record.Definition
+	}
+	return &job.Definition{Key: key}
+}
+
 // returnDeleted subtracts deleted jobs from the counts of their namespaces.
 func (r *Registry) returnDeleted(ctx context.Context, deleted ...*job.Definition) {
 	measures := r.activeQuotas()

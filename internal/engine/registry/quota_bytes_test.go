@@ -486,6 +486,55 @@ func TestJobsDeletedWhileTheyAreRegisteredCount(t *testing.T) {
 	}
 }
 
+// TestAppliedDeletionsReturnWhatWasDeleted: a restore sets the etag of a job, so that a job that is deleted and restored
+// with less while it is about to be deleted has the etag that was asked for.
+func TestAppliedDeletionsReturnWhatWasDeleted(t *testing.T) {
+	meddle := func() {}
+	l := withBytes(t, newRig(t), 100_000, func(o *registry.Options) {
+		o.BeginWrite = func(context.Context) bool {
+			now := meddle
+			meddle = func() {}
+			now()
+			return true
+		}
+	})
+	big := job.Key{Namespace: "default", ID: "big"}
+	for _, id := range []string{"big", "other"} {
+		if _, err := l.Create(t.Context(), sized(id, 40_000), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := l.ExportJobs(t.Context(), job.Filter{Namespace: "default", IDPrefix: "big"}, 0, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	backup := page.Backups[0]
+	etag := backup.Definition.Etag()
+	backup.Definition.Payload = []byte("x")
+	meddle = func() {
+		if err := l.Delete(t.Context(), big, ""); err != nil {
+			t.Error(err)
+		}
+		if a := l.Restore(t.Context(), []job.Backup{backup}, job.ExistingFail)[0]; a.Err != nil {
+			t.Error(a.Err)
+		}
+	}
+	// The creation comes first, and others meddle when it begins.
+	for _, a := range l.ApplyJobs(t.Context(), []job.DesiredJob{
+		{Definition: sized("new", 10)}, {Definition: job.Definition{Key: big}, Etag: etag, Delete: true},
+	}, false) {
+		if a.Err != nil {
+			t.Error(a.Err)
+		}
+	}
+	if _, err := l.Get(t.Context(), big); err == nil {
+		t.Error("the job is not deleted")
+	}
+	if claimed, stored := l.claimed(t), l.stored(t); claimed != stored {
+		t.Errorf("%d bytes are counted, %d are stored", claimed, stored)
+	}
+}
+
 // TestClaimsTakeOneRoundTrip: what is claimed is what is stored, sealed or not, so that nothing is left to be
 // corrected.
 func TestClaimsTakeOneRoundTrip(t *testing.T) {
