@@ -8,7 +8,8 @@
 //
 // Times count from the virtual time of all namespaces, or of all identities, which passes as turns are used. Who has used
 // less than that after a pause, or is new, begins there: a pause gives no advantage, and newcomers cannot come first for
-// ever.
+// ever. How far a name is before or behind that time is bounded: turns that are longer than this bound are shared by their
+// number rather than by their time.
 package fairturn
 
 import (
@@ -23,9 +24,10 @@ import (
 const (
 	// maxIdle bounds the names that are remembered although they have no call.
 	maxIdle = 4096
-	// maxCredit bounds how far behind the virtual time a name may be. Who waited for turns of its own namespace, while
-	// there were free ones for others, does not come before these for longer.
-	maxCredit = 50 * time.Millisecond
+	// maxLead bounds how far a name may be before or behind the virtual time. Who waited for turns of its own namespace,
+	// while there were free ones for others, does not come before these for longer, and who had a long turn does not wait
+	// for many short ones of many others.
+	maxLead = 25 * time.Millisecond
 )
 
 // Holder is the namespace and the identity of a call. The namespace is empty for calls that are about several of them, or
@@ -249,7 +251,7 @@ func (l *accounts) lead(a *account) time.Duration {
 	if a.isShared {
 		return 0
 	}
-	return max(-maxCredit, a.used-l.now)
+	return max(-maxLead, a.used-l.now)
 }
 
 // last is the number of the last turn of the identity, or of the namespace if identities are not distinguished.
@@ -269,7 +271,7 @@ func (a *account) ownHeld() int {
 
 func (l *accounts) charge(a *account, used time.Duration) {
 	if !a.isShared {
-		a.used = max(a.used, l.now-maxCredit) + used
+		a.used = min(max(a.used, l.now-maxLead)+used, l.now+maxLead)
 	}
 }
 

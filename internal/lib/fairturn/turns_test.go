@@ -187,6 +187,44 @@ func TestFreeTurnsAreNoDisadvantage(t *testing.T) {
 	})
 }
 
+// TestLongTurnsOfFewAmongMany: a caller with long turns, or one of the same namespace, does not wait until all others have
+// used as much: it waits for two seconds at most.
+func TestLongTurnsOfFewAmongMany(t *testing.T) {
+	const long, short = 300 * time.Millisecond, 20 * time.Millisecond
+	for name, others := range map[string]func(i int) Holder{
+		"one namespace":   func(i int) Holder { return Holder{"many", fmt.Sprint(i)} },
+		"many namespaces": func(i int) Holder { return identity(fmt.Sprint(i)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				turns := New(1, 1)
+				for i := range 20 {
+					go func() {
+						for range 100 {
+							use(t, turns, others(i), short)
+						}
+					}()
+				}
+				go func() {
+					for range 10 {
+						use(t, turns, Holder{"few", "mate"}, long)
+					}
+				}()
+				synctest.Wait()
+				for range 10 {
+					if waited := use(t, turns, Holder{"few", "victim"}, time.Millisecond); waited > 2*time.Second {
+						t.Errorf("the call of the mate's namespace waited %v", waited)
+					}
+					if waited := use(t, turns, Holder{"equal", "equal"}, long); waited > 2*time.Second {
+						t.Errorf("a call with long turns waited %v", waited)
+					}
+				}
+				time.Sleep(time.Hour)
+			})
+		})
+	}
+}
+
 // TestUnknownIdentitiesShareByNamespace: where callers are not distinguished, namespaces share the turns.
 func TestUnknownIdentitiesShareByNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
