@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 )
@@ -27,6 +29,8 @@ type conn struct {
 	longest int // of headers, in bytes; the rest of what arrives with them is body
 	release func()
 	isHTTP2 bool // it has a place for HTTP/2; the listener's lock guards it
+	// waiting is the time, in nanoseconds, since when no handler has been called for it; 0: one has been.
+	waiting atomic.Int64
 
 	mu       sync.Mutex
 	received int  // bytes since the last request has ended
@@ -68,6 +72,7 @@ func (c *conn) endHeaders() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handling = true
+	c.waiting.Store(0)
 	c.giveBack()
 }
 
@@ -76,6 +81,7 @@ func (c *conn) awaitHeaders() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handling, c.received = false, 0
+	c.waiting.Store(time.Now().UnixNano())
 	c.giveBack()
 }
 

@@ -185,16 +185,73 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 		return c
 	}
-	first := open("127.0.0.1", true)
-	open("127.0.0.1", true)
+	first, second := open("127.0.0.1", true), open("127.0.0.1", true)
 	open("127.0.0.1", false)
-	open("127.0.0.2", true)
-	open("127.0.0.3", false) // as many as may be of all
-	_ = first.Close()
+	last := open("127.0.0.2", true)
+	open("127.0.0.3", true) // in the place of an idle one of the host with most
+	for began := time.Now(); !isClosed(first, time.Millisecond) && !isClosed(second, time.Millisecond); {
+		if time.Since(began) > patience {
+			t.Fatal("the connections of the host with most are open")
+		}
+	}
+	open("127.0.0.4", false) // all have one, for a short time
+	_ = last.Close()
 	for began := time.Now(); s.listener.openConnections() == o.Connections && time.Since(began) < patience; {
 		runtime.Gosched()
 	}
 	open("127.0.0.9", true)
+}
+
+// TestFewHostsLeavePlacesToOthers: connections of few hosts, which wait for a request or send one slowly, do not keep
+// another host out. Those with a request in progress keep their places.
+func TestFewHostsLeavePlacesToOthers(t *testing.T) {
+	o := wide()
+	o.Connections, o.ConnectionsOfHost = 16, 4
+	s := serve(t, o, nil)
+	ask := func(c net.Conn, text string) {
+		t.Helper()
+		if _, err := io.WriteString(c, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	busy := s.dial("127.0.0.1")
+	ask(busy, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nbegin")
+	for began := time.Now(); !s.listener.isAnyBusy() && time.Since(began) < patience; {
+		runtime.Gosched()
+	}
+	for i, from := range []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"} {
+		for k := range 4 {
+			switch c := net.Conn(nil); {
+			case i == 0 && k == 0: // it is busy
+			case k < 2:
+				c = s.dial(from)
+				if code := answerTo(t, c, ""); code != http.StatusOK {
+					t.Fatal(code)
+				}
+			default:
+				ask(s.dial(from), "GET / HTTP/1.1\r\n") // the rest does not come
+			}
+		}
+	}
+	for range 3 {
+		if code := answerTo(t, s.dial("127.0.0.5"), ""); code != http.StatusOK {
+			t.Errorf("a fifth host: %d", code)
+		}
+	}
+	if isClosed(busy, patience/20) {
+		t.Error("a connection with a request in progress was closed")
+	}
+}
+
+func (l *listener) isAnyBusy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.open {
+		if c.waiting.Load() == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *listener) openConnections() int {
