@@ -49,6 +49,7 @@ func TestQueueIsPausedUntil(t *testing.T) {
 		t.Errorf("the pause ends in %s, error %v", left, err)
 	}
 	// A change of the limits keeps the end.
+	p.waitGone("dialog[open]")
 	p.click("[data-action=limit-queue]")
 	p.waitText("dialog[open]", "Live runs at once")
 	p.press("20" + kb.Enter)
@@ -57,6 +58,7 @@ func TestQueueIsPausedUntil(t *testing.T) {
 	if err != nil || settings.GetPauseUntilTime() == nil || settings.GetMaxConcurrency() != 20 {
 		t.Errorf("settings %v, error %v", settings, err)
 	}
+	p.waitGone("dialog[open]")
 	p.click("[data-action=set-pause-end]")
 	p.waitText("dialog[open]", "until it is resumed")
 	p.click("dialog[open] [data-confirm]")
@@ -65,9 +67,11 @@ func TestQueueIsPausedUntil(t *testing.T) {
 	if err != nil || !settings.GetPaused() || settings.GetPauseUntilTime() != nil {
 		t.Errorf("settings %v, error %v", settings, err)
 	}
+	p.waitGone("dialog[open]")
 	p.click("[data-action=set-pause-end]")
 	p.typeInto("dialog[open] input[name=for]", "1h"+kb.Enter)
 	p.waitText(".sentence", "The nodes resume it at")
+	p.waitGone("dialog[open]") // which may close after the end of the pause is shown
 	p.click("[data-action=resume-queue]")
 	p.click("dialog[open] [data-confirm]")
 	p.waitText(".notices", "Queue mail goes on")
