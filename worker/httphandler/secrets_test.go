@@ -278,8 +278,8 @@ func TestEncodedSecretsAreMasked(t *testing.T) {
 	}
 }
 
-// TestRedirectsShowNoPartOfASecret: a URL is parsed, resolved and shortened before it stands in an error, each of which
-// may take away a part of a secret and leave the rest.
+// TestRedirectsShowNoPartOfASecret: an error about a redirect names a URL that was parsed, resolved and shortened. Each
+// of these steps may remove a part of a secret. The rest must not be shown.
 func TestRedirectsShowNoPartOfASecret(t *testing.T) {
 	const secret = "kZ3v/Qp81xLw0Tt5/9ab+cd?EFGH/../ijk#LMN@opqr=STUv"
 	var location string

@@ -61,6 +61,23 @@ func callBy(ctx context.Context, caller string, node chan struct{}) (context.Con
 	return callturn.NewContext(ctx, turn), turn
 }
 
+// workInTurn makes a call that works in a turn of a namespace, and returns how long it waited for that.
+func workInTurn(t *testing.T, turns *namespaceTurns, node chan struct{}, caller, namespace string,
+	length time.Duration) (waited time.Duration) {
+	ctx, call := callBy(t.Context(), caller, node)
+	defer call.End()
+	began := time.Now()
+	end, err := turns.begin(ctx, namespace, newTurnWait(1))
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	waited = time.Since(began)
+	time.Sleep(length)
+	end()
+	return waited
+}
+
 // TestCallersShareTheTurnOfTheirNamespace: callers who make many calls keep nobody else of the namespace waiting for more
 // than one turn of each, and one with short turns has many in the time of a long one.
 func TestCallersShareTheTurnOfTheirNamespace(t *testing.T) {
@@ -68,18 +85,7 @@ func TestCallersShareTheTurnOfTheirNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns, node := newLookupTurns(), make(chan struct{}, 1000)
 		look := func(caller string, length time.Duration) (waited time.Duration) {
-			ctx, call := callBy(t.Context(), caller, node)
-			defer call.End()
-			began := time.Now()
-			end, err := turns.begin(ctx, "ns", newTurnWait(1))
-			if err != nil {
-				t.Error(err)
-				return 0
-			}
-			waited = time.Since(began)
-			time.Sleep(length)
-			end()
-			return waited
+			return workInTurn(t, turns, node, caller, "ns", length)
 		}
 		for i := range 300 {
 			go look(fmt.Sprint("greedy", i%3), long)
@@ -241,18 +247,7 @@ func TestTurnsOfManyNamespacesAreOfTheirCaller(t *testing.T) {
 		const length = 10 * time.Millisecond
 		turns, node := newNamespaceTurns("schedules", 1), make(chan struct{}, 1000)
 		check := func(caller, namespace string) (waited time.Duration) {
-			ctx, call := callBy(t.Context(), caller, node)
-			defer call.End()
-			began := time.Now()
-			end, err := turns.begin(ctx, namespace, newTurnWait(1))
-			if err != nil {
-				t.Error(err)
-				return 0
-			}
-			waited = time.Since(began)
-			time.Sleep(length)
-			end()
-			return waited
+			return workInTurn(t, turns, node, caller, namespace, length)
 		}
 		for i := range 200 {
 			go check("greedy", fmt.Sprint("x-", i))

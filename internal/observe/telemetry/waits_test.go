@@ -194,8 +194,8 @@ func TestQueuesWithoutRoomDisplaceNone(t *testing.T) {
 	}
 }
 
-// TestQueuesThatGetRoomLaterAreServed: who serves a queue counts although there was no room for its waits when that was
-// told, and no matter whether a worker of this node or of a peer serves it.
+// TestQueuesThatGetRoomLaterAreServed: a queue counts as served although there was no room for its waits when a worker
+// began to serve it, on this node or on a peer.
 func TestQueuesThatGetRoomLaterAreServed(t *testing.T) {
 	for name, serve := range map[string]func(tel *Telemetry, demand []job.QueueDemand){
 		"a peer": func(tel *Telemetry, demand []job.QueueDemand) { tel.PeerServes("b", demand) },
@@ -215,7 +215,7 @@ func TestQueuesThatGetRoomLaterAreServed(t *testing.T) {
 		w.tel.PeerServes("c", nil)
 		w.pass(time.Minute)
 		w.tel.QueuePaused(key, false) // from now on its waits are remembered
-		serve(w.tel, mail)            // is told again, without a change
+		serve(w.tel, mail)            // a report without a change
 		if !w.tel.waits.isServed(key) {
 			t.Errorf("the queue that %s serves counts as without a worker", name)
 		}
