@@ -121,8 +121,8 @@ func (h *handler) handle(ctx context.Context, t *worker.Task) error {
 	}
 	followed := &redirects{use: h.secrets.For(secrets.Origin(p.URL))}
 	err = h.sendRequest(ctx, t, p, followed)
-	if told := (*egress.PlainError)(nil); errors.As(err, &told) {
-		h.logger.Debug("request failed", "run", t.Run, "error", followed.operatorError(told))
+	if plain := (*egress.PlainError)(nil); errors.As(err, &plain) {
+		h.logger.Debug("request failed", "run", t.Run, "error", followed.operatorError(plain))
 	}
 	return followed.use.MaskError(err)
 }
@@ -289,8 +289,8 @@ func contextError(ctx context.Context, err error) error {
 		return cause
 	}
 	err = egress.DescribeWithoutAddresses(err)
-	if told := (*egress.PlainError)(nil); errors.As(err, &told) && told.Refused {
-		told.Text += " (--http-allow and --http-ports of the worker)"
+	if plain := (*egress.PlainError)(nil); errors.As(err, &plain) && plain.Refused {
+		plain.Text += " (--http-allow and --http-ports of the worker)"
 	}
 	return err
 }

@@ -44,11 +44,11 @@ func (r *redirects) haveSecret() bool { return slices.ContainsFunc(r.locations, 
 
 // operatorError returns an error for the log of the worker: with addresses, unless the name that they are of may be a
 // part of a secret.
-func (r *redirects) operatorError(told *egress.PlainError) error {
+func (r *redirects) operatorError(plain *egress.PlainError) error {
 	if r.haveSecret() {
-		return told
+		return plain
 	}
-	return r.use.MaskError(told.Err)
+	return r.use.MaskError(plain.Err)
 }
 
 // maxHidden bounds the parts of URLs that are looked for in an error: a query may have very many.
