@@ -3,36 +3,25 @@
 // Each turn is charged to the namespace and to the identity of its call. A free turn goes to the waiting call whose
 // namespace and identity have few turns, and of these to the one whose namespace and identity have used turns for the
 // least time (start-time fair queueing, Goyal, Vin and Cheng, 1996). In both cases the larger one of the two counts: an
-// identity gains nothing by calls in several namespaces, and a namespace nothing by several identities. A call with
-// short turns waits for few turns of others, no matter how many calls they make.
+// identity gains nothing by calls in several namespaces, and a namespace nothing by several identities. The calls of a
+// namespace are shared among its identities by the same rule, and those of an identity in a namespace by arrival.
 //
-// Times count from the virtual time of all namespaces, or of all identities, which passes as turns are used. Who has used
-// less than that after a pause, or is new, begins there: a pause gives no advantage, and newcomers cannot come first for
-// ever. How far a name is before or behind that time is bounded: turns that are longer than this bound are shared by their
-// number rather than by their time.
+// Times count from a virtual time, see [clock]. Namespaces and identities have one in common, because they are compared
+// with each other, and the identities of a namespace have one of their own: they share what their namespace gets. How far
+// anybody is before or behind is bounded, so that nobody waits for more than about a second for what was used before.
 package fairturn
 
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 )
 
-const (
-	// maxIdle bounds the names that are remembered although they have no call.
-	maxIdle = 4096
-	// maxLead bounds how far a name may be before or behind the virtual time. Who waited for turns of its own namespace,
-	// while there were free ones for others, does not come before these for longer, and who had a long turn does not wait
-	// for many short ones of many others.
-	maxLead = 25 * time.Millisecond
-)
-
 // Holder is the namespace and the identity of a call. The namespace is empty for calls that are about several of them, or
-// about none, and the identity where callers are not distinguished. Nothing is charged to an empty name, but calls without
-// a namespace count together for the limit of a namespace.
+// about none, and the identity where callers are not distinguished; one of them is given. Empty names have no share:
+// only the limit of a namespace holds for the calls without one together.
 type Holder struct{ Namespace, Identity string }
 
 // Turns are a number of turns. They are safe for concurrent use.
@@ -40,38 +29,33 @@ type Turns struct {
 	mu          sync.Mutex
 	total, free int
 	ofNamespace int
+	now         time.Duration // virtual time of namespaces and identities
 	namespaces  accounts
 	identities  accounts
-	queues      map[Holder]*queue // with waiting calls
-	given       int               // turns that were given so far
-}
-
-// accounts are those of namespaces, or of identities.
-type accounts struct {
-	byName map[string]*account
-	active int           // names with calls, without the empty one
-	now    time.Duration // their virtual time
-}
-
-// account is what a namespace or an identity has, and has used.
-type account struct {
-	held, waiting int
-	isShared      bool // of an empty name: the rest stays 0
-	used          time.Duration
-	last          int // the number of its last turn, or of the one before it came
+	queues      map[string]map[string]*queue // with waiting calls, by namespace and identity
+	waiting     int                          // calls that wait
+	arrived     int                          // calls that have waited so far
 }
 
 // queue has the waiting calls of a holder.
 type queue struct {
-	namespace, identity *account
-	calls               []chan struct{} // closed when the call has its turn
+	accountsOf
+	holder Holder
+	calls  []waitingCall
 }
+
+type waitingCall struct {
+	turn    chan struct{} // closed when the call has its turn
+	arrival int
+}
+
+// accountsOf are the accounts of a holder: those of its namespace, of its identity, and of the identity within the
+// namespace.
+type accountsOf struct{ namespace, identity, member *account }
 
 // New returns n free turns. A namespace has at most ofNamespace of them at once.
 func New(n, ofNamespace int) *Turns {
-	return &Turns{total: n, free: n, ofNamespace: ofNamespace,
-		namespaces: accounts{byName: map[string]*account{}}, identities: accounts{byName: map[string]*account{}},
-		queues: map[Holder]*queue{}}
+	return &Turns{total: n, free: n, ofNamespace: ofNamespace, queues: map[string]map[string]*queue{}}
 }
 
 // Take waits for a turn until the context ends. It is returned with Release. A turn that is free is taken even if the
@@ -97,7 +81,7 @@ func (t *Turns) TryTake(h Holder) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	defer t.forgetIdle(h)
-	return t.take(t.queueOf(h))
+	return t.takeFree(t.accountsOf(h))
 }
 
 // Release returns a turn that was used for some time.
@@ -105,11 +89,9 @@ func (t *Turns) Release(h Holder, used time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.free++
-	namespace, identity := t.namespaces.byName[h.Namespace], t.identities.byName[h.Identity]
-	t.passTime(used)
-	t.namespaces.charge(namespace, used)
-	t.identities.charge(identity, used)
-	t.count(namespace, identity, -1, 0)
+	a := t.accountsOf(h)
+	t.charge(a, max(used, leastCharge))
+	t.count(a, -1, 0)
 	for t.free > 0 && t.grantNext() {
 	}
 	t.forgetIdle(h)
@@ -127,177 +109,173 @@ func (t *Turns) IsAtLimit(namespace string) bool {
 func (t *Turns) InUse() (turns, waiting int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, a := range t.identities.byName {
-		turns, waiting = turns+a.held, waiting+a.waiting
-	}
-	return turns, waiting
+	return t.total - t.free, t.waiting
 }
 
 func (t *Turns) takeOrQueue(h Holder) (turn chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	q := t.queueOf(h)
-	if t.take(q) {
+	a := t.accountsOf(h)
+	if t.takeFree(a) {
 		return nil
 	}
+	q := t.queueOf(h, a)
+	t.arrived++
 	turn = make(chan struct{})
-	q.calls = append(q.calls, turn)
-	t.count(q.namespace, q.identity, 0, 1)
-	t.queues[h] = q
+	q.calls = append(q.calls, waitingCall{turn, t.arrived})
+	t.count(a, 0, 1)
 	return turn
 }
 
 // queueOf returns the queue of a holder, which may be new.
-func (t *Turns) queueOf(h Holder) *queue {
-	q := t.queues[h]
-	if q == nil {
-		q = &queue{namespace: t.account(&t.namespaces, h.Namespace), identity: t.account(&t.identities, h.Identity)}
+func (t *Turns) queueOf(h Holder, a accountsOf) *queue {
+	q := t.queues[h.Namespace][h.Identity]
+	if q != nil {
+		return q
 	}
+	q = &queue{accountsOf: a, holder: h}
+	if t.queues[h.Namespace] == nil {
+		t.queues[h.Namespace] = map[string]*queue{}
+	}
+	t.queues[h.Namespace][h.Identity] = q
 	return q
 }
 
-// account returns the account of a name, which may be new.
-func (t *Turns) account(list *accounts, name string) *account {
-	a := list.byName[name]
-	if a == nil {
-		a = &account{isShared: name == ""}
-		list.byName[name] = a
-		a.setLast(t.given)
+// clock is that of namespaces and identities. As many compete as there are of the fewer ones: one identity may have calls
+// in many namespaces, and one namespace calls of many identities. Where calls have no namespace, identities compete.
+func (t *Turns) clock() clock {
+	competing := t.namespaces.active
+	without := t.namespaces.byName[""]
+	if without != nil {
+		competing += without.members.active
 	}
-	if a.isIdle() && !a.isShared {
-		a.used = max(a.used, list.now)
+	if t.identities.active > 0 {
+		competing = min(competing, t.identities.active)
 	}
+	return newClock(t.now, competing, maxLead)
+}
+
+// accountsOf returns the accounts of a holder, which may be new.
+func (t *Turns) accountsOf(h Holder) (a accountsOf) {
+	a.namespace = t.namespaces.account(h.Namespace, t.now)
+	// An identity is not behind its namespace, which may be before the virtual time because it waited for its own turns.
+	a.identity = t.identities.account(h.Identity, min(t.now, a.namespace.used))
+	a.member = a.namespace.members.account(h.Identity, a.namespace.members.now)
 	return a
 }
 
-// take takes a free turn. While one is free, the namespaces of those who wait have as many as they may have.
-func (t *Turns) take(q *queue) bool {
-	if t.free == 0 || q.namespace.held >= t.ofNamespace {
+// takeFree takes a free turn. While one is free, the namespaces of those who wait have as many as they may have, so that
+// nobody competes for it: no time passes.
+func (t *Turns) takeFree(a accountsOf) bool {
+	if t.free == 0 || a.namespace.held >= t.ofNamespace {
 		return false
 	}
-	t.give(q)
+	t.free--
+	t.count(a, 1, 0)
 	return true
 }
 
-func (t *Turns) give(q *queue) {
-	t.free--
-	t.given++
-	t.namespaces.now = max(t.namespaces.now, q.namespace.used)
-	t.identities.now = max(t.identities.now, q.identity.used)
-	q.namespace.setLast(t.given)
-	q.identity.setLast(t.given)
-	t.count(q.namespace, q.identity, 1, 0)
-}
-
-// count changes the turns and the waiting calls of a namespace and an identity.
-func (t *Turns) count(namespace, identity *account, held, waiting int) {
-	t.namespaces.count(namespace, held, waiting)
-	t.identities.count(identity, held, waiting)
-}
-
-func (l *accounts) count(a *account, held, waiting int) {
-	wasIdle := a.isIdle()
-	a.held += held
-	a.waiting += waiting
-	switch isIdle := a.isIdle(); {
-	case a.isShared || wasIdle == isIdle:
-	case isIdle:
-		l.active--
-	default:
-		l.active++
+// charge charges a turn. Unless nobody waits, its time passes for all who compete: newcomers do not come first for ever.
+func (t *Turns) charge(a accountsOf, used time.Duration) {
+	common := t.clock()
+	ofMembers := common.ofMembers(a.namespace)
+	common.charge(a.namespace, used)
+	common.charge(a.identity, used)
+	ofMembers.charge(a.member, used)
+	if t.waiting > 0 {
+		t.now = common.after(used)
 	}
+	if a.namespace.waiting > 0 {
+		a.namespace.members.now = ofMembers.after(used)
+	}
+}
+
+// count changes the turns and the waiting calls of a holder.
+func (t *Turns) count(a accountsOf, held, waiting int) {
+	t.waiting += waiting
+	a.namespace.members.count(a.member, held, waiting)
+	t.namespaces.count(a.namespace, held, waiting)
+	t.identities.count(a.identity, held, waiting)
 }
 
 // grantNext gives a free turn to the next call. False: none that waits may have one.
 func (t *Turns) grantNext() bool {
-	var next *queue
-	var holder Holder
-	for h, q := range t.queues {
-		if q.namespace.held < t.ofNamespace && (next == nil || t.isBefore(q, next)) {
-			next, holder = q, h
-		}
-	}
+	next, place := t.findNext()
 	if next == nil {
 		return false
 	}
-	t.give(next)
-	close(next.calls[0])
-	t.unqueue(holder, next, 0)
+	t.free--
+	t.now += max(0, place.lead)
+	next.namespace.members.now += max(0, place.leadOfMember)
+	t.count(next.accountsOf, 1, 0)
+	close(next.calls[0].turn)
+	t.unqueue(next, 0)
 	return true
 }
 
-// isBefore reports whether a queue gets a turn before another one. Queues of one namespace differ by their identities.
-func (t *Turns) isBefore(q, o *queue) bool {
-	return cmp.Or(cmp.Compare(q.held(), o.held()), cmp.Compare(q.identity.ownHeld(), o.identity.ownHeld()),
-		cmp.Compare(t.lead(q), t.lead(o)),
-		cmp.Compare(t.identities.lead(q.identity), t.identities.lead(o.identity)),
-		cmp.Compare(q.last(), o.last())) < 0
-}
-
-func (q *queue) held() int { return max(q.identity.ownHeld(), q.namespace.ownHeld()) }
-
-// lead is what a queue has used beyond the virtual time.
-func (t *Turns) lead(q *queue) time.Duration {
-	switch {
-	case q.namespace.isShared:
-		return t.identities.lead(q.identity)
-	case q.identity.isShared:
-		return t.namespaces.lead(q.namespace)
+// findNext finds the next queue of the namespaces that may have a turn: of each of them the first one, and of these the
+// first one. Nil: there is none.
+func (t *Turns) findNext() (next *queue, place rank) {
+	c := t.clock()
+	for _, queues := range t.queues {
+		q, r := c.findFirst(queues)
+		if q.namespace.held < t.ofNamespace && (next == nil || r.isBefore(place)) {
+			next, place = q, r
+		}
 	}
-	return max(t.namespaces.lead(q.namespace), t.identities.lead(q.identity))
+	return next, place
 }
 
-func (l *accounts) lead(a *account) time.Duration {
-	if a.isShared {
-		return 0
+// findFirst finds the first queue of a namespace.
+func (c clock) findFirst(queues map[string]*queue) (first *queue, place rank) {
+	for _, q := range queues {
+		r := c.rankOf(q)
+		if first == nil || r.isBeforeInNamespace(place) {
+			first, place = q, r
+		}
 	}
-	return max(-maxLead, a.used-l.now)
+	return first, place
 }
 
-// last is the number of the last turn of the identity, or of the namespace if identities are not distinguished.
-func (q *queue) last() int {
-	if q.identity.isShared {
-		return q.namespace.last
-	}
-	return q.identity.last
+// rank is the place of a queue among others. The fields of the member decide among those of its namespace.
+type rank struct {
+	held         int
+	lead         time.Duration
+	heldByMember int
+	leadOfMember time.Duration
+	arrival      int
 }
 
-func (a *account) ownHeld() int {
-	if a.isShared {
-		return 0
-	}
-	return a.held
-}
-
-func (l *accounts) charge(a *account, used time.Duration) {
-	if !a.isShared {
-		a.used = min(max(a.used, l.now-maxLead)+used, l.now+maxLead)
+func (c clock) rankOf(q *queue) rank {
+	return rank{
+		held:         max(q.namespace.countedTurns(), q.identity.countedTurns()),
+		lead:         max(c.lead(q.namespace), c.lead(q.identity)),
+		heldByMember: q.member.countedTurns(),
+		leadOfMember: c.ofMembers(q.namespace).lead(q.member),
+		arrival:      q.calls[0].arrival,
 	}
 }
 
-// passTime lets the virtual times pass by a turn: by its part for each identity, and for each namespace. Namespaces count
-// for no more than identities, because one identity may have calls in many of them.
-func (t *Turns) passTime(used time.Duration) {
-	identities, namespaces := t.identities.active, t.namespaces.active
-	if identities > 0 {
-		namespaces = min(namespaces, identities)
-	}
-	t.identities.now += used / time.Duration(max(1, identities))
-	t.namespaces.now += used / time.Duration(max(1, namespaces))
+func (r rank) isBefore(o rank) bool {
+	return cmp.Or(cmp.Compare(r.held, o.held), cmp.Compare(r.lead, o.lead), cmp.Compare(r.arrival, o.arrival)) < 0
 }
 
-func (a *account) setLast(turn int) {
-	if !a.isShared {
-		a.last = turn
-	}
+func (r rank) isBeforeInNamespace(o rank) bool {
+	return cmp.Or(cmp.Compare(r.held, o.held), cmp.Compare(r.lead, o.lead),
+		cmp.Compare(r.heldByMember, o.heldByMember), cmp.Compare(r.leadOfMember, o.leadOfMember),
+		cmp.Compare(r.arrival, o.arrival)) < 0
 }
 
 // unqueue removes a call from a queue, and the queue with its last call.
-func (t *Turns) unqueue(h Holder, q *queue, i int) {
+func (t *Turns) unqueue(q *queue, i int) {
 	q.calls = slices.Delete(q.calls, i, i+1)
-	t.count(q.namespace, q.identity, 0, -1)
-	if len(q.calls) == 0 {
-		delete(t.queues, h)
+	t.count(q.accountsOf, 0, -1)
+	if len(q.calls) > 0 {
+		return
+	}
+	delete(t.queues[q.holder.Namespace], q.holder.Identity)
+	if len(t.queues[q.holder.Namespace]) == 0 {
+		delete(t.queues, q.holder.Namespace)
 	}
 }
 
@@ -305,34 +283,28 @@ func (t *Turns) unqueue(h Holder, q *queue, i int) {
 func (t *Turns) removeQueued(h Holder, turn chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	q := t.queues[h]
+	q := t.queues[h.Namespace][h.Identity]
 	if q == nil {
 		return false
 	}
-	i := slices.Index(q.calls, turn)
+	i := slices.IndexFunc(q.calls, func(c waitingCall) bool { return c.turn == turn })
 	if i < 0 {
 		return false
 	}
-	t.unqueue(h, q, i)
+	t.unqueue(q, i)
 	t.forgetIdle(h)
 	return true
 }
 
-func (a *account) isIdle() bool { return a.held == 0 && a.waiting == 0 }
-
-// forgetIdle forgets the names of a holder that would begin with as much if they were new. If there are too many names
-// without a call, it forgets all of them.
+// forgetIdle forgets the accounts of a holder that are not worth to be kept, and all accounts while nobody has a turn.
 func (t *Turns) forgetIdle(h Holder) {
-	t.forgetName(&t.namespaces, h.Namespace)
-	t.forgetName(&t.identities, h.Identity)
-}
-
-func (t *Turns) forgetName(list *accounts, name string) {
-	a := list.byName[name]
-	if a != nil && a.isIdle() && a.used <= list.now {
-		delete(list.byName, name)
+	if t.free == t.total && t.waiting == 0 {
+		t.now, t.namespaces, t.identities = 0, accounts{}, accounts{}
+		return
 	}
-	if len(list.byName) > maxIdle+t.total+len(t.queues) {
-		maps.DeleteFunc(list.byName, func(_ string, a *account) bool { return a.isIdle() })
-	}
+	kept := maxIdle + t.total + t.waiting
+	namespace := t.namespaces.byName[h.Namespace]
+	namespace.members.forget(h.Identity, namespace.members.now, kept)
+	t.namespaces.forget(h.Namespace, t.now, kept)
+	t.identities.forget(h.Identity, t.now, kept)
 }

@@ -287,28 +287,41 @@ func TestTurns(t *testing.T) {
 func (t *Turns) check(tb testing.TB, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for list, names := range map[string]accounts{"namespaces": t.namespaces, "identities": t.identities} {
+	queued := 0
+	for _, queues := range t.queues {
+		for h, q := range queues {
+			queued += len(q.calls)
+			if q.namespace.held > t.ofNamespace || t.free > 0 && q.namespace.held < t.ofNamespace {
+				tb.Errorf("%v waits with %d of %d turns, %d turns are free", h, q.namespace.held, t.ofNamespace, t.free)
+			}
+		}
+	}
+	for list, names := range map[string]accounts{"namespaces": t.namespaces, "identities": t.identities,
+		"members": t.members()} {
 		held, waiting, active := 0, 0, 0
 		for _, a := range names.byName {
 			held, waiting = held+a.held, waiting+a.waiting
-			if !a.isIdle() && !a.isShared {
+			if !a.isIdle() && !a.isUnnamed {
 				active++
 			}
-		}
-		queued := 0
-		for _, q := range t.queues {
-			queued += len(q.calls)
 		}
 		if held+t.free != n || waiting != queued || active != names.active {
 			tb.Errorf("%s: %d held and %d free turns are not %d; %d calls wait, not %d; %d active names, not %d", list, held,
 				t.free, n, waiting, queued, active, names.active)
 		}
 	}
-	for h, q := range t.queues {
-		if q.namespace.held > t.ofNamespace || t.free > 0 && q.namespace.held < t.ofNamespace {
-			tb.Errorf("%v waits with %d of %d turns, %d turns are free", h, q.namespace.held, t.ofNamespace, t.free)
+}
+
+// members returns the members of all namespaces.
+func (t *Turns) members() accounts {
+	all := accounts{byName: map[string]*account{}}
+	for namespace, n := range t.namespaces.byName {
+		all.active += n.members.active
+		for identity, m := range n.members.byName {
+			all.byName[namespace+"/"+identity] = m
 		}
 	}
+	return all
 }
 
 func BenchmarkFreeTurns(b *testing.B) {
