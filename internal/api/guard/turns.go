@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/callturn"
 	"github.com/fermata-io/fermata/internal/lib/fairturn"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -155,12 +157,16 @@ func (c *Caller) beginTurn(ctx context.Context, class turnClass) (withTurn conte
 		return nil, nil, c.refuseOverNodeLimit(ctx, turnBounds[class].name, time.Second)
 	}
 	began := time.Now()
-	take := func(ctx context.Context) error {
-		err := ofNode.Take(ctx, holder)
+	takeAgain := func(ctx context.Context) error {
+		wait, cancel := context.WithTimeout(ctx, maxTurnWait)
+		defer cancel()
+		if ofNode.Take(wait, holder) != nil {
+			return cmp.Or(context.Cause(ctx), error(&job.TurnError{Work: turnBounds[class].name}))
+		}
 		began = time.Now()
-		return err
+		return nil
 	}
-	turn := callturn.New(c.quota.subject, take, func() { ofNode.Release(holder, time.Since(began)) })
+	turn := callturn.New(c.quota.subject, takeAgain, func() { ofNode.Release(holder, time.Since(began)) })
 	end = func() {
 		turn.End()
 		<-ofIdentity

@@ -96,7 +96,11 @@ func (r *Recorder) Reserve(ctx context.Context, holder string) (place job.TrailP
 		place, err = r.waitForPlace(ctx, holder)
 		return err
 	})
-	return place, err
+	if err != nil { // perhaps there is a place, but the call did not get its turn again
+		r.Release(place)
+		return job.TrailPlace{}, err
+	}
+	return place, nil
 }
 
 func (r *Recorder) waitForPlace(ctx context.Context, holder string) (job.TrailPlace, error) {

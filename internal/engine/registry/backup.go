@@ -112,15 +112,18 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 		}
 		return answers
 	}
-	byShard, limits, waits := map[int][]*restoreItem{}, r.limitsForSearch(), newTurnWait(1)
+	turns := takeTurnsAside(ctx)
+	defer turns.finish()
+	byShard, work := map[int][]*restoreItem{}, new(scheduleWork)
 	for i, b := range backups {
 		if v := job.ValidateKey(b.Definition.Key); len(v) > 0 {
 			answers[i].Err = &job.InvalidError{Violations: v}
 			continue
 		}
 		shard := r.o.Store.ShardOf(b.Definition.Key)
+		limits := r.limitsInTurns(ctx, b.Definition.Namespace, work, turns)
 		byShard[shard] = append(byShard[shard], &restoreItem{backup: b, answer: &answers[i], limits: limits,
-			by: r.callerEdit(ctx), waits: waits})
+			by: r.callerEdit(ctx), turns: turns})
 	}
 	size := newPartSize() // of all shards
 	for shard, items := range byShard {
@@ -170,7 +173,7 @@ func (r *Registry) claimQuotaForPlans(ctx context.Context, items []*restoreItem)
 		}
 		demands[i] = r.demandOf(item.plan, before)
 	}
-	claim, faults := r.claimQuotaWith(ctx, demands, items[0].waits)
+	claim, faults := r.claimQuotaInTurns(ctx, demands, items[0].turns)
 	for i, item := range items {
 		item.stored, item.answer.Err = false, faults[i]
 		if faults[i] != nil {
@@ -199,8 +202,8 @@ type restoreItem struct {
 	answer  *job.RestoreAnswer
 	limits  job.Limits // with the work of the call
 	by      job.Edit
-	stored  bool      // by the last write, certainly
-	waits   *turnWait // of the call for turns of look-ups
+	stored  bool         // by the last write, certainly
+	turns   *turnsOfPart // of the call
 }
 
 // restoreShard tries to restore jobs of one shard once, and returns those to be tried again.
@@ -225,6 +228,14 @@ func (r *Registry) restoreShard(ctx context.Context, shard int, items []*restore
 		if done := item.planWrite(r, now); !done {
 			planned = append(planned, item)
 		}
+	}
+	if len(planned) == 0 {
+		return nil
+	}
+	err = planned[0].turns.rejoin(ctx)
+	if err != nil {
+		fail(planned, err)
+		return nil
 	}
 	good, settle := r.claimQuotaForPlans(ctx, planned)
 	defer settle()

@@ -52,12 +52,7 @@ func (r *Registry) CreateBatch(ctx context.Context, requests []job.CreateRequest
 	}
 	b := createCall{r: r, answers: answers, shards: map[int][]*createItem{}, trace: r.callerTrace(ctx)}
 	b.groupByShard(requests)
-	namespace, parts := requests[0].Definition.Namespace, b.countParts()
-	b.limits = r.limitsForCall(ctx, namespace, parts)
-	if len(requests) > 1 {
-		waits := newTurnWait(parts)
-		b.beginRead = func() (func(), error) { return r.lookups.begin(ctx, namespace, waits) }
-	}
+	b.namespace = requests[0].Definition.Namespace
 	settle := b.claimQuota(ctx)
 	defer settle()
 	b.writeParts(ctx)
@@ -78,13 +73,19 @@ type createItem struct {
 
 // createCall is the state of one CreateBatch call, with its requests grouped by shard.
 type createCall struct {
-	r       *Registry
-	answers []job.CreateAnswer
-	shards  map[int][]*createItem
-	trace   *job.Trace // of the call
-	limits  job.Limits // with the work of the call
-	// beginRead takes a turn to read jobs that exist: a small request may name many large ones. Nil: it names one.
-	beginRead func() (end func(), err error)
+	r         *Registry
+	namespace string
+	answers   []job.CreateAnswer
+	shards    map[int][]*createItem
+	trace     *job.Trace // of the call
+	work      scheduleWork
+}
+
+// createPart is the state of some shards of a CreateBatch call, which are prepared and written by one goroutine.
+type createPart struct {
+	*createCall
+	turns  *turnsOfPart
+	limits job.Limits
 }
 
 // groupByShard groups the valid requests by shard. A request for an id that an earlier one has is a repeat of
@@ -201,22 +202,40 @@ func (b *createCall) writeParts(ctx context.Context) {
 
 // writePart writes the items of some shards, with one call of the store.
 func (b *createCall) writePart(ctx context.Context, shards []int) {
-	writes := make([]job.CreateBatch, 0, len(shards))
-	owners := make([][]*createItem, 0, len(shards))
-	for _, shard := range shards {
-		if good, records := b.prepareShard(ctx, shard, b.shards[shard]); len(good) > 0 {
-			writes = append(writes, job.CreateBatch{Shard: shard, Records: records, PayloadBytes: b.payloadBounds(good),
-				BeginRead: b.beginRead})
-			owners = append(owners, good)
-		}
-	}
+	turns := takeTurnsAside(ctx)
+	defer turns.finish()
+	p := createPart{b, turns, b.r.limitsInTurns(ctx, b.namespace, &b.work, turns)}
+	writes, owners := p.prepareShards(ctx, shards)
 	if len(writes) == 0 {
+		return
+	}
+	err := turns.rejoin(ctx)
+	if err != nil {
+		for _, items := range owners {
+			b.failUnwritten(items, err)
+		}
 		return
 	}
 	b.r.beginWrite(ctx) // the call waits for the reply
 	for i, reply := range b.r.o.Store.Create(ctx, writes) {
 		b.answerShard(ctx, writes[i].Shard, owners[i], &reply)
 	}
+}
+
+// prepareShards returns what is to be written to some shards, with its items.
+func (p *createPart) prepareShards(ctx context.Context, shards []int) (writes []job.CreateBatch, owners [][]*createItem) {
+	for _, shard := range shards {
+		good, records := p.prepareShard(ctx, shard, p.shards[shard])
+		if len(good) == 0 {
+			continue
+		}
+		w := job.CreateBatch{Shard: shard, Records: records, PayloadBytes: p.payloadBounds(good)}
+		if len(p.answers) > 1 { // a small request may name many large jobs that exist
+			w.BeginRead = func() (func(), error) { return p.r.lookups.begin(ctx, p.namespace, p.turns) }
+		}
+		writes, owners = append(writes, w), append(owners, good)
+	}
+	return writes, owners
 }
 
 // sparePayload is how much larger than the payload that was asked for that of an existing job may be in the answer to a
@@ -242,29 +261,25 @@ func (b *createCall) payloadBounds(items []*createItem) []int {
 
 // prepareShard completes the definitions of a shard's items and decides their first states. Items that cannot
 // be created are answered.
-func (b *createCall) prepareShard(ctx context.Context, shard int, items []*createItem) ([]*createItem, []job.Record) {
-	now, err := b.r.o.Store.Now(ctx, shard)
+func (p *createPart) prepareShard(ctx context.Context, shard int, items []*createItem) ([]*createItem, []job.Record) {
+	now, err := p.r.o.Store.Now(ctx, shard)
 	if err != nil {
-		for _, c := range items {
-			c.createdNothing = true
-		}
-		b.failItems(items, err)
+		p.failUnwritten(items, err)
 		return nil, nil
 	}
 	good, records := items[:0], make([]job.Record, 0, len(items))
 	var first job.Decision
 	for _, c := range items {
 		if ctx.Err() != nil { // the caller has gone
-			c.createdNothing = true
-			b.failItems([]*createItem{c}, ctx.Err())
+			p.failUnwritten([]*createItem{c}, ctx.Err())
 			continue
 		}
-		if !b.prepareItem(c, now, &first) {
+		if !p.prepareItem(c, now, &first) {
 			continue
 		}
-		if b.r.o.Sealer != nil {
+		if p.r.o.Sealer != nil {
 			sealed := *c.record.Definition // the request keeps its own, to be compared
-			b.r.sealPayload(&sealed, sealed.Payload)
+			p.r.sealPayload(&sealed, sealed.Payload)
 			c.record.Definition = &sealed
 		}
 		good = append(good, c)
@@ -275,13 +290,13 @@ func (b *createCall) prepareShard(ctx context.Context, shard int, items []*creat
 
 // prepareItem completes the first valid request for an id. The requests before it are answered with their
 // errors. first is memory for the decision.
-func (b *createCall) prepareItem(c *createItem, now unixtime.Milli, first *job.Decision) bool {
+func (p *createPart) prepareItem(c *createItem, now unixtime.Milli, first *job.Decision) bool {
 	for {
-		err := c.buildRecord(b.r, now, b.limits, b.trace, first)
+		err := c.buildRecord(p.r, now, p.limits, p.trace, first)
 		if err == nil {
 			return true
 		}
-		b.answers[c.index].Err = err
+		p.answers[c.index].Err = err
 		if len(c.repeats) == 0 {
 			c.createdNothing = true
 			return false
@@ -308,6 +323,14 @@ func (b *createCall) answerShard(ctx context.Context, shard int, items []*create
 		// The jobs are stored and will run, but the caller has to repeat the call.
 		b.failItems(items, reply.Err)
 	}
+}
+
+// failUnwritten fails items that were not written.
+func (b *createCall) failUnwritten(items []*createItem, err error) {
+	for _, c := range items {
+		c.createdNothing = true
+	}
+	b.failItems(items, err)
 }
 
 func (b *createCall) failItems(items []*createItem, err error) {

@@ -18,9 +18,11 @@ func (r *Registry) Update(ctx context.Context, u job.UpdateRequest) (job.Record,
 	if fault := job.ValidateRequestID(u.RequestID); fault != "" {
 		return job.Record{}, job.Invalid("request_id", "%s", fault)
 	}
-	limits := r.limitsForCall(ctx, u.Key.Namespace, 1)
+	turns := takeTurnsAside(ctx)
+	defer turns.finish()
+	limits := r.limitsInTurns(ctx, u.Key.Namespace, new(scheduleWork), turns)
 	for range mergeTries {
-		record, done, err := r.tryUpdate(ctx, u, limits)
+		record, done, err := r.tryUpdate(ctx, u, limits, turns)
 		if done || err != nil {
 			return record, err
 		}
@@ -32,8 +34,8 @@ func (r *Registry) Update(ctx context.Context, u job.UpdateRequest) (job.Record,
 }
 
 // tryUpdate merges once; done is false if the definition changed meanwhile.
-func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest, limits job.Limits) (_ job.Record, done bool,
-	_ error) {
+func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest, limits job.Limits,
+	turns *turnsOfPart) (_ job.Record, done bool, _ error) {
 	record, err := r.Get(ctx, u.Key)
 	if err != nil {
 		return job.Record{}, false, err
@@ -64,6 +66,10 @@ func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest, limits jo
 			return record, true, err
 		}
 	} else if err := r.prepareEdit(&merged, present, u, limits); err != nil {
+		return job.Record{}, false, err
+	}
+	err = turns.rejoin(ctx)
+	if err != nil {
 		return job.Record{}, false, err
 	}
 	compiled, err := job.Compile(&merged)

@@ -98,7 +98,7 @@ func TestBatchesTakeTurnsToReadExistingJobs(t *testing.T) {
 		for _, namespace := range []string{"greedy", "other"} {
 			r.CreateBatch(t.Context(), of(namespace, "a", "b"))
 		}
-		end, err := r.lookups.begin(t.Context(), "greedy", newTurnWait(1))
+		end, err := r.lookups.begin(t.Context(), "greedy", takeTurnsAside(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,14 +136,14 @@ func TestFullNodeRefusesLookups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := newLookupTurns()
 		for i := range maxLookups {
-			end, err := turns.begin(t.Context(), fmt.Sprint(i), newTurnWait(1))
+			end, err := turns.begin(t.Context(), fmt.Sprint(i), takeTurnsAside(t.Context()))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer end()
 		}
 		var refused *job.TurnError
-		_, err := turns.begin(t.Context(), "another", newTurnWait(1))
+		_, err := turns.begin(t.Context(), "another", takeTurnsAside(t.Context()))
 		if !errors.As(err, &refused) || *refused != (job.TurnError{Work: "lookups"}) {
 			t.Errorf("%v", err)
 		}

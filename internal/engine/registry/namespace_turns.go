@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -12,15 +11,15 @@ import (
 )
 
 const (
-	// maxTurnWait bounds how long a call, or each part of it, waits for turns of its namespace in all.
+	// maxTurnWait bounds how long a part of a call waits for turns of its namespace in all.
 	maxTurnWait = 5 * time.Second
 	// maxLookups bounds the look-ups of existing jobs at a time.
 	maxLookups = 4
 )
 
 // namespaceTurns bounds how often something is done at once: once for each namespace, and so many times on this node.
-// Namespaces and identities get equal parts of the time, however many calls they make. A call that waits for long gives
-// its own turn on the node back (see callturn), and is refused if it waits too long.
+// Namespaces and identities get equal parts of the time, however many calls they make. A part of a call that waits for
+// long leaves the turn of the call on its node to others (see callturn), and is refused if it waits too long.
 type namespaceTurns struct {
 	*fairturn.Turns
 	work string // in refusals
@@ -40,45 +39,45 @@ func newNamespaceTurns(work string, atOnce int) *namespaceTurns {
 	return &namespaceTurns{fairturn.New(atOnce, 1), work}
 }
 
-// turnWait is how long a call may still wait. It is safe for concurrent use.
-type turnWait struct{ left atomic.Int64 }
-
-// newTurnWait returns the waits of a call with some parts, which wait at the same time.
-func newTurnWait(parts int) *turnWait {
-	w := new(turnWait)
-	w.left.Store(int64(parts) * int64(maxTurnWait))
-	return w
+// turnsOfPart are the turns that a part of a call takes beside that on its node. It is for one goroutine.
+type turnsOfPart struct {
+	aside *callturn.Aside
+	left  time.Duration // how long it may still wait for them
 }
 
-// run runs a wait for as long as the call may still wait, and counts it.
-func (w *turnWait) run(ctx context.Context, wait func(context.Context) error) error {
+// takeTurnsAside returns the turns of a part of a call. Call rejoin, or finish, after the work in them.
+func takeTurnsAside(ctx context.Context) *turnsOfPart {
+	return &turnsOfPart{callturn.StepAside(ctx), maxTurnWait}
+}
+
+// wait runs a wait for as long as the part may still wait, and counts it.
+func (p *turnsOfPart) wait(ctx context.Context, wait func(context.Context) error) error {
 	began := time.Now()
-	bounded, cancel := context.WithTimeout(ctx, min(maxTurnWait, time.Duration(w.left.Load())))
+	bounded, cancel := context.WithTimeout(ctx, p.left)
 	defer cancel()
-	err := wait(bounded)
-	w.left.Add(-int64(time.Since(began)))
+	err := p.aside.Wait(func() error { return wait(bounded) })
+	p.left -= time.Since(began)
 	return err
 }
 
+// rejoin continues in the turn of the call on its node, and fails if it gets none.
+func (p *turnsOfPart) rejoin(ctx context.Context) error { return p.aside.Rejoin(ctx) }
+
+// finish continues without a turn on the node: nothing is left to do than to answer.
+func (p *turnsOfPart) finish() { p.aside.Finish() }
+
 // begin waits for a turn, and returns a function to call at its end. It fails with a [job.TurnError] if there is no
-// turn within the time that the call may wait, and with the cause of ctx if that ends.
-func (t *namespaceTurns) begin(ctx context.Context, namespace string, waits *turnWait) (end func(), err error) {
+// turn within the time that the part may wait, and with the cause of ctx if that ends.
+func (t *namespaceTurns) begin(ctx context.Context, namespace string, part *turnsOfPart) (end func(), err error) {
 	h := fairturn.Holder{Namespace: namespace, Identity: callturn.Caller(ctx)}
-	rejoin := func() {}
 	if !t.TryTake(h) {
-		rejoin, err = callturn.WaitAside(ctx, func() error {
-			return waits.run(ctx, func(ctx context.Context) error { return t.Take(ctx, h) })
-		})
+		err = part.wait(ctx, func(ctx context.Context) error { return t.Take(ctx, h) })
 	}
 	if err != nil {
-		rejoin()
 		return nil, t.refusal(ctx, namespace)
 	}
 	began := time.Now()
-	return func() {
-		t.Release(h, time.Since(began))
-		rejoin()
-	}, nil
+	return func() { t.Release(h, time.Since(began)) }, nil
 }
 
 // refusal is the error of a call that had no turn. It names the namespace if that has its turn, or else the node.

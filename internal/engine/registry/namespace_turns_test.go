@@ -16,6 +16,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
 	"github.com/fermata-io/fermata/internal/lib/callturn"
+	"github.com/fermata-io/fermata/internal/lib/fairturn"
 )
 
 // TestNamespacesTakeTurnsAtExpensiveSchedules: calls of one namespace wait for each other, and those of another one
@@ -26,7 +27,7 @@ func TestNamespacesTakeTurnsAtExpensiveSchedules(t *testing.T) {
 		turns := newScheduleTurns()
 		check := func(namespace string) (waited time.Duration) {
 			began := time.Now()
-			end, err := turns.begin(t.Context(), namespace, newTurnWait(1))
+			end, err := turns.begin(t.Context(), namespace, takeTurnsAside(t.Context()))
 			if err != nil {
 				t.Error(err)
 				return 0
@@ -66,8 +67,8 @@ func workInTurn(t *testing.T, turns *namespaceTurns, node chan struct{}, caller,
 	length time.Duration) (waited time.Duration) {
 	ctx, call := callBy(t.Context(), caller, node)
 	defer call.End()
-	began := time.Now()
-	end, err := turns.begin(ctx, namespace, newTurnWait(1))
+	began, part := time.Now(), takeTurnsAside(ctx)
+	end, err := turns.begin(ctx, namespace, part)
 	if err != nil {
 		t.Error(err)
 		return 0
@@ -75,6 +76,7 @@ func workInTurn(t *testing.T, turns *namespaceTurns, node chan struct{}, caller,
 	waited = time.Since(began)
 	time.Sleep(length)
 	end()
+	_ = part.rejoin(ctx)
 	return waited
 }
 
@@ -135,7 +137,7 @@ func TestWaitingCallsReturnTheirTurns(t *testing.T) {
 			return r.CreateBatch(ctx, requests)
 		}
 		batch("greedy")
-		end, err := r.lookups.begin(t.Context(), "greedy", newTurnWait(1))
+		end, err := r.lookups.begin(t.Context(), "greedy", takeTurnsAside(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,36 +173,66 @@ func TestWaitingCallsReturnTheirTurns(t *testing.T) {
 	})
 }
 
-// TestBatchesKeepTheirTurnBesideOthers: a call whose parts make short checks, beside calls of other namespaces that use all
-// turns of the node, does not lose its turn to them with each check.
-func TestBatchesKeepTheirTurnBesideOthers(t *testing.T) {
+// TestBatchesGoOnBesideOthers: a batch whose parts make many short checks, beside calls of others that use all turns of the
+// node and of checks, waits for the turn of its node once for each part at most, and not after each check.
+func TestBatchesGoOnBesideOthers(t *testing.T) {
+	const parts, checks, check, batch = 8, 50, time.Millisecond, time.Second
 	synctest.Test(t, func(t *testing.T) {
-		const parts, checks, length = 8, 50, time.Millisecond
-		node, turns, released := make(chan struct{}, 1), newNamespaceTurns("schedules", 1), 0
-		take := func(context.Context) error { node <- struct{}{}; return nil }
-		for _, caller := range []string{"a", "b"} { // which have one namespace
-			call := callturn.New(caller, take, func() { released++ })
-			ctx := callturn.NewContext(t.Context(), call)
-			go callturn.RunParts(ctx, parts, func(int) {
-				for range checks {
-					end, err := turns.begin(ctx, "ns", newTurnWait(parts))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					time.Sleep(length)
-					end()
+		node, turns, ended := fairturn.New(4, 3), newNamespaceTurns("schedules", 1), make(chan struct{})
+		for i := range 6 {
+			other := fairturn.Holder{Namespace: fmt.Sprint("batches", i), Identity: fmt.Sprint("batches", i)}
+			for range 2 {
+				go useAgainAndAgain(node, other, batch, ended)
+			}
+		}
+		for i := range 8 {
+			other := fairturn.Holder{Namespace: fmt.Sprint("checks", i), Identity: fmt.Sprint("checks", i)}
+			for range 4 {
+				go useAgainAndAgain(turns.Turns, other, 30*check, ended)
+			}
+		}
+		time.Sleep(3 * batch)
+		h, began := fairturn.Holder{Namespace: "ns", Identity: "caller"}, time.Now()
+		take := func(ctx context.Context) error { return node.Take(ctx, h) }
+		_ = take(t.Context())
+		call := callturn.New(h.Identity, take, func() { node.Release(h, check) })
+		ctx := callturn.NewContext(t.Context(), call)
+		callturn.RunParts(ctx, parts, func(int) {
+			part := takeTurnsAside(ctx)
+			for range checks {
+				end, err := turns.begin(ctx, h.Namespace, part)
+				if err != nil {
+					t.Error(err)
+					break
 				}
-			})
+				time.Sleep(check)
+				end()
+			}
+			if err := part.rejoin(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		call.End()
+		if took, most := time.Since(began), 3*batch+9*parts*checks*check+time.Second; took > most {
+			t.Errorf("the batch took %v, want %v at most", took, most)
 		}
-		began := time.Now()
-		time.Sleep(2 * parts * checks * length)
-		synctest.Wait()
-		if held, waiting := turns.InUse(); held+waiting > 0 || released > 0 {
-			t.Errorf("after %v, %d checks are left, and the turn of the node was returned %d times", time.Since(began),
-				held+waiting, released)
-		}
+		close(ended)
+		time.Sleep(time.Minute)
 	})
+}
+
+// useAgainAndAgain takes turns of some length until others have ended.
+func useAgainAndAgain(turns *fairturn.Turns, h fairturn.Holder, length time.Duration, ended chan struct{}) {
+	for {
+		_ = turns.Take(context.Background(), h)
+		time.Sleep(length)
+		turns.Release(h, length)
+		select {
+		case <-ended:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
 
 // TestNobodyWaitsForACallWithoutItsTurn: a call that gave its turn back has the turn of its namespace for its work only,
@@ -208,20 +240,22 @@ func TestBatchesKeepTheirTurnBesideOthers(t *testing.T) {
 func TestNobodyWaitsForACallWithoutItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns, node := newLookupTurns(), make(chan struct{}, 1)
-		end, err := turns.begin(t.Context(), "ns", newTurnWait(1))
+		end, err := turns.begin(t.Context(), "ns", takeTurnsAside(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, call := callBy(t.Context(), "late", node)
 		ended := make(chan time.Time, 1)
 		go func() {
-			end, err := turns.begin(ctx, "ns", newTurnWait(1))
+			part := takeTurnsAside(ctx)
+			end, err := turns.begin(ctx, "ns", part)
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			time.Sleep(time.Second)
 			end()
+			_ = part.rejoin(ctx)
 			ended <- time.Now()
 		}()
 		time.Sleep(time.Second)
@@ -229,7 +263,7 @@ func TestNobodyWaitsForACallWithoutItsTurn(t *testing.T) {
 		began := time.Now()
 		time.AfterFunc(time.Minute, func() { <-node })
 		end()
-		end, err = turns.begin(t.Context(), "ns", newTurnWait(1))
+		end, err = turns.begin(t.Context(), "ns", takeTurnsAside(t.Context()))
 		if waited := time.Since(began); err != nil || waited != time.Second {
 			t.Fatalf("another caller of the namespace waited %v: %v", waited, err)
 		}
@@ -284,9 +318,10 @@ func TestTurnsGoToCallsThatWait(t *testing.T) {
 				time.AfterFunc(time.Duration(c.after)*time.Second, func() {
 					ctx, own := callBy(t.Context(), c.caller, node)
 					defer own.End()
-					waits := new(turnWait)
-					waits.left.Store(int64(c.patience) * int64(time.Second))
-					end, err := turns.begin(ctx, c.namespace, waits)
+					part := takeTurnsAside(ctx)
+					part.left = time.Duration(c.patience) * time.Second
+					defer part.finish()
+					end, err := turns.begin(ctx, c.namespace, part)
 					if err != nil {
 						return
 					}
@@ -318,14 +353,14 @@ func TestCallsThatEndLeaveNoTurn(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for i := range atOnce {
-		end, err := turns.begin(t.Context(), fmt.Sprint(i), newTurnWait(1))
+		end, err := turns.begin(t.Context(), fmt.Sprint(i), takeTurnsAside(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer end()
 	}
 	for _, namespace := range []string{"0", "another"} {
-		if _, err := turns.begin(ended, namespace, newTurnWait(1)); !errors.Is(err, context.Canceled) {
+		if _, err := turns.begin(ended, namespace, takeTurnsAside(ended)); !errors.Is(err, context.Canceled) {
 			t.Errorf("a turn of namespace %s: %v", namespace, err)
 		}
 	}
@@ -337,7 +372,7 @@ func TestCallsThatEndLeaveNoTurn(t *testing.T) {
 // TestCheapSchedulesTakeNoTurns: schedules of few expressions without exclusions are checked at once.
 func TestCheapSchedulesTakeNoTurns(t *testing.T) {
 	taken := 0
-	w := &scheduleWork{begin: func() (func(), error) { taken++; return func() {}, nil }}
+	w := &scheduleWorkInTurns{begin: func() (func(), error) { taken++; return func() {}, nil }}
 	plain := schedule.Spec{Kind: schedule.KindCron, Cron: []string{"* * * * *"}}
 	excluding := plain
 	excluding.Exclude.Cron = []string{"* 0-22 * * *"}
@@ -360,7 +395,7 @@ func TestWaitsForTurnsAreBounded(t *testing.T) {
 		_, r := newFake(t)
 		var ends []func()
 		for i := range max(1, runtime.GOMAXPROCS(0)/2) {
-			end, err := r.schedules.begin(t.Context(), fmt.Sprint(i), newTurnWait(1))
+			end, err := r.schedules.begin(t.Context(), fmt.Sprint(i), takeTurnsAside(t.Context()))
 			if err != nil {
 				t.Fatal(err)
 			}

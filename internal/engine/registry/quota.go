@@ -114,7 +114,7 @@ type quotaClaim struct {
 	taken   []quotaTaken
 	// withheld are the demands whose revision does not fit.
 	withheld map[int]bool
-	waits    *turnWait // for turns of look-ups
+	turns    *turnsOfPart // for look-ups
 }
 
 // amount is what a demand takes that is stored.
@@ -144,13 +144,13 @@ type quotaTaken struct {
 // something does not fit, it looks for jobs that exist: to register a job again takes nothing. Defer settle at once: a
 // claim holds what it was granted, also if that did not suffice and nothing is written.
 func (r *Registry) claimQuota(ctx context.Context, demands []quotaDemand) (claim quotaClaim, faults []error) {
-	return r.claimQuotaWith(ctx, demands, newTurnWait(1))
+	return r.claimQuotaInTurns(ctx, demands, takeTurnsAside(ctx))
 }
 
-// claimQuotaWith is claimQuota with the time that the call may still wait for turns of look-ups.
-func (r *Registry) claimQuotaWith(ctx context.Context, demands []quotaDemand, waits *turnWait) (claim quotaClaim,
+// claimQuotaInTurns is claimQuota with the turns of the call.
+func (r *Registry) claimQuotaInTurns(ctx context.Context, demands []quotaDemand, turns *turnsOfPart) (claim quotaClaim,
 	faults []error) {
-	claim.demands, claim.waits, faults = demands, waits, make([]error, len(demands))
+	claim.demands, claim.turns, faults = demands, turns, make([]error, len(demands))
 	for _, m := range r.activeQuotas() {
 		for namespace, places := range groupByNamespace(demands, faults) {
 			limit := m.quota.Limit(namespace)
@@ -164,6 +164,10 @@ func (r *Registry) claimQuotaWith(ctx context.Context, demands []quotaDemand, wa
 				}
 			}
 		}
+	}
+	err := turns.rejoin(ctx)
+	for i := range faults {
+		faults[i] = cmp.Or(faults[i], err)
 	}
 	return claim, faults
 }
@@ -257,7 +261,7 @@ func (r *Registry) subtractExisting(ctx context.Context, claim *quotaClaim, t qu
 		}
 	}
 	if len(sought) > 1 {
-		end, err := r.lookups.begin(ctx, t.namespace, claim.waits)
+		end, err := r.lookups.begin(ctx, t.namespace, claim.turns)
 		if err != nil {
 			return err
 		}

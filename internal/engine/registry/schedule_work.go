@@ -17,7 +17,12 @@ const maxCallWork = 500_000
 type scheduleWork struct {
 	used    atomic.Int64
 	refused atomic.Pointer[refusedSchedule] // the last one
-	begin   func() (end func(), err error)  // takes a turn for a schedule; nil: the call has one
+}
+
+// scheduleWorkInTurns is the work of a part of a call that takes a turn for each expensive schedule.
+type scheduleWorkInTurns struct {
+	*scheduleWork
+	begin func() (end func(), err error)
 }
 
 type refusedSchedule struct {
@@ -26,12 +31,12 @@ type refusedSchedule struct {
 	violations []job.Violation
 }
 
-// limitsForCall returns the limits for a call that changes jobs of a namespace in some parts, with the work that it may
+// limitsInTurns returns the limits for a part of a call that changes jobs of a namespace, with the work that the call may
 // take.
-func (r *Registry) limitsForCall(ctx context.Context, namespace string, parts int) job.Limits {
+func (r *Registry) limitsInTurns(ctx context.Context, namespace string, work *scheduleWork, part *turnsOfPart) job.Limits {
 	l := r.o.Limits
-	waits := newTurnWait(parts)
-	l.Work = &scheduleWork{begin: func() (func(), error) { return r.schedules.begin(ctx, namespace, waits) }}
+	begin := func() (func(), error) { return r.schedules.begin(ctx, namespace, part) }
+	l.Work = &scheduleWorkInTurns{work, begin}
 	return l
 }
 
@@ -52,9 +57,12 @@ func (w *scheduleWork) Exhausted() bool { return w.used.Load() >= maxCallWork }
 // cheapExpressions is how many expressions without exclusions are cheap to check.
 const cheapExpressions = 4
 
+// Begin takes no turn.
+func (w *scheduleWork) Begin(schedule.Spec) (end func(), err error) { return func() {}, nil }
+
 // Begin takes a turn for a schedule with exclusions, or with many expressions: others are cheap to check.
-func (w *scheduleWork) Begin(s schedule.Spec) (end func(), err error) {
-	if w.begin == nil || s.Exclude.Empty() && len(s.Cron) <= cheapExpressions {
+func (w *scheduleWorkInTurns) Begin(s schedule.Spec) (end func(), err error) {
+	if s.Exclude.Empty() && len(s.Cron) <= cheapExpressions {
 		return func() {}, nil
 	}
 	return w.begin()

@@ -4,10 +4,11 @@
 // the calls of a namespace share, for an answer that serves several of them, or for a place in a queue. A call that
 // kept its turn on the node meanwhile would keep it from other namespaces although it does no work. Few callers of one
 // namespace could so hold all the turns of a node. Who admits a call therefore puts its [Turn] into its context, and
-// what makes it wait does so in [Wait].
+// what makes it wait does so in [Wait], or [Aside.Wait].
 package callturn
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -54,15 +55,17 @@ func (t *Turn) leave() {
 	}
 }
 
-// rejoin continues the work of a part. If the context of the call ends before it has its turn again, the part goes on
-// without one: it has nothing left to do than to answer.
-func (t *Turn) rejoin(ctx context.Context) {
+// rejoin continues the work of a part, in a turn of the call. It may fail as take does: then the part has nothing left to
+// do than to answer.
+func (t *Turn) rejoin(ctx context.Context) (err error) {
 	t.lock <- struct{}{}
 	defer func() { <-t.lock }()
-	if t.working == 0 {
-		t.held = t.take(ctx) == nil
+	if !t.held {
+		err = t.take(ctx)
+		t.held = err == nil
 	}
 	t.working++
+	return err
 }
 
 type contextKey struct{}
@@ -86,39 +89,69 @@ func Caller(ctx context.Context) string {
 }
 
 // Wait runs wait without the turn of the call, and takes the turn again. The turn remains taken while other parts of
-// the call work.
+// the call work. It fails if wait does, or if the call gets no turn again.
 func Wait(ctx context.Context, wait func() error) error {
 	t := fromContext(ctx)
 	if t == nil {
 		return wait()
 	}
 	t.leave()
-	defer t.rejoin(ctx)
-	return wait()
+	err := wait()
+	return cmp.Or(err, t.rejoin(ctx))
 }
 
-// patience is how long [WaitAside] keeps the turn.
+// patience is how long a part that steps aside keeps the turn of its call while it waits.
 const patience = 100 * time.Millisecond
 
-// WaitAside waits for a turn of another kind, which the call then has instead of its own. It keeps its own one at first:
-// most waits are short, and to take it again would take longer. Call rejoin after the work in the other turn, when that
-// is returned: nobody should wait for a call that waits for its own turn again.
-func WaitAside(ctx context.Context, wait func() error) (rejoin func(), err error) {
-	t := fromContext(ctx)
-	if t == nil {
-		return func() {}, wait()
+// Aside is a part of a call that works in turns of another kind, one after the other. It keeps the turn of its call at
+// first, because most waits are short. Once it has waited for long in all, it leaves that turn to others and has none
+// until it has done this work: a part that took its turn again after each wait would wait for others each time. It is for
+// one goroutine.
+type Aside struct {
+	turn   *Turn // nil: the call has none
+	waited time.Duration
+	left   bool
+}
+
+// StepAside begins the work of a part in turns of another kind. Rejoin ends it.
+func StepAside(ctx context.Context) *Aside { return &Aside{turn: fromContext(ctx)} }
+
+// Wait waits for a turn of the other kind.
+func (a *Aside) Wait(wait func() error) error {
+	if a.turn == nil || a.left {
+		return wait()
 	}
 	left := make(chan struct{})
-	timer := time.AfterFunc(patience, func() {
-		t.leave()
+	timer := time.AfterFunc(patience-a.waited, func() {
+		a.turn.leave()
 		close(left)
 	})
-	err = wait()
-	if timer.Stop() {
-		return func() {}, err
+	began := time.Now()
+	err := wait()
+	a.waited = min(a.waited+time.Since(began), patience)
+	if !timer.Stop() {
+		<-left
+		a.left = true
 	}
-	<-left
-	return func() { t.rejoin(ctx) }, err
+	return err
+}
+
+// Rejoin continues in the turn of the call. It may wait for one again, and fail as [Wait] does. Nobody should wait for
+// a part that rejoins: it has returned the turn of the other kind.
+func (a *Aside) Rejoin(ctx context.Context) error {
+	if !a.left {
+		return nil
+	}
+	a.left = false
+	return a.turn.rejoin(ctx)
+}
+
+// Finish continues without a turn, if the part has none: it has nothing left to do than to answer.
+func (a *Aside) Finish() {
+	if a.left {
+		a.left = false
+		a.turn.addParts(1)
+	}
 }
 
 // RunParts runs n parts of a call at the same time, and returns when all have ended.

@@ -64,24 +64,65 @@ func TestACallWaitsForItsTurnAgain(t *testing.T) {
 	})
 }
 
-// TestShortWaitsKeepTheTurn: a call that waits aside for a short time keeps its turn. After a long wait it goes on
-// without, and has its turn again after rejoin.
+// TestShortWaitsKeepTheTurn: a part that waits aside for a short time in all keeps the turn of its call. After a long
+// time it has none until it rejoins, also for work between its waits.
 func TestShortWaitsKeepTheTurn(t *testing.T) {
-	for wait, want := range map[time.Duration]int{patience / 2: 1, 2 * patience: 0} {
+	for wait, want := range map[time.Duration]int{patience / 4: 1, patience / 2: 0, 2 * patience: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			n, why := make(node, 1), errors.New("why")
 			ctx, turn := n.begin(t.Context())
-			rejoin, err := WaitAside(ctx, func() error { time.Sleep(wait); return why })
-			if !errors.Is(err, why) || len(n) != want {
-				t.Errorf("after %v: %v, %d turns are taken, want %d", wait, err, len(n), want)
+			aside := StepAside(ctx)
+			for range 3 {
+				err := aside.Wait(func() error { time.Sleep(wait); return why })
+				if !errors.Is(err, why) {
+					t.Error(err)
+				}
 			}
-			rejoin()
-			if len(n) != 1 {
-				t.Errorf("after %v, %d turns are taken in the end", wait, len(n))
+			if len(n) != want {
+				t.Errorf("after waits of %v, %d turns are taken, want %d", wait, len(n), want)
+			}
+			if err := aside.Rejoin(ctx); err != nil || len(n) != 1 {
+				t.Errorf("after waits of %v, %d turns are taken in the end: %v", wait, len(n), err)
 			}
 			turn.End()
 		})
 	}
+}
+
+// TestPartsThatFinishWaitForNoTurn: a part has nothing left to do, and another one goes on in a turn.
+func TestPartsThatFinishWaitForNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := make(node, 1)
+		ctx, turn := n.begin(t.Context())
+		RunParts(ctx, 2, func(part int) {
+			aside := StepAside(ctx)
+			_ = aside.Wait(func() error { time.Sleep(time.Duration(part+1) * time.Second); return nil })
+			if part == 0 {
+				n <- struct{}{} // another call's
+				aside.Finish()
+				return
+			}
+			time.AfterFunc(time.Second, func() { <-n })
+			if err := aside.Rejoin(ctx); err != nil || len(n) != 1 {
+				t.Errorf("%d turns are taken: %v", len(n), err)
+			}
+		})
+		turn.End()
+		if len(n) != 0 {
+			t.Errorf("%d turns are taken after the call", len(n))
+		}
+	})
+}
+
+// TestCallsWithoutAnotherTurnFail: a call that gets no turn after a wait has the error of that.
+func TestCallsWithoutAnotherTurnFail(t *testing.T) {
+	why := errors.New("why")
+	turn := New("a", func(context.Context) error { return why }, func() {})
+	ctx := NewContext(t.Context(), turn)
+	if err := Wait(ctx, func() error { return nil }); !errors.Is(err, why) {
+		t.Error(err)
+	}
+	turn.End()
 }
 
 // TestACallThatEndsReturnsNoTurnOfOthers: the context of a call ends before it has its turn again.
@@ -89,11 +130,14 @@ func TestACallThatEndsReturnsNoTurnOfOthers(t *testing.T) {
 	n := make(node, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	ctx, turn := n.begin(ctx)
-	_ = Wait(ctx, func() error {
+	err := Wait(ctx, func() error {
 		n <- struct{}{} // another call's
 		cancel()
 		return nil
 	})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 	RunParts(ctx, 3, func(int) {})
 	turn.End()
 	if len(n) != 1 {
@@ -113,7 +157,7 @@ func TestCallsWithoutTurns(t *testing.T) {
 }
 
 // TestTurnsOfParts: whatever the parts of calls do, a call has a turn while a part works, and none while all of them
-// wait. After the calls no turn is taken.
+// wait or have nothing left to do. After the calls no turn is taken.
 func TestTurnsOfParts(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		turns := rapid.IntRange(1, 2).Draw(rt, "turns")
@@ -137,11 +181,15 @@ func TestTurnsOfParts(t *testing.T) {
 								_ = Wait(ctx, wait)
 								continue
 							}
-							rejoin, _ := WaitAside(ctx, wait)
-							rejoin()
+							aside := StepAside(ctx)
+							_ = aside.Wait(wait)
+							if i == 3 {
+								aside.Finish()
+								return
+							}
+							_ = aside.Rejoin(ctx)
 						}
 					})
-					check(t, turn)
 				}()
 			}
 			synctest.Wait()

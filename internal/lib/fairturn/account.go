@@ -15,9 +15,10 @@ const (
 	leastCharge = 100 * time.Microsecond
 )
 
-// clock is the virtual time of accounts that compete for turns: what each of them has used if it always had a call that
-// waited. It passes when a turn is given for which calls have waited, and is then the time of the account that gets the
-// turn. Who has used less after a pause, or is new, begins there: a pause gives no advantage.
+// clock is the virtual time of accounts that compete for turns: about what each of them has used if it always had a call
+// that waited. It passes while calls wait, by the part of each turn that is one account's. If an account gets a turn that
+// is before that time, the time is at least that of the account. New accounts begin there: callers with many names do not
+// come first for ever.
 type clock struct {
 	now       time.Duration
 	competing int           // accounts that compete, one at least
@@ -49,19 +50,23 @@ type account struct {
 	members       accounts      // of a namespace: its identities
 }
 
-// lead returns what an account has used beyond the virtual time, within bounds. Who waited for turns of its own namespace,
-// while there were free ones for others, is not before these for long, and who had a long turn does not wait for many
-// short ones of many others.
+// lead returns what an account has used beyond the virtual time.
 func (c clock) lead(a *account) time.Duration {
-	a.used = min(max(a.used, c.now-c.most), c.now+c.most)
+	c.bound(a)
 	if a.isUnnamed {
 		return -c.most
 	}
 	return a.used - c.now
 }
 
+// bound keeps an account near the virtual time: who used nothing for long, or waited for turns of its own namespace while
+// others had free ones, does not come first for long, and who had a long turn does not wait for many short ones of others.
+func (c clock) bound(a *account) { a.used = min(max(a.used, c.now-c.most), c.now+c.most) }
+
 func (c clock) charge(a *account, used time.Duration) {
-	a.used = min(max(a.used, c.now-c.most)+used, c.now+c.most)
+	c.bound(a)
+	a.used += used
+	c.bound(a)
 }
 
 // countedTurns is how many turns count for the rank of an account.
@@ -81,18 +86,15 @@ type accounts struct {
 	now    time.Duration // virtual time of the identities of a namespace
 }
 
-// account returns the account of a name, which may be new.
-func (l *accounts) account(name string, now time.Duration) *account {
+// account returns the account of a name. A new one begins at a time.
+func (l *accounts) account(name string, start time.Duration) *account {
 	a := l.byName[name]
 	if a == nil {
-		a = &account{isUnnamed: name == ""}
+		a = &account{isUnnamed: name == "", used: start}
 		if l.byName == nil {
 			l.byName = map[string]*account{}
 		}
 		l.byName[name] = a
-	}
-	if a.isIdle() {
-		a.used = max(a.used, now)
 	}
 	return a
 }
@@ -115,9 +117,9 @@ func (l *accounts) count(a *account, held, waiting int) {
 
 // forget forgets an idle account that would begin with as much if it were new. If more than the given number of accounts
 // are kept, it forgets all idle ones.
-func (l *accounts) forget(name string, now time.Duration, kept int) {
+func (l *accounts) forget(name string, c clock, kept int) {
 	a := l.byName[name]
-	if a != nil && a.isIdle() && a.used <= now {
+	if a != nil && a.isIdle() && a.used == c.now {
 		delete(l.byName, name)
 	}
 	if len(l.byName) > kept {

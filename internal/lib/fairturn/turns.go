@@ -6,9 +6,10 @@
 // identity gains nothing by calls in several namespaces, and a namespace nothing by several identities. The calls of a
 // namespace are shared among its identities by the same rule, and those of an identity in a namespace by arrival.
 //
-// Times count from a virtual time, see [clock]. Namespaces and identities have one in common, because they are compared
-// with each other, and the identities of a namespace have one of their own: they share what their namespace gets. How far
-// anybody is before or behind is bounded, so that nobody waits for more than about a second for what was used before.
+// Times are compared with a virtual time, see [clock]. Namespaces and identities have one in common, because they are
+// compared with each other, and the identities of a namespace have one of their own: they share what their namespace gets.
+// How far anybody is from it is bounded, so that nobody waits for more than about half a second because of what was used
+// before. Turns that are longer than this bound are shared by their number rather than by their time.
 package fairturn
 
 import (
@@ -157,10 +158,14 @@ func (t *Turns) clock() clock {
 
 // accountsOf returns the accounts of a holder, which may be new.
 func (t *Turns) accountsOf(h Holder) (a accountsOf) {
-	a.namespace = t.namespaces.account(h.Namespace, t.now)
-	// An identity is not behind its namespace, which may be before the virtual time because it waited for its own turns.
-	a.identity = t.identities.account(h.Identity, min(t.now, a.namespace.used))
+	c := t.clock()
+	a.namespace = t.namespaces.account(h.Namespace, c.now)
+	c.bound(a.namespace)
+	// A new identity is not behind its namespace, which may be before the virtual time.
+	a.identity = t.identities.account(h.Identity, min(c.now, a.namespace.used))
+	c.bound(a.identity)
 	a.member = a.namespace.members.account(h.Identity, a.namespace.members.now)
+	c.ofMembers(a.namespace).bound(a.member)
 	return a
 }
 
@@ -303,8 +308,8 @@ func (t *Turns) forgetIdle(h Holder) {
 		return
 	}
 	kept := maxIdle + t.total + t.waiting
-	namespace := t.namespaces.byName[h.Namespace]
-	namespace.members.forget(h.Identity, namespace.members.now, kept)
-	t.namespaces.forget(h.Namespace, t.now, kept)
-	t.identities.forget(h.Identity, t.now, kept)
+	c, namespace := t.clock(), t.namespaces.byName[h.Namespace]
+	namespace.members.forget(h.Identity, c.ofMembers(namespace), kept)
+	t.namespaces.forget(h.Namespace, c, kept)
+	t.identities.forget(h.Identity, c, kept)
 }
