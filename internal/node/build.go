@@ -85,7 +85,7 @@ func (n *Node) buildAuditTrail(context.Context) (err error) {
 func (n *Node) buildRegistry(ctx context.Context) (err error) {
 	c := n.cfg
 	o := registry.Options{
-		Quota: n.quota, ByteQuota: n.byteQuota, Queues: guard.ReachableQueues,
+		Quota: n.quota, ByteQuota: n.byteQuota, Queues: guard.ReachableQueues, QueueOwner: guard.LimitedIdentity,
 		Store: n.clientStore, Rankings: n.overview, Lanes: n.overview, SharedLimits: n.clientStore.Limits(),
 		Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
 		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,

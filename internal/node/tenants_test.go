@@ -194,6 +194,64 @@ func TestAnAdministratorLeavesPlacesOfSettings(t *testing.T) {
 	}
 }
 
+// TestAnAdministratorOfManyNamespacesLeavesPlacesOfSettings of queues to other identities, and the last ones to pauses.
+func TestAnAdministratorOfManyNamespacesLeavesPlacesOfSettings(t *testing.T) {
+	t.Parallel()
+	x := newTenants(t, `  - {subjects: ["token:admin-a"], role: admin, namespaces: ["staging-*"]}
+  - {subjects: ["token:admin-b"], role: admin, namespaces: ["*"], queues: [mail]}
+`)
+	c := fermatav1.NewJobServiceClient(x.conn)
+	set := func(name, namespace, queue string) error {
+		_, err := c.UpdateQueueSettings(x.as(name), &fermatav1.UpdateQueueSettingsRequest{
+			Settings: &fermatav1.QueueSettings{Name: "namespaces/" + namespace + "/queues/" + queue, MaxConcurrency: 1},
+		})
+		return err
+	}
+	fill := func(namespace string, n int) { // as nodes of the previous version do
+		t.Helper()
+		const key = "fermata:{meta}:queues"
+		text, err := x.redis.Client().HGet(t.Context(), key, "a/first").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fields []any
+		for i := range n {
+			fields = append(fields, fmt.Sprintf("%s%d/q%d", namespace, i%100, i), text)
+		}
+		if err := x.redis.Client().HSet(t.Context(), key, fields...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := set("root", "a", "first"); err != nil {
+		t.Fatal(err)
+	}
+	fill("filled-", 8999)
+	takeAll := func(name string, want int) {
+		t.Helper()
+		taken, err := 0, error(nil)
+		for taken < 1000 && err == nil {
+			if err = set(name, fmt.Sprint("staging-", name, taken), "mail"); err == nil {
+				taken++
+			}
+		}
+		if taken != want || status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "this caller") {
+			t.Errorf("%s gave %d queues settings (%v), want %d", name, taken, err, want)
+		}
+	}
+	takeAll("admin-a", 250) // of 1,000
+	takeAll("admin-b", 188) // of 750, as its role covers some queues only
+	if err := set("root", "staging-1", "more"); err != nil {
+		t.Errorf("an administrator of all namespaces: %v", err)
+	}
+	fill("late-", 450)
+	if err := set("root", "a", "more"); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a limit in one of the last places: %v", err)
+	}
+	if _, err := c.PauseQueue(x.as("root"), &fermatav1.PauseQueueRequest{Name: "namespaces/a/queues/more"}); err != nil {
+		t.Errorf("a pause: %v", err)
+	}
+}
+
 // TestAnEditorLeavesPlacesOfSeries to queues of other namespaces that come later.
 func TestAnEditorLeavesPlacesOfSeries(t *testing.T) {
 	t.Parallel()

@@ -33,7 +33,9 @@ var sentinelStatuses = []struct {
 }{
 	{job.ErrCorrupt, codes.DataLoss, "JOB_CORRUPT", "what is stored of the job cannot be used; edit or delete it", 0},
 	{job.ErrNoMemory, codes.ResourceExhausted, "REDIS_OUT_OF_MEMORY", "Redis has reached maxmemory; nothing was stored", 0},
-	{job.ErrTooManyQueues, codes.ResourceExhausted, "TOO_MANY_QUEUES", "as many queues have settings as may, or as many of this namespace as its share is; set all limits of those to 0 that are no longer used: fermata cluster queues lists them", 0},
+	{job.ErrTooManyQueuesOfNamespace, codes.ResourceExhausted, "TOO_MANY_QUEUES", "as many queues of this namespace have settings as its share is; set all limits of those to 0 that are no longer used: fermata cluster queues lists them", 0},
+	{job.ErrTooManyQueuesOfIdentity, codes.ResourceExhausted, "TOO_MANY_QUEUES", "this caller has given settings to as many queues as its share is; set all limits of those to 0 that are no longer used: fermata cluster queues lists them", 0},
+	{job.ErrTooManyQueues, codes.ResourceExhausted, "TOO_MANY_QUEUES", "as many queues have settings as may; the last places are for pauses; set all limits of those to 0 that are no longer used: fermata cluster queues lists them", 0},
 	{job.ErrTooLarge, codes.ResourceExhausted, "TOO_LARGE", "the jobs are too large for one call; nothing was done, name fewer of them", 0},
 	{job.ErrTooMuchWork, codes.ResourceExhausted, "TOO_MUCH_WORK", "the call took as much work as one may and did a part of it; repeat it with the rest, fewer at a time", 0},
 	{job.ErrSettingsChanged, codes.Aborted, "SETTINGS_CHANGED", "somebody changed the settings of the queue in between", 0},

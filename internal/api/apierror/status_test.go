@@ -44,6 +44,8 @@ func TestErrorsHaveCodesAndDetails(t *testing.T) {
 		{err: job.ErrNoMemory, code: codes.ResourceExhausted, reason: "REDIS_OUT_OF_MEMORY"},
 		{err: fmt.Errorf("mail: %w", job.ErrTooManyWatches), code: codes.ResourceExhausted, reason: "TOO_MANY_WATCHES", retry: 10 * time.Second},
 		{err: fmt.Errorf("settings: %w", job.ErrTooManyQueues), code: codes.ResourceExhausted, reason: "TOO_MANY_QUEUES"},
+		{err: fmt.Errorf("settings: %w", job.ErrTooManyQueuesOfNamespace), code: codes.ResourceExhausted, reason: "TOO_MANY_QUEUES"},
+		{err: fmt.Errorf("settings: %w", job.ErrTooManyQueuesOfIdentity), code: codes.ResourceExhausted, reason: "TOO_MANY_QUEUES"},
 		{err: job.ErrUnavailable, code: codes.Unavailable, retry: 500 * time.Millisecond, reason: "REDIS_UNAVAILABLE"},
 		{err: job.ErrNodeBusy, code: codes.Unavailable, retry: 500 * time.Millisecond, reason: "NODE_BUSY"},
 		{err: job.ErrDurability, code: codes.Unavailable, retry: time.Second, reason: "DURABILITY_UNCONFIRMED"},

@@ -49,6 +49,16 @@ func RoleScopeFrom(ctx context.Context, namespace string) *RoleScope {
 	return scope
 }
 
+// LimitedIdentity returns the identity of a caller whose roles do not cover all queues of all namespaces, and "" for
+// other callers: those have no share of a table. It is "" too where callers are not authenticated.
+func LimitedIdentity(ctx context.Context) string {
+	scope := RoleScopeFrom(ctx, authz.AllNamespaces)
+	if scope == nil {
+		return ""
+	}
+	return scope.caller.Identity.Subject
+}
+
 // ReachableQueues are the queues that the caller of a context may reach with the permission of its
 // call; nil: all. Engines check it where they read and where they change a job, because the
 // job may move to another queue in between.

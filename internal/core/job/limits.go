@@ -75,6 +75,14 @@ type QueueChange struct {
 // ErrTooManyQueues means that no further queue can be given settings.
 var ErrTooManyQueues = errors.New("too many queues have settings")
 
+// Errors that are [ErrTooManyQueues] because of a share.
+var (
+	// ErrTooManyQueuesOfNamespace means that the namespace has its share of the queues with settings.
+	ErrTooManyQueuesOfNamespace = fmt.Errorf("%w of the namespace", ErrTooManyQueues)
+	// ErrTooManyQueuesOfIdentity means that the caller has given settings to as many queues as its share is.
+	ErrTooManyQueuesOfIdentity = fmt.Errorf("%w of the caller", ErrTooManyQueues)
+)
+
 // ErrTooMuchWork means that a call about many jobs took as much work as one may, and has changed a part of
 // them only.
 var ErrTooMuchWork = errors.New("too much work for one call")

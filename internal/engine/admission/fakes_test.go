@@ -285,7 +285,7 @@ func (f *fakeLimits) QueueSettings(ctx context.Context) (map[job.QueueKey]job.Qu
 	return maps.Clone(f.settings), err
 }
 
-func (f *fakeLimits) SwapQueueSettings(ctx context.Context, q job.QueueKey, old, s job.QueueSettings) error {
+func (f *fakeLimits) SwapQueueSettings(ctx context.Context, q job.QueueKey, old, s job.QueueSettings, _ string) error {
 	err := f.enter(ctx, "swap settings")
 	defer f.mu.Unlock()
 	switch {

@@ -38,8 +38,9 @@ type Limits interface {
 	ReadCells(ctx context.Context, names []string) []job.CellReply
 	SwapCells(ctx context.Context, swaps []job.CellSwap) []job.CellReply
 	QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSettings, error)
-	// SwapQueueSettings replaces the settings of a queue if they are still the old ones.
-	SwapQueueSettings(ctx context.Context, q job.QueueKey, old, s job.QueueSettings) error
+	// SwapQueueSettings replaces the settings of a queue if they are still the old ones. New ones are part of the share
+	// of an identity; "": of none.
+	SwapQueueSettings(ctx context.Context, q job.QueueKey, old, s job.QueueSettings, identity string) error
 }
 
 // Ledger decides and stores changes of a record. Submit must not block; done is called once, on another

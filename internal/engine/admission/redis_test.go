@@ -302,7 +302,7 @@ func TestTargetOnRedis(t *testing.T) {
 func TestConcurrencyLimitOnRedis(t *testing.T) {
 	r := newRig(t)
 	q := job.QueueKey{Namespace: "ns", Queue: "q"}
-	if err := r.store.Limits().PutQueueSettings(t.Context(), q, job.QueueSettings{MaxConcurrency: 2}); err != nil {
+	if err := r.store.Limits().PutQueueSettings(t.Context(), q, job.QueueSettings{MaxConcurrency: 2}, ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range r.nodes {

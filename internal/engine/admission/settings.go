@@ -130,7 +130,7 @@ func (a *Admission) endPauses(ctx context.Context, read map[job.QueueKey]job.Que
 			continue
 		}
 		ended++
-		switch err := a.o.Limits.SwapQueueSettings(ctx, q, s, s.Resumed()); {
+		switch err := a.o.Limits.SwapQueueSettings(ctx, q, s, s.Resumed(), ""); {
 		case err == nil:
 			a.o.Logger.Info("queue resumed at the end of its pause", "namespace", q.Namespace, "queue", q.Queue)
 			read[q] = s.Resumed()

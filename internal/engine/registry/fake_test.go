@@ -42,6 +42,8 @@ type fake struct {
 	children map[job.RecordID]job.State
 	letters  map[job.RecordID]job.DeadLetter
 	settings map[job.QueueKey]job.QueueSettings
+	// queueOwner is the identity of the last settings.
+	queueOwner string
 	// beforeSwap is what somebody else does just before settings are replaced.
 	beforeSwap func()
 	cells      map[string]string
@@ -450,19 +452,20 @@ func (f *fake) ReadQueueSettings(_ context.Context, q job.QueueKey) (job.QueueSe
 	return f.settings[q], f.err
 }
 
-func (f *fake) PutQueueSettings(_ context.Context, q job.QueueKey, s job.QueueSettings) error {
-	f.settings[q] = s
+func (f *fake) PutQueueSettings(_ context.Context, q job.QueueKey, s job.QueueSettings, identity string) error {
+	f.settings[q], f.queueOwner = s, identity
 	return f.err
 }
 
-func (f *fake) SwapQueueSettings(ctx context.Context, q job.QueueKey, old, s job.QueueSettings) error {
+func (f *fake) SwapQueueSettings(ctx context.Context, q job.QueueKey, old, s job.QueueSettings,
+	identity string) error {
 	if f.beforeSwap != nil {
 		f.beforeSwap()
 	}
 	if f.settings[q] != old {
 		return job.ErrSettingsChanged
 	}
-	return f.PutQueueSettings(ctx, q, s)
+	return f.PutQueueSettings(ctx, q, s, identity)
 }
 
 func (f *fake) JobFacts(context.Context, int, job.QueueKey) job.Facts { return f.facts }

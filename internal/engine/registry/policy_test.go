@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -466,6 +467,29 @@ func TestLimitsAreSetBesideAPause(t *testing.T) {
 	f.beforeSwap = func() { burst++; f.settings[q] = job.QueueSettings{Burst: burst} }
 	if _, err := r.SetQueueSettings(t.Context(), q, job.QueueChange{KeepPaused: true}); !errors.Is(err, job.ErrSettingsChanged) || burst != keepTries {
 		t.Errorf("settings that change all the time: %v after %d tries", err, burst)
+	}
+}
+
+// TestSettingsArePartOfAShare: each call that may give a queue settings says whose share they are part of.
+func TestSettingsArePartOfAShare(t *testing.T) {
+	f, r := newFake(t)
+	r.o.QueueOwner = func(context.Context) string { return "ann" }
+	q := job.QueueKey{Namespace: "default", Queue: "mail"}
+	set := func(c job.QueueChange) func() (job.QueueSettings, error) {
+		return func() (job.QueueSettings, error) { return r.SetQueueSettings(t.Context(), q, c) }
+	}
+	limited := job.QueueSettings{Rate: 1}
+	for what, call := range map[string]func() (job.QueueSettings, error){
+		"set":          set(job.QueueChange{Settings: limited}),
+		"keep a pause": set(job.QueueChange{Settings: limited, KeepPaused: true}),
+		"expect none":  set(job.QueueChange{Settings: limited, Expected: &job.QueueSettings{}}),
+		"pause":        func() (job.QueueSettings, error) { return r.PauseQueue(t.Context(), q, 0) },
+	} {
+		f.queueOwner = ""
+		delete(f.settings, q)
+		if _, err := call(); err != nil || f.queueOwner != "ann" {
+			t.Errorf("%s: %v, the settings are part of the share of %q", what, err, f.queueOwner)
+		}
 	}
 }
 

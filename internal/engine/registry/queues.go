@@ -30,6 +30,14 @@ func (r *Registry) SetQueueSettings(ctx context.Context, q job.QueueKey, c job.Q
 	return settings, err
 }
 
+// queueOwner is the identity whose share new settings of a queue are part of; "": of none.
+func (r *Registry) queueOwner(ctx context.Context) string {
+	if r.o.QueueOwner == nil {
+		return ""
+	}
+	return r.o.QueueOwner(ctx)
+}
+
 // keepTries is the maximum number of tries to replace settings that others change meanwhile.
 const keepTries = 8
 
@@ -50,10 +58,10 @@ func (r *Registry) putQueueSettings(ctx context.Context, q job.QueueKey, c job.Q
 	case c.Expected != nil:
 		s = keepPause(*c.Expected)
 		r.beginWrite(ctx) // the call waits for it
-		return s, r.o.SharedLimits.SwapQueueSettings(ctx, q, *c.Expected, s)
+		return s, r.o.SharedLimits.SwapQueueSettings(ctx, q, *c.Expected, s, r.queueOwner(ctx))
 	case !c.KeepPaused && !s.Paused:
 		r.beginWrite(ctx)
-		return s, r.o.SharedLimits.PutQueueSettings(ctx, q, s)
+		return s, r.o.SharedLimits.PutQueueSettings(ctx, q, s, r.queueOwner(ctx))
 	}
 	return r.editQueueSettings(ctx, q, keepPause)
 }
@@ -68,7 +76,7 @@ func (r *Registry) editQueueSettings(ctx context.Context, q job.QueueKey,
 		}
 		s := edit(present)
 		r.beginWrite(ctx)
-		err = r.o.SharedLimits.SwapQueueSettings(ctx, q, present, s)
+		err = r.o.SharedLimits.SwapQueueSettings(ctx, q, present, s, r.queueOwner(ctx))
 		if !errors.Is(err, job.ErrSettingsChanged) || try == keepTries {
 			return s, err
 		}

@@ -77,9 +77,10 @@ type Limits interface {
 	FreeUnits(ctx context.Context, name string, limit int) (int, error)
 	// ReadQueueSettings reads the settings of one queue; zero where it has none.
 	ReadQueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error)
-	PutQueueSettings(ctx context.Context, q job.QueueKey, s job.QueueSettings) error
+	// PutQueueSettings replaces the settings of a queue. New ones are part of the share of an identity; "": of none.
+	PutQueueSettings(ctx context.Context, q job.QueueKey, s job.QueueSettings, identity string) error
 	// SwapQueueSettings replaces the settings of a queue if they are still the old ones.
-	SwapQueueSettings(ctx context.Context, q job.QueueKey, old, s job.QueueSettings) error
+	SwapQueueSettings(ctx context.Context, q job.QueueKey, old, s job.QueueSettings, identity string) error
 }
 
 // Cluster returns the facts for an explanation that are not in the job's records: the holder of a shard, and
@@ -130,6 +131,9 @@ type Options struct {
 	// Queues returns the queues that the caller of a context may reach. Jobs that are in other queues at the
 	// instant of a change are missing for that caller. It may be nil: all callers may reach all queues.
 	Queues func(context.Context) job.QueueScope
+	// QueueOwner returns the identity whose share the settings are part of that the caller of a context gives a queue; "":
+	// of none. It may be nil: they are part of no share.
+	QueueOwner func(context.Context) string
 	// QueuePaused reports whether a whole queue is paused. It may be nil: none is.
 	QueuePaused func(job.QueueKey) bool
 	// Sealer seals payloads; nil leaves them as they are.

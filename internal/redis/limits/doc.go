@@ -15,6 +15,8 @@
 //	P:{T}:cell:<name>  string      cell: expiry and text
 //	P:{meta}:queues    hash        namespace/queue -> settings, protobuf
 //	P:{meta}:queues:counts  hash   namespace -> its queues that have settings
+//	P:{meta}:queues:owners  hash   namespace/queue -> digest of the identity that gave it settings
+//	P:{meta}:queues:owned   hash   digest of an identity -> its entries among the owners
 //	P:{meta}:jobs      hash        namespace -> jobs, where their number is limited
 //	P:{meta}:jobs:new  hash        namespace -> jobs taken since the last census began
 //	P:{meta}:bytes     hash        namespace -> bytes of its jobs, where those are limited

@@ -62,7 +62,7 @@ func TestLimitsLoseAnswers(t *testing.T) {
 		}
 	}
 	lose()
-	if err := s.PutQueueSettings(t.Context(), job.QueueKey{Namespace: "n", Queue: "q"}, job.QueueSettings{Burst: 1}); err != nil {
+	if err := s.PutQueueSettings(t.Context(), job.QueueKey{Namespace: "n", Queue: "q"}, job.QueueSettings{Burst: 1}, ""); err != nil {
 		t.Errorf("settings: %v", err)
 	}
 	if cut := proxy.Counters().Cut; cut != lost {
@@ -94,7 +94,7 @@ func TestLimitsAtMaxMemory(t *testing.T) {
 	if r := s.SwapCells(t.Context(), []job.CellSwap{{Name: "n", New: "x"}})[0]; r.Err != nil || !r.Swapped {
 		t.Errorf("cell: %+v", r)
 	}
-	if err := s.PutQueueSettings(t.Context(), job.QueueKey{Namespace: "n", Queue: "q"}, job.QueueSettings{Burst: 1}); err != nil {
+	if err := s.PutQueueSettings(t.Context(), job.QueueKey{Namespace: "n", Queue: "q"}, job.QueueSettings{Burst: 1}, ""); err != nil {
 		t.Errorf("settings: %v", err)
 	}
 }
@@ -116,7 +116,7 @@ func TestLimitsUnconfirmed(t *testing.T) {
 	if r := s.SwapCells(ctx, []job.CellSwap{{Name: "n", New: "x"}})[0]; !errors.Is(r.Err, job.ErrDurability) || !r.Swapped {
 		t.Errorf("swap: %+v", r)
 	}
-	if err := s.PutQueueSettings(ctx, job.QueueKey{Namespace: "n", Queue: "q"}, job.QueueSettings{}); !errors.Is(err, job.ErrDurability) {
+	if err := s.PutQueueSettings(ctx, job.QueueKey{Namespace: "n", Queue: "q"}, job.QueueSettings{}, ""); !errors.Is(err, job.ErrDurability) {
 		t.Errorf("settings: %v", err)
 	}
 	if r := s.TakeRate(ctx, []job.RateRequest{{Name: "n", N: 1, Interval: 1}})[0]; r.Err != nil || r.N != 1 {

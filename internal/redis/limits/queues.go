@@ -2,6 +2,8 @@ package limits
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -19,6 +21,12 @@ func queuesKey(prefix string) string { return runner.KeyspaceKey(prefix) + ":que
 
 // queueCountsKey is the hash of how many queues of each namespace have settings.
 func queueCountsKey(prefix string) string { return queuesKey(prefix) + ":counts" }
+
+// queueOwnersKey is the hash of the identities that gave queues their settings.
+func queueOwnersKey(prefix string) string { return queuesKey(prefix) + ":owners" }
+
+// queueOwnedKey is the hash of how many queues each identity gave settings.
+func queueOwnedKey(prefix string) string { return queuesKey(prefix) + ":owned" }
 
 // QueueSettings reads the settings of all queues that have any. What cannot be read
 // is logged, counted and left out.
@@ -61,25 +69,34 @@ func (s *Store) ReadQueueSettings(ctx context.Context, q job.QueueKey) (job.Queu
 	return settings, nil
 }
 
-// PutQueueSettings replaces the settings of a queue; the zero value deletes them.
-// No more than 10,000 queues may have settings, and of a namespace no more than are free:
-// job.ErrTooManyQueues.
-func (s *Store) PutQueueSettings(ctx context.Context, q job.QueueKey, settings job.QueueSettings) error {
-	return s.putQueueSettings(ctx, q, settings, "", "")
+// PutQueueSettings replaces the settings of a queue; the zero value deletes them. New settings are part of the share of
+// an identity; "": of none. No more than 10,000 queues may have settings, of a namespace no more than are free, and of
+// an identity no more than a third of what is free: job.ErrTooManyQueues, or an error that wraps it. The last 64th is
+// for settings that pause.
+func (s *Store) PutQueueSettings(ctx context.Context, q job.QueueKey, settings job.QueueSettings,
+	identity string) error {
+	return s.putQueueSettings(ctx, q, settings, identity, "", "")
 }
 
 // SwapQueueSettings is PutQueueSettings on the condition that the settings are still
 // old: job.ErrSettingsChanged.
-func (s *Store) SwapQueueSettings(ctx context.Context, q job.QueueKey, old, settings job.QueueSettings) error {
+func (s *Store) SwapQueueSettings(ctx context.Context, q job.QueueKey, old, settings job.QueueSettings,
+	identity string) error {
 	expected, err := codec.EncodeQueueSettings(old)
 	if err != nil {
 		return err
 	}
-	return s.putQueueSettings(ctx, q, settings, "1", string(expected))
+	return s.putQueueSettings(ctx, q, settings, identity, "1", string(expected))
+}
+
+// queueRefusals are the errors by the code that the script replies.
+var queueRefusals = map[int64]error{
+	1: job.ErrTooManyQueues, 2: job.ErrSettingsChanged, 3: job.ErrTooManyQueuesOfNamespace,
+	4: job.ErrTooManyQueuesOfIdentity,
 }
 
 func (s *Store) putQueueSettings(ctx context.Context, q job.QueueKey, settings job.QueueSettings,
-	swap, expected string) error {
+	identity, swap, expected string) error {
 	if q.Namespace == "" || q.Queue == "" || strings.Contains(q.Namespace, "/") {
 		return fmt.Errorf("settings of queue %q in namespace %q: not the name of a queue", q.Queue, q.Namespace)
 	}
@@ -87,17 +104,27 @@ func (s *Store) putQueueSettings(ctx context.Context, q job.QueueKey, settings j
 	if err != nil {
 		return err
 	}
+	pauses := ""
+	if settings.Paused {
+		pauses = "1"
+	}
 	put := runner.NewScriptCall(s.scripts.queues, runner.NoShard,
-		[]string{queuesKey(s.prefix), queueCountsKey(s.prefix)},
-		[]any{q.Namespace + "/" + q.Queue, value, maxQueueSettings, swap, expected})
+		[]string{queuesKey(s.prefix), queueCountsKey(s.prefix), queueOwnersKey(s.prefix), queueOwnedKey(s.prefix)},
+		[]any{q.Namespace + "/" + q.Queue, value, maxQueueSettings, swap, expected, digestOf(identity), pauses})
 	if err := s.runner.Run(ctx, put); err != nil {
 		return err
 	}
-	switch put.Reply.IntAt(0) {
-	case 0:
-		return nil
-	case 2:
-		return fmt.Errorf("settings of queue %s in namespace %s: %w", q.Queue, q.Namespace, job.ErrSettingsChanged)
+	if refusal := queueRefusals[put.Reply.IntAt(0)]; refusal != nil {
+		return fmt.Errorf("settings of queue %s in namespace %s: %w", q.Queue, q.Namespace, refusal)
 	}
-	return fmt.Errorf("settings of queue %s in namespace %s: %w", q.Queue, q.Namespace, job.ErrTooManyQueues)
+	return nil
+}
+
+// digestOf is a name of an identity that has the same length for all; "" for none.
+func digestOf(identity string) string {
+	if identity == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(identity))
+	return hex.EncodeToString(sum[:16])
 }

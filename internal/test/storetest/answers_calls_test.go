@@ -154,7 +154,7 @@ func (b *answerBed) limitCalls() []answerCall {
 		}},
 		{name: "cells", call: func(ctx context.Context) error { return s.Limits().ReadCells(ctx, []string{"c"})[0].Err }},
 		{name: "settings", call: func(ctx context.Context) error {
-			return s.Limits().PutQueueSettings(ctx, queue, job.QueueSettings{Burst: 1})
+			return s.Limits().PutQueueSettings(ctx, queue, job.QueueSettings{Burst: 1}, "")
 		}},
 		{name: "all settings", call: func(ctx context.Context) error {
 			all, err := s.Limits().QueueSettings(ctx)

@@ -478,11 +478,11 @@ func (s *specimen) addLimits() {
 		s.T.Fatalf("cell: %+v", r)
 	}
 	settings := job.QueueSettings{MaxConcurrency: 7, Rate: 2.5, Burst: 3, RecoveryRate: 9}
-	if err := s.Store.Limits().PutQueueSettings(ctx, q, settings); err != nil {
+	if err := s.Store.Limits().PutQueueSettings(ctx, q, settings, ""); err != nil {
 		s.T.Fatal(err)
 	}
 	paused := job.QueueKey{Namespace: "ns", Queue: "paused"}
-	if err := s.Store.Limits().PutQueueSettings(ctx, paused, job.QueueSettings{Paused: true}); err != nil {
+	if err := s.Store.Limits().PutQueueSettings(ctx, paused, job.QueueSettings{Paused: true}, ""); err != nil {
 		s.T.Fatal(err)
 	}
 }
