@@ -39,7 +39,8 @@ func New(o Options) (*Gateway, error) {
 	}
 	g := &Gateway{
 		options: o, hosts: newHostChecker(o.AllowedHosts), origins: http.NewCrossOriginProtection(),
-		memory: newMemory(), proxies: o.TrustedProxies, unverified: newPlaces(maxUnverified),
+		memory: newMemory(), proxies: o.TrustedProxies,
+		unverified: newPlaces(unverifiedFor(debug.SetMemoryLimit(-1))),
 	}
 	g.events = newEventHub(g.memory)
 	g.credentials = newCredentials(o)

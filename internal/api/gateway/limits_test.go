@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -224,5 +225,14 @@ func TestRefusalsAreCounted(t *testing.T) {
 	_, _ = g.credentials.beginWatch(who)
 	if !counted["calls"] || !counted["event_streams"] {
 		t.Errorf("counted are %v", counted)
+	}
+}
+
+// TestUnverifiedRequestsLeaveConnectionsToOthers, also in a process with little memory.
+func TestUnverifiedRequestsLeaveConnectionsToOthers(t *testing.T) {
+	for _, limit := range []int64{1 << 20, 128 << 20, 512 << 20, 1 << 30, math.MaxInt64} {
+		if n, connections := unverifiedFor(limit), connectionsFor(limit); n < 1 || n > connections/2 {
+			t.Errorf("%d bytes: %d unverified requests take %d connections", limit, n, connections)
+		}
 	}
 }

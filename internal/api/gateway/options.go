@@ -55,8 +55,8 @@ const (
 	// maxVerifications bounds the credentials that are being verified, in total; a quarter may be of one remote
 	// address. Nodes grant far more unauthenticated connections to the address of the gateway.
 	maxVerifications = 64
-	// maxUnverified bounds the requests whose caller no node has verified, in total; a quarter may be of one remote
-	// address. Each holds some kilobytes, for as long as its client does not read the response. unverifiedTime bounds
+	// maxUnverified bounds the requests whose caller no node has verified, in total, or half of the connections if that is
+	// less; a quarter may be of one remote address. Each holds some kilobytes, for as long as its client does not read the response. unverifiedTime bounds
 	// that: it is more than a sign-in at an issuer takes.
 	maxUnverified  = 2048
 	unverifiedTime = 30 * time.Second

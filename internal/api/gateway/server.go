@@ -55,10 +55,19 @@ func NewServer(handler http.Handler, secure *tls.Config, logger *slog.Logger) *h
 // their headers take. The server is to be served on the listener that it returns.
 func Listener(s *http.Server, l net.Listener, trusted []netip.Prefix) net.Listener {
 	memory := debug.SetMemoryLimit(-1)
-	connections := int(min(maxServerConnections, max(minServerConnections, memory/memoryPerConnection)))
+	connections := connectionsFor(memory)
 	return httpbound.Bound(s, l, httpbound.Options{
 		Connections: connections, ConnectionsOfHost: connections / 4, Trusted: trustedProxies(trusted).trusts,
 		HTTP2Connections: int(min(maxHTTP2Connections, max(minHTTP2Connections, memory/4/memoryPerHTTP2Client))),
 		HeaderMemory:     int(min(maxHeaderMemory, max(minHeaderMemory, memory/8))),
 	})
 }
+
+// connectionsFor is how many connections a process has that is to keep to so many bytes.
+func connectionsFor(limit int64) int {
+	return int(min(maxServerConnections, max(minServerConnections, limit/memoryPerConnection)))
+}
+
+// unverifiedFor is how many requests of callers that no node has verified such a process has. Their connections make no
+// room for others, so that they are half of the connections at most.
+func unverifiedFor(limit int64) int { return min(maxUnverified, connectionsFor(limit)/2) }

@@ -24,20 +24,28 @@ var errNoHeaderMemory = errors.New("other requests of this host, or of others, t
 // conn counts the bytes that arrive until a handler is called, and gives back its place when it is closed.
 type conn struct {
 	net.Conn
-	budget  *memorybudget.Budget
-	host    string
-	longest int // of headers, in bytes; the rest of what arrives with them is body
-	release func()
-	isHTTP2 bool // it has a place for HTTP/2; the listener's lock guards it
-	// waiting is the time, in nanoseconds, since when no handler has been called for it; 0: one has been.
+	budget    *memorybudget.Budget
+	host      string
+	isTrusted bool // its host may have any number of connections, and keeps them
+	longest   int  // of headers, in bytes; the rest of what arrives with them is body
+	release   func()
+	isHTTP2   bool // it has a place for HTTP/2; the listener's lock guards it
+	// waiting is the [instant] since when no handler runs for it; 0: one does.
 	waiting atomic.Int64
 
 	mu       sync.Mutex
 	received int  // bytes since the last request has ended
 	taken    int  // of the budget
 	handling bool // a handler has been called: what arrives is the body
+	handlers int  // that run; several only with HTTP/2
 	closed   bool
 }
+
+// processStart is an hour before the start, so that no [instant] is 0.
+var processStart = time.Now().Add(-time.Hour)
+
+// instant is the present time, in nanoseconds of a clock that is never set.
+func instant() int64 { return int64(time.Since(processStart)) }
 
 // Read reads, and fails if there is no memory for the headers. The server then closes the connection.
 func (c *conn) Read(p []byte) (int, error) {
@@ -67,13 +75,30 @@ func (c *conn) takeMemory(n int) bool {
 	return true
 }
 
-// endHeaders gives back the memory of the headers. What is left of them has few lines.
-func (c *conn) endHeaders() {
+// beginHandler gives back the memory of the headers. What is left of them has few lines. False: the connection has been
+// closed to make room, and the handler must not run, because nobody would learn what it has done.
+func (c *conn) beginHandler() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.handling = true
-	c.waiting.Store(0)
 	c.giveBack()
+	if c.closed {
+		return false
+	}
+	c.handling = true
+	c.handlers++
+	c.waiting.Store(0)
+	return true
+}
+
+// endHandler is for a handler that has returned. The server may wait for a rest of the body, or for the client to read
+// a rest of the response; the connection can be closed meanwhile.
+func (c *conn) endHandler() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.handlers--
+	if c.handlers == 0 {
+		c.waiting.Store(instant())
+	}
 }
 
 // awaitHeaders is for a connection whose last request has ended.
@@ -81,8 +106,15 @@ func (c *conn) awaitHeaders() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handling, c.received = false, 0
-	c.waiting.Store(time.Now().UnixNano())
 	c.giveBack()
+}
+
+// tryEvict has no handler run any more; false: one does.
+func (c *conn) tryEvict() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = c.closed || c.handlers == 0
+	return c.closed
 }
 
 func (c *conn) giveBack() {

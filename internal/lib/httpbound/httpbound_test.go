@@ -12,6 +12,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ type served struct {
 	address  string
 	listener *listener
 	memory   *memorybudget.Budget
+	unread   atomic.Int32 // requests of /unread
 }
 
 func serve(t *testing.T, o Options, secure *tls.Config) *served {
@@ -34,8 +36,13 @@ func serve(t *testing.T, o Options, secure *tls.Config) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
+	into := &served{t: t, address: l.Addr().String()}
 	s := &http.Server{TLSConfig: secure, ReadHeaderTimeout: patience, MaxHeaderBytes: 16 << 10,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/unread" {
+				into.unread.Add(1)
+				return
+			}
 			_, _ = io.Copy(io.Discard, r.Body)
 			_, _ = io.WriteString(w, "hello")
 		})}
@@ -52,8 +59,9 @@ func serve(t *testing.T, o Options, secure *tls.Config) *served {
 		_ = s.Close()
 		<-done
 	})
-	ours := bounded.(*listener)
-	return &served{t: t, address: l.Addr().String(), listener: ours, memory: ours.o.memory}
+	into.listener = bounded.(*listener)
+	into.memory = into.listener.o.memory
+	return into
 }
 
 func wide() Options { return Options{Connections: 100, ConnectionsOfHost: 100, HeaderMemory: 1 << 20} }
@@ -169,7 +177,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 func TestConnectionsAreBounded(t *testing.T) {
 	o := wide()
 	o.Connections, o.ConnectionsOfHost = 3, 2
-	o.Trusted = func(host string) bool { return host == "127.0.0.9" }
+	o.Trusted = func(address string) bool { return strings.HasPrefix(address, "127.0.0.9:") }
 	s := serve(t, o, nil)
 	open := func(from string, want bool) net.Conn {
 		t.Helper()
@@ -246,9 +254,11 @@ func TestFewHostsLeavePlacesToOthers(t *testing.T) {
 func (l *listener) isAnyBusy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for c := range l.open {
-		if c.waiting.Load() == 0 {
-			return true
+	for _, h := range l.hosts {
+		for c := range h.open {
+			if c.waiting.Load() == 0 {
+				return true
+			}
 		}
 	}
 	return false
@@ -257,7 +267,7 @@ func (l *listener) isAnyBusy() bool {
 func (l *listener) openConnections() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.all.total
+	return l.total
 }
 
 // TestHTTP2IsBounded checks that connections beyond the bound agree on HTTP/1.1, and that places are given back.

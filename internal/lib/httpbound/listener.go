@@ -8,41 +8,26 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/hostgroup"
 )
 
-// equalTurn is how long a connection without a request keeps its place beside hosts that have as many.
+// equalTurn is how long a connection without a handler keeps its place beside hosts that have as many.
 const equalTurn = 5 * time.Second
 
-// listener closes new connections while too many are open of their host. If too many are open in total, it closes one
-// without a request: the one that has waited for the longest of the host that has most. So idle connections of few hosts
-// keep nobody else out.
+// listener bounds the open connections. A new one beyond a bound takes the place of one for which no handler runs: of
+// the host that has most, or of its own host if that has as many as it may have. The one that has waited for the longest
+// is closed. So idle connections of few hosts keep nobody else out. If there is none, the new one is closed.
 type listener struct {
 	net.Listener
 	o Options
 
-	mu         sync.Mutex
-	open       map[*conn]struct{}
-	all, http2 places
+	mu           sync.Mutex
+	hosts        map[string]*host // with open connections
+	total, http2 int
 }
 
-// places counts connections, in total and by host.
-type places struct {
-	total int
-	hosts map[string]int
-}
-
-func (p *places) add(host string) {
-	if p.hosts == nil {
-		p.hosts = map[string]int{}
-	}
-	p.total++
-	p.hosts[host]++
-}
-
-func (p *places) remove(host string) {
-	p.total--
-	p.hosts[host]--
-	if p.hosts[host] == 0 {
-		delete(p.hosts, host)
-	}
+// host has the connections of one host. Each trusted address is a host of its own.
+type host struct {
+	open      map[*conn]struct{}
+	http2     int // of open
+	isTrusted bool
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -51,13 +36,10 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		host := hostgroup.Of(plain.RemoteAddr().String())
-		c := &conn{Conn: plain, budget: l.o.memory, host: host, longest: l.o.longestHeader}
-		c.release = sync.OnceFunc(func() { l.remove(c) })
-		c.waiting.Store(time.Now().UnixNano())
-		added, closed := l.add(c)
-		if closed != nil {
-			_ = closed.Close()
+		c := l.newConn(plain)
+		added, evicted := l.add(c)
+		if evicted != nil {
+			_ = evicted.Close()
 		}
 		if added {
 			return c, nil
@@ -66,44 +48,99 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// add adds a connection if there is a place for it. closed has lost its place to it, if it is not nil, and is to be
-// closed.
-func (l *listener) add(c *conn) (added bool, closed *conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.all.hosts[c.host] >= l.o.ConnectionsOfHost && !l.o.isTrusted(c.host) {
-		return false, nil
+func (l *listener) newConn(plain net.Conn) *conn {
+	address := plain.RemoteAddr().String()
+	c := &conn{Conn: plain, budget: l.o.memory, host: hostgroup.Of(address), longest: l.o.longestHeader}
+	if l.o.Trusted != nil && l.o.Trusted(address) {
+		c.isTrusted = true
+		c.host, _, _ = net.SplitHostPort(address) // its neighbours in a network are not trusted
 	}
-	if l.all.total >= l.o.Connections {
-		closed = l.findExpendable(c)
-		if closed == nil {
-			return false, nil
-		}
-		l.removeLocked(closed)
-	}
-	if l.open == nil {
-		l.open = map[*conn]struct{}{}
-	}
-	l.open[c] = struct{}{}
-	l.all.add(c.host)
-	return true, closed
+	c.release = sync.OnceFunc(func() { l.remove(c) })
+	c.waiting.Store(instant())
+	return c
 }
 
-// findExpendable finds the connection that has waited for a request for the longest, of the host that has most. It has
-// more than the host of the new connection, or has waited for equalTurn.
-func (l *listener) findExpendable(added *conn) (best *conn) {
-	own, now := l.all.hosts[added.host], added.waiting.Load()
-	for c := range l.open {
-		since, n := c.waiting.Load(), l.all.hosts[c.host]
-		isFairer := n > own+1 || n > own && now-since >= int64(equalTurn)
-		if since == 0 || !isFairer || l.o.isTrusted(c.host) {
+// add adds a connection if there is a place for it. evicted has lost its place to it, if it is not nil, and is to be
+// closed.
+func (l *listener) add(c *conn) (added bool, evicted *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	own := l.hosts[c.host]
+	isHostFull := own != nil && len(own.open) >= l.o.ConnectionsOfHost && !c.isTrusted
+	candidates := l.hosts
+	switch {
+	case isHostFull:
+		candidates = map[string]*host{c.host: own}
+	case l.total < l.o.Connections:
+		l.addLocked(c)
+		return true, nil
+	}
+	evicted = evictOf(candidates, c)
+	if evicted == nil {
+		return false, nil
+	}
+	l.removeLocked(evicted)
+	l.addLocked(c)
+	return true, evicted
+}
+
+// evictOf evicts a connection of these hosts in favour of a new one; nil: there is none.
+func evictOf(hosts map[string]*host, added *conn) *conn {
+	for {
+		c := findExpendable(hosts, added)
+		if c == nil || c.tryEvict() {
+			return c
+		}
+	}
+}
+
+// findExpendable finds the connection that has waited for the longest, of the host that has most. That has more
+// connections than the host of the new one. If it has only one more, or is the same host, its connection has waited for
+// equalTurn. Trusted hosts keep their connections, and replace others as if they had none.
+func findExpendable(hosts map[string]*host, added *conn) (best *conn) {
+	own, most, now := 0, 0, instant()
+	if h := hosts[added.host]; h != nil && !added.isTrusted {
+		own = len(h.open)
+	}
+	for name, h := range hosts {
+		n, isOwn := len(h.open), name == added.host
+		if h.isTrusted || n < most || n <= own && !isOwn {
 			continue
 		}
-		if best == nil || n > l.all.hosts[best.host] || n == l.all.hosts[best.host] && since < best.waiting.Load() {
-			best = c
+		before := now
+		if isOwn || n == own+1 {
+			before -= int64(equalTurn)
+		}
+		c := h.findOldest(before)
+		if c != nil && (best == nil || n > most || c.waiting.Load() < best.waiting.Load()) {
+			best, most = c, n
 		}
 	}
 	return best
+}
+
+// findOldest finds the connection without a handler that has waited for the longest, since an instant or longer.
+func (h *host) findOldest(before int64) (oldest *conn) {
+	for c := range h.open {
+		since := c.waiting.Load()
+		if since != 0 && since <= before {
+			oldest, before = c, since
+		}
+	}
+	return oldest
+}
+
+func (l *listener) addLocked(c *conn) {
+	if l.hosts == nil {
+		l.hosts = map[string]*host{}
+	}
+	h := l.hosts[c.host]
+	if h == nil {
+		h = &host{open: map[*conn]struct{}{}, isTrusted: c.isTrusted}
+		l.hosts[c.host] = h
+	}
+	h.open[c] = struct{}{}
+	l.total++
 }
 
 func (l *listener) remove(c *conn) {
@@ -113,26 +150,44 @@ func (l *listener) remove(c *conn) {
 }
 
 func (l *listener) removeLocked(c *conn) {
-	if _, found := l.open[c]; !found {
+	if !l.isOpen(c) {
 		return // it has lost its place to another one
 	}
-	delete(l.open, c)
-	l.all.remove(c.host)
+	h := l.hosts[c.host]
 	if c.isHTTP2 {
-		l.http2.remove(c.host)
+		c.isHTTP2 = false
+		h.http2--
+		l.http2--
 	}
-	c.isHTTP2 = false
+	l.total--
+	delete(h.open, c)
+	if len(h.open) == 0 {
+		delete(l.hosts, c.host)
+	}
 }
 
-// takeHTTP2 finds a place for a connection of HTTP/2; false: there is none.
+func (l *listener) isOpen(c *conn) bool {
+	h := l.hosts[c.host]
+	if h == nil {
+		return false
+	}
+	_, found := h.open[c]
+	return found
+}
+
+// takeHTTP2 finds a place for a connection of HTTP/2; false: there is none, or the connection has been closed.
 func (l *listener) takeHTTP2(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	most := l.o.HTTP2Connections
-	if c.isHTTP2 || l.http2.total >= most || l.http2.hosts[c.host] >= max(1, most/4) && !l.o.isTrusted(c.host) {
+	if c.isHTTP2 || !l.isOpen(c) {
 		return c.isHTTP2
 	}
-	l.http2.add(c.host)
+	h, most := l.hosts[c.host], l.o.HTTP2Connections
+	if l.http2 >= most || h.http2 >= max(1, most/4) && !c.isTrusted {
+		return false
+	}
 	c.isHTTP2 = true
+	h.http2++
+	l.http2++
 	return true
 }

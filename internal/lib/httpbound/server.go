@@ -26,14 +26,13 @@ type Options struct {
 	HTTP2Connections int
 	// HeaderMemory is the memory in bytes of all headers that arrive at once and that are longer than 4 KiB.
 	HeaderMemory int
-	// Trusted reports whether a host, such as a proxy, may have any number of connections. Default: none may.
-	Trusted func(host string) bool
+	// Trusted reports whether an address with a port, such as that of a proxy, may have any number of connections.
+	// Default: none may.
+	Trusted func(address string) bool
 
 	memory        *memorybudget.Budget
 	longestHeader int
 }
-
-func (o Options) isTrusted(host string) bool { return o.Trusted != nil && o.Trusted(host) }
 
 // Bound bounds a server. The server has to be served on the listener that Bound returns. Bound sets the handler, the
 // context and the state hook of connections. MaxHeaderBytes of the server has to be set.
@@ -96,7 +95,10 @@ func boundHeaders(next http.Handler) http.Handler {
 		}
 		c, _ := r.Context().Value(connKey{}).(*conn)
 		if c != nil {
-			c.endHeaders()
+			if !c.beginHandler() {
+				panic(http.ErrAbortHandler)
+			}
+			defer c.endHandler()
 		}
 		if lines > maxHeaderLines {
 			w.Header().Set("Connection", "close")

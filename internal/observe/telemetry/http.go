@@ -29,7 +29,7 @@ type Server struct {
 func Serve(l net.Listener, g prometheus.Gatherer, up func() bool, ready func() []string, level http.Handler) *Server {
 	mux := http.NewServeMux()
 	if level != nil {
-		mux.Handle("/loglevel", level)
+		mux.Handle("/loglevel", limitLevelRequests(level))
 	}
 	metrics := limitScrapes(promhttp.HandlerFor(g, promhttp.HandlerOpts{
 		EnableOpenMetrics: true, MaxRequestsInFlight: scrapesAtOnce, Timeout: scrapeTimeout,
@@ -63,6 +63,23 @@ func Serve(l net.Listener, g prometheus.Gatherer, up func() bool, ready func() [
 	return s
 }
 
+// limitLevelRequests answers few requests at a time, whose bodies have to arrive soon: the connection of a request that
+// is read makes no room for others.
+func limitLevelRequests(next http.Handler) http.Handler {
+	turns := make(chan struct{}, levelRequestsAtOnce)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case turns <- struct{}{}:
+			defer func() { <-turns }()
+		default:
+			http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
+			return
+		}
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(levelBodyTimeout))
+		next.ServeHTTP(w, r)
+	})
+}
+
 // Bounds of the server. There are many connections, so that idle ones of some hosts do not keep the probes of a kubelet
 // out.
 const (
@@ -70,6 +87,8 @@ const (
 	maxConnectionsOfHost = 64
 	maxHeaderBytes       = 4 << 10
 	maxHeaderMemory      = 8 << 20
+	levelRequestsAtOnce  = 8
+	levelBodyTimeout     = 5 * time.Second
 )
 
 // Addr is where the server listens.
