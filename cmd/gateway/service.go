@@ -77,7 +77,10 @@ func (s *service) serveMetrics() (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("--metrics-addr: %w; name another address", err)
 	}
-	server := telemetry.Serve(listener, s.registry, func() bool { return true }, s.missingConditions, s.level)
+	server := telemetry.Serve(listener, telemetry.ServerOptions{
+		Gatherer: s.registry, Registerer: s.registry, Up: func() bool { return true }, Ready: s.missingConditions,
+		Level: s.level, Logger: s.logger,
+	})
 	s.logger.Info("serving metrics", "address", server.Addr())
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), metricsStopTimeout)

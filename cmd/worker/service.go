@@ -69,7 +69,10 @@ func (s *service) serveUntilDone(drain, halt context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("--metrics-addr: %w; name another address", err)
 		}
-		server := telemetry.Serve(listener, s.registry, func() bool { return true }, s.missingConditions, s.level)
+		server := telemetry.Serve(listener, telemetry.ServerOptions{
+			Gatherer: s.registry, Registerer: s.registry, Up: func() bool { return true }, Ready: s.missingConditions,
+			Level: s.level, Logger: s.logger,
+		})
 		defer func() {
 			ctx, cancel := context.WithTimeout(context.Background(), metricsStopTimeout)
 			defer cancel()

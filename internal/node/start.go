@@ -336,7 +336,10 @@ func (n *Node) serveHTTP(context.Context) error {
 	if err != nil {
 		return listenError("http-addr", err)
 	}
-	n.http = telemetry.Serve(listener, n.cfg.Gatherer, n.started.Load, n.unreadyReasons, n.cfg.LogLevel)
+	n.http = telemetry.Serve(listener, telemetry.ServerOptions{
+		Gatherer: n.cfg.Gatherer, Registerer: n.cfg.Registerer, Up: n.started.Load, Ready: n.unreadyReasons,
+		Level: n.cfg.LogLevel, Logger: n.cfg.Logger,
+	})
 	n.addCleanup("http", n.http.Stop)
 	return nil
 }

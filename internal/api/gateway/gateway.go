@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/fermata-io/fermata/internal/lib/httpbound"
 	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 	gatewayproto "github.com/fermata-io/fermata/proto/gateway"
 )
@@ -90,7 +91,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		g.metrics.inFlight.Dec()
 		if p := recover(); p != nil && p != http.ErrAbortHandler {
-			g.options.Logger.Error("request handler panicked", "panic", p, "stack", string(debug.Stack()))
+			httpbound.LogPanic(g.options.Logger, r, p)
 			if counted.code == 0 {
 				writeError(counted, r, status.Error(codes.Internal, "internal error; the gateway's log has more"))
 			}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/internal/lib/httpbound"
 )
 
 // metrics of a gateway.
@@ -12,6 +14,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	inFlight prometheus.Gauge
 	refused  *prometheus.CounterVec
+	closed   *prometheus.CounterVec // connections
 }
 
 // refusalReasons are the values of the label reason.
@@ -30,6 +33,13 @@ func newMetrics(r prometheus.Registerer, g *Gateway) (*metrics, error) {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_gateway_refused_total", Help: "Requests that this gateway refused for want of room, by the limit.",
 		}, []string{"reason"}),
+		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fermata_gateway_connections_closed_total",
+			Help: "Connections that this gateway closed for want of room, by the reason.",
+		}, []string{"reason"}),
+	}
+	for _, reason := range httpbound.Reasons() {
+		m.closed.WithLabelValues(reason)
 	}
 	for _, reason := range refusalReasons {
 		m.refused.WithLabelValues(reason)
@@ -38,7 +48,7 @@ func newMetrics(r prometheus.Registerer, g *Gateway) (*metrics, error) {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{
-		m.requests, m.inFlight, m.refused,
+		m.requests, m.inFlight, m.refused, m.closed,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "fermata_gateway_callers", Help: "Credentials with a connection to the nodes.",
 		}, g.credentials.connected),
@@ -72,3 +82,6 @@ func (m *metrics) countRequest(method string, code int) {
 
 // refuse counts a request that was refused for want of room.
 func (m *metrics) refuse(reason string) { m.refused.WithLabelValues(reason).Inc() }
+
+// countClosed counts a connection that was closed for want of room.
+func (m *metrics) countClosed(reason string) { m.closed.WithLabelValues(reason).Inc() }

@@ -2,10 +2,8 @@ package gateway
 
 import (
 	"crypto/tls"
-	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"runtime/debug"
 	"time"
 
@@ -40,10 +38,11 @@ const (
 	receiveBuffer = 64 << 10
 )
 
-// NewServer returns a server with bounds on the size and time of requests. Serve it on a listener of [Listener].
-func NewServer(handler http.Handler, secure *tls.Config, logger *slog.Logger) *http.Server {
+// NewServer returns a server with bounds on the size and time of requests. Serve it on a listener of
+// [Gateway.BoundListener].
+func NewServer(handler http.Handler, secure *tls.Config) *http.Server {
 	return &http.Server{
-		Handler: handler, TLSConfig: secure, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		Handler: handler, TLSConfig: secure,
 		MaxHeaderBytes: MaxHeaderBytes, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout,
 		WriteTimeout: writeTimeout, IdleTimeout: keepAliveTimeout,
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: receiveBuffer,
@@ -51,15 +50,16 @@ func NewServer(handler http.Handler, secure *tls.Config, logger *slog.Logger) *h
 	}
 }
 
-// Listener bounds the connections of a server, in total and of one remote address that is no trusted proxy, and what
+// BoundListener bounds the connections of a server, in total and of one remote address that is no trusted proxy, and what
 // their headers take. The server is to be served on the listener that it returns.
-func Listener(s *http.Server, l net.Listener, trusted []netip.Prefix) net.Listener {
+func (g *Gateway) BoundListener(s *http.Server, l net.Listener) net.Listener {
 	memory := debug.SetMemoryLimit(-1)
 	connections := connectionsFor(memory)
 	return httpbound.Bound(s, l, httpbound.Options{
-		Connections: connections, ConnectionsOfHost: connections / 4, Trusted: trustedProxies(trusted).trusts,
+		Connections: connections, ConnectionsOfHost: connections / 4, Trusted: g.proxies.trusts,
 		HTTP2Connections: int(min(maxHTTP2Connections, max(minHTTP2Connections, memory/4/memoryPerHTTP2Client))),
 		HeaderMemory:     int(min(maxHeaderMemory, max(minHeaderMemory, memory/8))),
+		OnClose:          g.metrics.countClosed, Logger: g.options.Logger,
 	})
 }
 

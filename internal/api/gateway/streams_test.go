@@ -3,8 +3,8 @@ package gateway
 import (
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -171,9 +171,13 @@ func serveTLS(t *testing.T, handler http.Handler) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := NewServer(handler, &tls.Config{Certificates: certificates, NextProtos: []string{"h2", "http/1.1"}},
-		slog.New(slog.DiscardHandler))
-	go func() { _ = s.ServeTLS(Listener(s, l, nil), "", "") }()
+	s := NewServer(handler, &tls.Config{Certificates: certificates, NextProtos: []string{"h2", "http/1.1"}})
+	g, err := New(Options{Dial: func(string) (Connection, error) { return nil, errors.New("none") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	go func() { _ = s.ServeTLS(g.BoundListener(s, l), "", "") }()
 	t.Cleanup(func() { _ = s.Close() })
 	return l.Addr().String()
 }

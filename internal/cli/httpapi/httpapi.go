@@ -56,10 +56,10 @@ func Start(o Options) (*Server, error) {
 		handler = o.Wrap(g)
 	}
 	s := &Server{
-		gateway: g, server: gateway.NewServer(handler, o.TLS, o.Logger), listener: listener, scheme: "http",
+		gateway: g, server: gateway.NewServer(handler, o.TLS), listener: listener, scheme: "http",
 		done: make(chan error, 1),
 	}
-	bounded := gateway.Listener(s.server, listener, o.Gateway.TrustedProxies)
+	bounded := g.BoundListener(s.server, listener)
 	if o.TLS != nil {
 		s.scheme = "https"
 		go func() { s.done <- s.server.ServeTLS(bounded, "", "") }()

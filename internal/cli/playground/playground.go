@@ -121,7 +121,7 @@ func (p *playground) startTarget(context.Context) (err error) {
 		case p.commands <- m:
 		default: // the view shows the mode in any case
 		}
-	})
+	}, p.logger)
 	if err != nil {
 		return err
 	}

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/lib/httpbound"
 )
 
 // targetMode is how the target answers.
@@ -132,7 +135,7 @@ type target struct {
 	done     chan error
 }
 
-func startTarget(onChange func(targetMode)) (*target, error) {
+func startTarget(onChange func(targetMode), logger *slog.Logger) (*target, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen for the target: %w", err)
@@ -140,7 +143,7 @@ func startTarget(onChange func(targetMode)) (*target, error) {
 	b := newBehaviour(time.Now, onChange)
 	t := &target{
 		targetBehaviour: b, listener: l, done: make(chan error, 1),
-		server: &http.Server{Handler: b, ReadHeaderTimeout: 5 * time.Second},
+		server: &http.Server{Handler: httpbound.LogPanics(b, logger), ReadHeaderTimeout: 5 * time.Second},
 	}
 	go func() { t.done <- t.server.Serve(l) }()
 	return t, nil

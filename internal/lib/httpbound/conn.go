@@ -29,7 +29,9 @@ type conn struct {
 	isTrusted bool // its host may have any number of connections, and keeps them
 	longest   int  // of headers, in bytes; the rest of what arrives with them is body
 	release   func()
-	isHTTP2   bool // it has a place for HTTP/2; the listener's lock guards it
+	// onNoMemory is called when the connection is to be closed because it finds no memory for its headers.
+	onNoMemory func()
+	isHTTP2    bool // it has a place for HTTP/2; the listener's lock guards it
 	// waiting is the [instant] since when no handler runs for it; 0: one does.
 	waiting atomic.Int64
 
@@ -51,6 +53,7 @@ func instant() int64 { return int64(time.Since(processStart)) }
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && !c.takeMemory(n) {
+		c.onNoMemory()
 		return 0, errNoHeaderMemory
 	}
 	return n, err

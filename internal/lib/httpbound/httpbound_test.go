@@ -39,9 +39,14 @@ func serve(t *testing.T, o Options, secure *tls.Config) *served {
 	into := &served{t: t, address: l.Addr().String()}
 	s := &http.Server{TLSConfig: secure, ReadHeaderTimeout: patience, MaxHeaderBytes: 16 << 10,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/unread" {
+			switch r.URL.Path {
+			case "/unread":
 				into.unread.Add(1)
 				return
+			case "/abort":
+				panic(http.ErrAbortHandler)
+			case "/panic":
+				panic("this fails")
 			}
 			_, _ = io.Copy(io.Discard, r.Body)
 			_, _ = io.WriteString(w, "hello")

@@ -1,6 +1,7 @@
 package httpbound
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -16,7 +17,8 @@ const equalTurn = 5 * time.Second
 // is closed. So idle connections of few hosts keep nobody else out. If there is none, the new one is closed.
 type listener struct {
 	net.Listener
-	o Options
+	o                  Options
+	closings, failures warnings
 
 	mu           sync.Mutex
 	hosts        map[string]*host // with open connections
@@ -34,18 +36,30 @@ func (l *listener) Accept() (net.Conn, error) {
 	for {
 		plain, err := l.Listener.Accept()
 		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				l.failures.log("failed to accept a connection", "address", l.Addr().String(), "error", err)
+			}
 			return nil, err
 		}
 		c := l.newConn(plain)
-		added, evicted := l.add(c)
+		evicted, refusal := l.add(c)
 		if evicted != nil {
 			_ = evicted.Close()
+			l.reportClosed(evicted, Evicted)
 		}
-		if added {
+		if refusal == "" {
 			return c, nil
 		}
 		_ = plain.Close()
+		l.reportClosed(c, refusal)
 	}
+}
+
+// reportClosed counts a connection that is closed for want of room, and may log it.
+func (l *listener) reportClosed(c *conn, reason string) {
+	l.o.OnClose(reason)
+	l.closings.log("connections are closed for want of room", "address", l.Addr().String(), "reason", reason,
+		"host", c.host)
 }
 
 func (l *listener) newConn(plain net.Conn) *conn {
@@ -56,32 +70,32 @@ func (l *listener) newConn(plain net.Conn) *conn {
 		c.host, _, _ = net.SplitHostPort(address) // its neighbours in a network are not trusted
 	}
 	c.release = sync.OnceFunc(func() { l.remove(c) })
+	c.onNoMemory = sync.OnceFunc(func() { l.reportClosed(c, Headers) })
 	c.waiting.Store(instant())
 	return c
 }
 
-// add adds a connection if there is a place for it. evicted has lost its place to it, if it is not nil, and is to be
-// closed.
-func (l *listener) add(c *conn) (added bool, evicted *conn) {
+// add adds a connection if there is a place for it; otherwise it returns the reason. evicted has lost its place to it, if
+// it is not nil, and is to be closed.
+func (l *listener) add(c *conn) (evicted *conn, refusal string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	own := l.hosts[c.host]
-	isHostFull := own != nil && len(own.open) >= l.o.ConnectionsOfHost && !c.isTrusted
-	candidates := l.hosts
+	candidates, refusal := l.hosts, Full
 	switch {
-	case isHostFull:
-		candidates = map[string]*host{c.host: own}
+	case own != nil && len(own.open) >= l.o.ConnectionsOfHost && !c.isTrusted:
+		candidates, refusal = map[string]*host{c.host: own}, HostFull
 	case l.total < l.o.Connections:
 		l.addLocked(c)
-		return true, nil
+		return nil, ""
 	}
 	evicted = evictOf(candidates, c)
 	if evicted == nil {
-		return false, nil
+		return nil, refusal
 	}
 	l.removeLocked(evicted)
 	l.addLocked(c)
-	return true, evicted
+	return evicted, ""
 }
 
 // evictOf evicts a connection of these hosts in favour of a new one; nil: there is none.

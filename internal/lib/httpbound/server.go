@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -17,7 +18,7 @@ const maxHeaderLines = 100
 // headerSlop is how many bytes of headers net/http takes beyond MaxHeaderBytes.
 const headerSlop = 4 << 10
 
-// Options bound a server. All but Trusted are required; HTTP2Connections only with TLS.
+// Options bound a server. HTTP2Connections are required with TLS only, and what has a default is not.
 type Options struct {
 	// Connections may be open at once, ConnectionsOfHost of them of one host.
 	Connections, ConnectionsOfHost int
@@ -29,16 +30,28 @@ type Options struct {
 	// Trusted reports whether an address with a port, such as that of a proxy, may have any number of connections.
 	// Default: none may.
 	Trusted func(address string) bool
+	// OnClose is called for each connection that is closed for want of room, with one of [Reasons]. Default: nothing is.
+	OnClose func(reason string)
+	// Logger receives panics of handlers, and a warning a minute about connections that are closed for want of room. At
+	// level debug it receives what the server logs, such as failed TLS handshakes. Default: nothing is logged.
+	Logger *slog.Logger
 
 	memory        *memorybudget.Budget
 	longestHeader int
 }
 
 // Bound bounds a server. The server has to be served on the listener that Bound returns. Bound sets the handler, the
-// context and the state hook of connections. MaxHeaderBytes of the server has to be set.
+// logger, the context and the state hook of connections. MaxHeaderBytes of the server has to be set.
 func Bound(s *http.Server, l net.Listener, o Options) net.Listener {
 	o.memory, o.longestHeader = memorybudget.New(o.HeaderMemory), s.MaxHeaderBytes+headerSlop
-	s.Handler = boundHeaders(s.Handler)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.OnClose == nil {
+		o.OnClose = func(string) {}
+	}
+	s.ErrorLog = slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug)
+	s.Handler = LogPanics(boundHeaders(s.Handler), o.Logger)
 	s.ConnContext = func(ctx context.Context, outer net.Conn) context.Context {
 		return context.WithValue(ctx, connKey{}, boundConn(outer))
 	}
@@ -49,6 +62,7 @@ func Bound(s *http.Server, l net.Listener, o Options) net.Listener {
 		}
 	}
 	bounded := &listener{Listener: l, o: o}
+	bounded.closings.logger, bounded.failures.logger = o.Logger, o.Logger
 	if s.TLSConfig != nil {
 		s.TLSConfig = bounded.limitHTTP2(s.TLSConfig)
 	}

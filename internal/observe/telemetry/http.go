@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -22,73 +23,101 @@ type Server struct {
 	done     chan error
 }
 
-// Serve serves on a listener, which it closes at the end. /healthz answers while the process runs. /metrics
-// answers once up is true, because metrics may read state that is still being made; it answers few scrapes at a
-// time. /readyz calls ready, which returns what is missing (nothing: ready); the answer serves all requests of the
-// next 100 ms. /loglevel is served by level, and by none if that is nil.
-func Serve(l net.Listener, g prometheus.Gatherer, up func() bool, ready func() []string, level http.Handler) *Server {
+// ServerOptions configure a [Server]. All but Level are required.
+type ServerOptions struct {
+	// Gatherer has the metrics that are served, and Registerer receives those of the server itself.
+	Gatherer   prometheus.Gatherer
+	Registerer prometheus.Registerer
+	// Up reports whether metrics may be read. Before that they may read state that is still being made.
+	Up func() bool
+	// Ready returns what is missing for readiness; nothing: the process is ready.
+	Ready func() []string
+	// Level serves /loglevel; nil: it is not served.
+	Level  http.Handler
+	Logger *slog.Logger
+}
+
+// Serve serves on a listener, which it closes at the end. /healthz answers while the process runs. /metrics answers few
+// scrapes at a time, once the process is up. The answer of /readyz serves all requests of the next 100 ms.
+func Serve(l net.Listener, o ServerOptions) *Server {
 	mux := http.NewServeMux()
-	if level != nil {
-		mux.Handle("/loglevel", limitLevelRequests(level))
+	if o.Level != nil {
+		mux.Handle("/loglevel", limitRequests(levelRequestsAtOnce, o.Level.ServeHTTP))
 	}
-	metrics := limitScrapes(promhttp.HandlerFor(g, promhttp.HandlerOpts{
+	metrics := limitScrapes(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
 		EnableOpenMetrics: true, MaxRequestsInFlight: scrapesAtOnce, Timeout: scrapeTimeout,
 	}))
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		if !up() {
+		if !o.Up() {
 			http.Error(w, "starting", http.StatusServiceUnavailable)
 			return
 		}
 		metrics.ServeHTTP(w, r)
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	shared := newReadiness(ready)
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	shared := newReadiness(o.Ready)
+	mux.Handle("GET /readyz", limitRequests(readyRequestsAtOnce, func(w http.ResponseWriter, _ *http.Request) {
 		if missing := shared.findMissing(); len(missing) > 0 {
 			http.Error(w, strings.Join(missing, "\n"), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ready")
-	})
+	}))
 	s := &Server{
 		listener: l,
 		server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: time.Minute,
 			WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: maxHeaderBytes},
 		done: make(chan error, 1),
 	}
+	closed := newClosedConnections(o.Registerer)
 	bounded := httpbound.Bound(s.server, l, httpbound.Options{
 		Connections: maxConnections, ConnectionsOfHost: maxConnectionsOfHost, HeaderMemory: maxHeaderMemory,
+		OnClose: func(reason string) { closed.WithLabelValues(reason).Inc() }, Logger: o.Logger,
 	})
 	go func() { s.done <- s.server.Serve(bounded) }()
 	return s
 }
 
-// limitLevelRequests answers few requests at a time, whose bodies have to arrive soon: the connection of a request that
-// is read makes no room for others.
-func limitLevelRequests(next http.Handler) http.Handler {
-	turns := make(chan struct{}, levelRequestsAtOnce)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// newClosedConnections makes the counter of connections that the server closes.
+func newClosedConnections(r prometheus.Registerer) *prometheus.CounterVec {
+	closed := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fermata_http_connections_closed_total",
+		Help: "Connections to the port of metrics and health that were closed for want of room, by the reason.",
+	}, []string{"reason"})
+	for _, reason := range httpbound.Reasons() {
+		closed.WithLabelValues(reason)
+	}
+	r.MustRegister(closed)
+	return closed
+}
+
+// limitRequests answers so many requests at a time, whose bodies have to arrive soon. Only connections without a running
+// handler make room for others.
+func limitRequests(most int, next http.HandlerFunc) http.HandlerFunc {
+	places := make(chan struct{}, most)
+	return func(w http.ResponseWriter, r *http.Request) {
 		select {
-		case turns <- struct{}{}:
-			defer func() { <-turns }()
+		case places <- struct{}{}:
+			defer func() { <-places }()
 		default:
 			http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
 			return
 		}
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(levelBodyTimeout))
-		next.ServeHTTP(w, r)
-	})
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+		next(w, r)
+	}
 }
 
-// Bounds of the server. There are many connections, so that idle ones of some hosts do not keep the probes of a kubelet
-// out.
+// Bounds of the server. Connections of few hosts do not keep the probes of a kubelet out, as those without a running
+// handler make room, and few handlers run for long.
 const (
 	maxConnections       = 1024
 	maxConnectionsOfHost = 64
 	maxHeaderBytes       = 4 << 10
 	maxHeaderMemory      = 8 << 20
 	levelRequestsAtOnce  = 8
-	levelBodyTimeout     = 5 * time.Second
+	readyRequestsAtOnce  = 256 // they wait for a check, which takes seconds if Redis does not answer
+	bodyTimeout          = 5 * time.Second
 )
 
 // Addr is where the server listens.

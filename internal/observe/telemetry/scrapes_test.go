@@ -48,7 +48,8 @@ func TestScrapesAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Serve(l, g, func() bool { return true }, func() []string { return nil }, nil)
+	s := Serve(l, ServerOptions{Gatherer: g, Registerer: registry, Up: func() bool { return true },
+		Ready: func() []string { return nil }})
 	defer s.Stop(t.Context())
 	var group sync.WaitGroup
 	var good atomic.Int32

@@ -126,7 +126,9 @@ func TestEndpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Serve(listener, prometheus.NewRegistry(), func() bool { return up }, func() []string { return missing }, nil)
+	registry := prometheus.NewRegistry()
+	s := Serve(listener, ServerOptions{Gatherer: registry, Registerer: registry, Up: func() bool { return up },
+		Ready: func() []string { return missing }})
 	get := func(path string) (int, string) {
 		resp, err := http.Get("http://" + s.Addr() + path)
 		if err != nil {

@@ -157,7 +157,7 @@ var table = []row{
 		why: "gRPC asks credentials, not configurations, at each handshake"},
 
 	{path: "internal/node", floor: wiring, foreign: []string{"*"}, why: "it builds every part, with the client that the part needs"},
-	{path: "internal/cli/playground", floor: wiring, foreign: []string{"*"}, also: []string{api, "internal/node", "client", "worker", "worker/httphandler", "internal/cli/httpapi"},
+	{path: "internal/cli/playground", floor: wiring, foreign: []string{"*"}, also: []string{api, "internal/node", "client", "worker", "worker/httphandler", "internal/cli/httpapi", "internal/lib/httpbound"},
 		why: "a whole cluster in one process: what the commands start in several"},
 	{path: "internal/cli/httpapi", floor: wiring, foreign: []string{grpc}, also: []string{"client"},
 		why: "its connections to the nodes are those of the public client"},
