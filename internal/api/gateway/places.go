@@ -5,19 +5,26 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/lib/fairshare"
 )
 
 // placeWait is how long a request waits for a place, or for memory for its body, before it is refused.
 const placeWait = 2 * time.Second
 
-// waitersPerPlace is how many requests may wait for each place, in total and for each remote address. A request that
-// waits holds some kilobytes.
-const waitersPerPlace = 16
+const (
+	// waitersPerPlace is how many requests may wait for each place, in total and for each remote address. A request that
+	// waits holds some kilobytes.
+	waitersPerPlace = 16
+	// addressFactor gives a remote address a quarter of all while it is alone, see [fairshare.MayTake].
+	addressFactor = 3
+)
 
-// places bounds what is under way at once, in total and for each remote address. Who finds no place waits its turn.
-// Those of an address that has all its places keep nobody else waiting.
+// places bounds what is under way at once. A remote address may take another place while it has less than a third of
+// what is left, so that few addresses leave some to others. Who finds no place waits its turn, which comes first for the
+// address that has the fewest places.
 type places struct {
-	most, mostOfAddress int
+	most int
 
 	mu               sync.Mutex
 	taken            int
@@ -32,8 +39,7 @@ type placeWaiter struct {
 }
 
 func newPlaces(most int) *places {
-	return &places{most: most, mostOfAddress: max(1, most/4), byAddress: map[string]int{},
-		waitingByAddress: map[string]int{}}
+	return &places{most: most, byAddress: map[string]int{}, waitingByAddress: map[string]int{}}
 }
 
 // take takes a place; false: there was none in time, or too many wait. Then release must not be called.
@@ -58,7 +64,7 @@ func (p *places) take(ctx context.Context, address string) (release func(), ok b
 func (p *places) tryTake(address string) (release func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.taken >= p.most || p.byAddress[address] >= p.mostOfAddress {
+	if !p.mayTakeLocked(address) {
 		return nil, false
 	}
 	p.countLocked(address)
@@ -69,12 +75,13 @@ func (p *places) tryTake(address string) (release func(), ok bool) {
 func (p *places) join(w *placeWaiter) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.waiting) >= waitersPerPlace*p.most || p.waitingByAddress[w.address] >= waitersPerPlace*p.mostOfAddress {
-		return false
-	}
-	if p.taken < p.most && p.byAddress[w.address] < p.mostOfAddress {
+	if p.mayTakeLocked(w.address) {
 		p.grantLocked(w)
 		return true
+	}
+	free := waitersPerPlace*p.most - len(p.waiting)
+	if !fairshare.MayTake(p.waitingByAddress[w.address], free, addressFactor) {
+		return false
 	}
 	p.waiting = append(p.waiting, w)
 	p.waitingByAddress[w.address]++
@@ -101,20 +108,32 @@ func (p *places) release(address string) {
 	if p.byAddress[address] == 0 {
 		delete(p.byAddress, address)
 	}
-	p.grantNextLocked()
+	for p.grantNextLocked() {
+	}
 }
 
-// grantNextLocked gives the place that is free now to the request that has waited longest and whose address may have
-// it. Only one place is free: new requests take free places themselves.
-func (p *places) grantNextLocked() {
+// mayTakeLocked reports whether an address may take another place.
+func (p *places) mayTakeLocked(address string) bool {
+	return fairshare.MayTake(p.byAddress[address], p.most-p.taken, addressFactor)
+}
+
+// grantNextLocked gives a place to a request whose address has the fewest, and of these to the one that has waited for
+// the longest; false: none may have one.
+func (p *places) grantNextLocked() bool {
+	next := -1
 	for i, w := range p.waiting {
-		if p.byAddress[w.address] < p.mostOfAddress {
-			p.waiting = slices.Delete(p.waiting, i, i+1)
-			p.endWaitLocked(w)
-			p.grantLocked(w)
-			return
+		if next < 0 || p.byAddress[w.address] < p.byAddress[p.waiting[next].address] {
+			next = i
 		}
 	}
+	if next < 0 || !p.mayTakeLocked(p.waiting[next].address) {
+		return false
+	}
+	w := p.waiting[next]
+	p.waiting = slices.Delete(p.waiting, next, next+1)
+	p.endWaitLocked(w)
+	p.grantLocked(w)
+	return true
 }
 
 func (p *places) grantLocked(w *placeWaiter) {
