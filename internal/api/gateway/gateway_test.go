@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -419,4 +421,26 @@ func TestPayloadsAreFolded(t *testing.T) {
 		t.Errorf("updated with %v", u)
 	}
 	send(t, "POST", url+"/v1/namespaces/default/jobs", "anna", `{"payload":"eA==","payloadJson":1}`).want(t, 400, `"job.payload_json"`)
+}
+
+// TestPanicsAreLogged with the path and the stack, and the caller gets status 500.
+func TestPanicsAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	g, err := New(Options{Dial: func(string) (Connection, error) { panic("this fails") },
+		Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, "http://localhost"+jobPath, nil)
+	g.ServeHTTP(w, r)
+	if w.Code != http.StatusInternalServerError {
+		t.Errorf("status %d: %s", w.Code, w.Body)
+	}
+	for _, part := range []string{"panic in an HTTP handler", "path=" + jobPath, "this fails", "gateway_test.go"} {
+		if !strings.Contains(log.String(), part) {
+			t.Errorf("the log has no %s:\n%s", part, &log)
+		}
+	}
 }

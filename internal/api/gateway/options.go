@@ -52,12 +52,12 @@ const (
 
 	// idleTimeout is how long an unused connection of a credential is kept.
 	idleTimeout = 2 * time.Minute
-	// maxVerifications bounds the credentials that are being verified, in total; at most a quarter is of one remote address,
-	// see [places]. Nodes grant far more unauthenticated connections to the address of the gateway.
+	// maxVerifications bounds the credentials that are being verified, in total; at most a quarter is of one remote
+	// address, see [places]. Nodes grant far more unauthenticated connections to the address of the gateway.
 	maxVerifications = 64
-	// maxUnverified bounds the requests whose caller no node has verified, in total, or half of the connections if that is
-	// less; at most a quarter is of one remote address, see [places]. Each holds some kilobytes, for as long as its client
-	// does not read the response. unverifiedTime bounds that: it is more than a sign-in at an issuer takes.
+	// maxUnverified bounds the requests whose caller no node has verified, in total, or half of the connections if that
+	// is less; at most a quarter is of one remote address, see [places]. Each holds some kilobytes, for as long as its
+	// client does not read the response. unverifiedTime bounds that: it is more than a sign-in at an issuer takes.
 	maxUnverified  = 2048
 	unverifiedTime = 30 * time.Second
 	// maxWithoutRole bounds the requests of callers without a role, in total; a quarter may be of one remote address.

@@ -13,16 +13,16 @@ import (
 const placeWait = 2 * time.Second
 
 const (
-	// waitersPerPlace is how many requests may wait for each place, in total and for each remote address. A request that
-	// waits holds some kilobytes.
+	// waitersPerPlace is how many requests may wait for each place, in total and for each remote address. A request
+	// that waits holds some kilobytes.
 	waitersPerPlace = 16
 	// addressFactor gives a remote address a quarter of all while it is alone, see [fairshare.MayTake].
 	addressFactor = 3
 )
 
 // places bounds what is under way at once. A remote address may take another place while it has less than a third of
-// what is left, so that few addresses leave some to others. Who finds no place waits its turn, which comes first for the
-// address that has the fewest places.
+// what is left, so that few addresses leave some to others. Who finds no place waits: a place that becomes free is for
+// the address that has the fewest.
 type places struct {
 	most int
 

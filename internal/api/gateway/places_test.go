@@ -39,8 +39,8 @@ func TestTurnsOfPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlaces(16)
 		held := map[string][]func(){}
-		for _, address := range []string{"few", "many", "many", "many", "many", "c", "c", "c", "d", "d", "e", "e", "f", "g",
-			"h", "i"} {
+		for _, address := range []string{"few", "many", "many", "many", "many", "c", "c", "c", "d", "d", "e", "e",
+			"f", "g", "h", "i"} {
 			release, ok := p.tryTake(address)
 			if !ok {
 				t.Fatalf("%s finds no place of %d that are left", address, 16-p.inUse())

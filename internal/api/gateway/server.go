@@ -50,8 +50,8 @@ func NewServer(handler http.Handler, secure *tls.Config) *http.Server {
 	}
 }
 
-// BoundListener bounds the connections of a server, in total and of one remote address that is no trusted proxy, and what
-// their headers take. The server is to be served on the listener that it returns.
+// BoundListener bounds the connections of a server, in total and of one remote address that is no trusted proxy, and
+// what their headers take. The server is to be served on the listener that it returns.
 func (g *Gateway) BoundListener(s *http.Server, l net.Listener) net.Listener {
 	memory := debug.SetMemoryLimit(-1)
 	connections := connectionsFor(memory)

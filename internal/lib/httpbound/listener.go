@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/lib/hostgroup"
@@ -13,8 +14,8 @@ import (
 const equalTurn = 5 * time.Second
 
 // listener bounds the open connections. A new one beyond a bound takes the place of one for which no handler runs: of
-// the host that has most, or of its own host if that has as many as it may have. The one that has waited for the longest
-// is closed. So idle connections of few hosts keep nobody else out. If there is none, the new one is closed.
+// the host that has most, or of its own host if that has as many as it may have. The one that has waited for the
+// longest is closed. So idle connections of few hosts keep nobody else out. If there is none, the new one is closed.
 type listener struct {
 	net.Listener
 	o                  Options
@@ -36,9 +37,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	for {
 		plain, err := l.Listener.Accept()
 		if err != nil {
-			if !errors.Is(err, net.ErrClosed) {
-				l.failures.log("failed to accept a connection", "address", l.Addr().String(), "error", err)
-			}
+			l.handleFailure(err)
 			return nil, err
 		}
 		c := l.newConn(plain)
@@ -52,6 +51,25 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		_ = plain.Close()
 		l.reportClosed(c, refusal)
+	}
+}
+
+// handleFailure logs that no connection could be accepted, and makes room if the process has too many files open. The
+// server accepts again soon.
+func (l *listener) handleFailure(err error) {
+	if errors.Is(err, net.ErrClosed) {
+		return
+	}
+	l.failures.log("failed to accept a connection", "address", l.Addr().String(), "error", err)
+	if !errors.Is(err, syscall.EMFILE) {
+		return
+	}
+	l.mu.Lock()
+	evicted := l.evict(l.hosts, &conn{})
+	l.mu.Unlock()
+	if evicted != nil {
+		_ = evicted.Close()
+		l.reportClosed(evicted, Evicted)
 	}
 }
 
@@ -75,8 +93,8 @@ func (l *listener) newConn(plain net.Conn) *conn {
 	return c
 }
 
-// add adds a connection if there is a place for it; otherwise it returns the reason. evicted has lost its place to it, if
-// it is not nil, and is to be closed.
+// add adds a connection if there is a place for it; otherwise it returns the reason. evicted has lost its place to it,
+// if it is not nil, and is to be closed.
 func (l *listener) add(c *conn) (evicted *conn, refusal string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,20 +107,23 @@ func (l *listener) add(c *conn) (evicted *conn, refusal string) {
 		l.addLocked(c)
 		return nil, ""
 	}
-	evicted = evictOf(candidates, c)
+	evicted = l.evict(candidates, c)
 	if evicted == nil {
 		return nil, refusal
 	}
-	l.removeLocked(evicted)
 	l.addLocked(c)
 	return evicted, ""
 }
 
-// evictOf evicts a connection of these hosts in favour of a new one; nil: there is none.
-func evictOf(hosts map[string]*host, added *conn) *conn {
+// evict removes a connection of these hosts in favour of a new one; nil: there is none.
+func (l *listener) evict(hosts map[string]*host, added *conn) *conn {
 	for {
 		c := findExpendable(hosts, added)
-		if c == nil || c.tryEvict() {
+		if c == nil {
+			return nil
+		}
+		if c.tryEvict() {
+			l.removeLocked(c)
 			return c
 		}
 	}

@@ -1,20 +1,30 @@
 package httpbound
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"runtime"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
 
 // fakeListener accepts what is queued.
-type fakeListener struct{ queued []net.Conn }
+type fakeListener struct {
+	queued []net.Conn
+	fault  error // nil: none
+}
 
 func (l *fakeListener) Accept() (net.Conn, error) {
+	if l.fault != nil {
+		return nil, l.fault
+	}
 	if len(l.queued) == 0 {
 		return nil, net.ErrClosed
 	}
@@ -192,6 +202,22 @@ func TestFullHostReplacesItsOldest(t *testing.T) {
 	second.waiting.Add(-int64(equalTurn))
 	if b.connect("192.0.2.1:4") == nil || !isClosedNow(second) || isClosedNow(first) {
 		t.Error("a connection that waited for long kept another one of its host out")
+	}
+}
+
+// TestFilesAreGivenBack: a connection makes room if the process may open no more files.
+func TestFilesAreGivenBack(t *testing.T) {
+	log := &logText{}
+	b := bound(t, Options{Connections: 8, ConnectionsOfHost: 4, HeaderMemory: 1 << 20, Logger: log.logger()}, nil)
+	few, first, second := b.connect("192.0.2.1:1"), b.connect("192.0.2.2:1"), b.connect("192.0.2.2:2")
+	first.waiting.Store(2)
+	b.fake.fault = &net.OpError{Op: "accept", Err: os.NewSyscallError("accept", syscall.EMFILE)}
+	_, err := b.listener.Accept()
+	if !errors.Is(err, syscall.EMFILE) || !strings.Contains(log.String(), "failed to accept") {
+		t.Errorf("%v; log: %s", err, log)
+	}
+	if !isClosedNow(first) || isClosedNow(second) || isClosedNow(few) {
+		t.Error("the connection of the host with most that has waited for the longest is open, or another one closed")
 	}
 }
 

@@ -101,7 +101,8 @@ func TestPanicsAreLogged(t *testing.T) {
 		}
 		client.CloseIdleConnections()
 		text := log.String()
-		for _, part := range []string{"panic in an HTTP handler", "path=/panic", "panic=\"this fails\"", "httpbound_test.go"} {
+		for _, part := range []string{"panic in an HTTP handler", "path=/panic", "panic=\"this fails\"",
+			"httpbound_test.go"} {
 			if !strings.Contains(text, part) {
 				t.Errorf("the log has no %s after a panic by %s:\n%s", part, protocol, text)
 			}

@@ -30,7 +30,7 @@ type Options struct {
 	// Trusted reports whether an address with a port, such as that of a proxy, may have any number of connections.
 	// Default: none may.
 	Trusted func(address string) bool
-	// OnClose is called for each connection that is closed for want of room, with one of [Reasons]. Default: nothing is.
+	// OnClose is called for each connection that is closed for want of room, with one of [Reasons]. Default: none.
 	OnClose func(reason string)
 	// Logger receives panics of handlers, and a warning a minute about connections that are closed for want of room. At
 	// level debug it receives what the server logs, such as failed TLS handshakes. Default: nothing is logged.

@@ -23,7 +23,7 @@ type Server struct {
 	done     chan error
 }
 
-// ServerOptions configure a [Server]. All but Level are required.
+// ServerOptions configure a [Server]. All but Level and Logger are required.
 type ServerOptions struct {
 	// Gatherer has the metrics that are served, and Registerer receives those of the server itself.
 	Gatherer   prometheus.Gatherer
@@ -91,8 +91,8 @@ func newClosedConnections(r prometheus.Registerer) *prometheus.CounterVec {
 	return closed
 }
 
-// limitRequests answers so many requests at a time, whose bodies have to arrive soon. Only connections without a running
-// handler make room for others.
+// limitRequests answers so many requests at a time, whose bodies have to arrive soon. Only connections without a
+// running handler make room for others.
 func limitRequests(most int, next http.HandlerFunc) http.HandlerFunc {
 	places := make(chan struct{}, most)
 	return func(w http.ResponseWriter, r *http.Request) {

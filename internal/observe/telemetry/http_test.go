@@ -34,7 +34,8 @@ func TestServerReportsItsFaults(t *testing.T) {
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body)
 	for _, reason := range []string{"evicted", "headers", "host", "total"} {
-		if want := `fermata_http_connections_closed_total{reason="` + reason + `"} 0`; !strings.Contains(string(text), want) {
+		want := `fermata_http_connections_closed_total{reason="` + reason + `"} 0`
+		if !strings.Contains(string(text), want) {
 			t.Errorf("no metric %s", want)
 		}
 	}
