@@ -183,12 +183,12 @@ func TestGroupOfAnError(t *testing.T) {
 	p.click("tbody [data-bulk=BulkDiscardDeadLetters]")
 	p.waitText("dialog[open] [data-confirm]", "Discard 1 dead letter")
 	filter := evaluate[string](p, `document.querySelector("dialog[open] input[name=filter]").value`)
-	if !strings.Contains(filter, `last_error:"the disk is full"`) {
+	if !strings.Contains(filter, `last_error = "the disk is full"`) {
 		t.Errorf("the filter is %s", filter)
 	}
 	p.focus("dialog[open] input[name=filter]")
 	evaluate[bool](p, "document.activeElement.select(), true")
-	p.press(`last_error:"another"`)
+	p.press(`last_error = "another"`)
 	p.click("dialog[open] [data-count]")
 	p.waitText("dialog[open] .matches", "No dead letter matches")
 }

@@ -17,5 +17,10 @@ export const wordsOf = (value: string | undefined, prefix: string): string =>
 /** firstLine is the first line of a text of several. */
 export const firstLine = (text: string | undefined): string => (text ?? "").split("\n", 1)[0]!;
 
-/** quoteText is a text as a string of the filter language. */
-export const quoteText = (text: string): string => `"${text.replace(/(["\\])/g, "\\$1")}"`;
+/** quoteText is a text as a string of the filter language, without wildcards. */
+export const quoteText = (text: string): string => `"${escapeText(text)}"`;
+
+const escapeText = (text: string): string => text.replace(/(["\\*])/g, "\\$1");
+
+/** quoteParts are parts of a text, with anything between them, as a string of the filter language. */
+export const quoteParts = (parts: string[]): string => `"${parts.map(escapeText).join("*")}"`;

@@ -174,17 +174,17 @@ func compareText(f *Field, op, value string) condition {
 	case op == filtering.FunctionHas && value == "*":
 		return negation{textIs{f, ""}}
 	case op == filtering.FunctionHas:
-		return contains{f, lower(strings.Trim(value, "*"))}
+		return contains{f, lower(unmarkStars(strings.Trim(value, "*")))}
 	case strings.Contains(value, "*"):
 		return newPattern(f, value)
 	}
-	return textIs{f, value}
+	return textIs{f, unmarkStars(value)}
 }
 
 func compareLabels(op, key, value string) (condition, string) {
 	switch {
 	case key == "" && op == filtering.FunctionHas:
-		return hasLabel{value}, ""
+		return hasLabel{unmarkStars(value)}, ""
 	case key == "":
 		return nil, "write labels.KEY = VALUE, or labels:KEY"
 	case op == filtering.FunctionHas && value == "*":

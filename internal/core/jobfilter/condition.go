@@ -98,7 +98,13 @@ func ordered(op string, have, want int64) bool {
 }
 
 // newPattern splits a value at its wildcards.
-func newPattern(f *Field, value string) pattern { return pattern{f, strings.Split(value, "*")} }
+func newPattern(f *Field, value string) pattern {
+	parts := strings.Split(value, "*")
+	for i := range parts {
+		parts[i] = unmarkStars(parts[i])
+	}
+	return pattern{f, parts}
+}
 
 // matches finds the parts from left to right: the first one at the start, the last one at the end.
 func (c pattern) matches(s *subject) bool {

@@ -123,7 +123,7 @@ func (s *scanner) comparison() error {
 	first := s.at
 	if s.at < len(s.in) && (s.in[s.at] == '"' || s.in[s.at] == '\'') {
 		text, err := s.quoted()
-		s.out.emit(first, text)
+		s.out.emit(first, markStars(text))
 		return err
 	}
 	for s.at < len(s.in) && !s.atAny(" \t\n\r()\"'") {
@@ -270,6 +270,30 @@ func (s *scanner) quoted() (string, error) {
 	}
 	return "", s.fault(start, "the quote is not closed")
 }
+
+// literalStar stands for an escaped asterisk of a quoted value, which is no wildcard. It is no character of any text.
+const literalStar = "\uFFFF"
+
+// markStars replaces escaped asterisks of a quoted text.
+func markStars(quoted string) string {
+	var marked strings.Builder
+	for i := 0; i < len(quoted); i++ {
+		switch {
+		case quoted[i] != '\\' || i+1 == len(quoted):
+			marked.WriteByte(quoted[i])
+		case quoted[i+1] == '*':
+			marked.WriteString(literalStar)
+			i++
+		default:
+			marked.WriteString(quoted[i : i+2])
+			i++
+		}
+	}
+	return marked.String()
+}
+
+// unmarkStars returns a value with its literal asterisks.
+func unmarkStars(value string) string { return strings.ReplaceAll(value, literalStar, "*") }
 
 // beforeComparator reports whether an operator follows.
 func (s *scanner) beforeComparator() bool {

@@ -1,6 +1,6 @@
 import type { DeadLetter } from "../../api/generated";
 import { parseJobName } from "../../api/names";
-import { quoteText } from "../../format/text";
+import { quoteParts, quoteText } from "../../format/text";
 
 /** GroupBy is what the dead letters of a group have in common. */
 export type GroupBy = "error" | "job" | "queue";
@@ -47,22 +47,25 @@ export function errorPattern(error: string): string {
   return line.replace(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/gi, "…").replace(/\b[0-9a-f]{16,}\b/gi, "…").replace(/\d{4,}/g, "…");
 }
 
-const maxFilterPart = 200;
+// maxFilterText bounds the text in a filter, which may have 2,048 bytes.
+const maxFilterText = 400;
 
 /**
  * filterOfGroup selects a group in the language of the filter, within the queue that the list shows. An error is
- * selected by its parts that do not differ from run to run, so that dead letters with the same parts in another order
- * match, too.
+ * selected by what does not differ from run to run, whatever is in between.
  */
 export function filterOfGroup(g: Group, by: GroupBy, queue: string | undefined): string {
   const ofQueue = queue && by !== "queue" ? [`queue = ${quoteText(queue)}`] : [];
-  return [...ofQueue, ...conditionsOf(g, by)].join(" AND ");
+  return [...ofQueue, conditionOf(g, by)].join(" AND ");
 }
 
-function conditionsOf(g: Group, by: GroupBy): string[] {
-  if (by !== "error") return [`${by === "job" ? "id" : "queue"} = ${quoteText(g.title)}`];
-  const error = (g.letters[0]?.run?.error ?? "").split("\n", 1)[0]!.trim();
-  if (error === "") return [`last_error = ""`];
-  const parts = g.title.split("…").map((part) => part.trim()).filter(Boolean);
-  return (parts.length > 0 ? parts : [error]).map((part) => `last_error:${quoteText(part.slice(0, maxFilterPart))}`);
+function conditionOf(g: Group, by: GroupBy): string {
+  if (by !== "error") return `${by === "job" ? "id" : "queue"} = ${quoteText(g.title)}`;
+  const errors = g.letters.map((d) => d.run?.error ?? "");
+  const title = g.title === errorPattern("") ? "" : g.title;
+  let parts = title.slice(0, maxFilterText).split("…");
+  if (parts.every((part) => part.trim() === "")) parts = [errors[0]!.slice(0, maxFilterText)]; // rather than all errors
+  if (errors.some((e) => !e.startsWith(parts[0]!))) parts.unshift("");
+  if (errors.some((e) => !e.endsWith(parts.at(-1)!))) parts.push("");
+  return `last_error = ${quoteParts(parts)}`;
 }

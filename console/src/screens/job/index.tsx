@@ -9,6 +9,7 @@ import { Card } from "../../components/card";
 import { Empty, Loaded } from "../../components/messages";
 import { scheduleText } from "../../components/schedule_text";
 import { State, stateOfJob } from "../../components/state";
+import { quoteText } from "../../format/text";
 import { useQuery } from "../../live/query";
 import { EditLink } from "../edit";
 import { Backoff } from "./backoff";
@@ -91,7 +92,7 @@ function Head({ id, namespace, explained, preview }: {
 }
 
 function Facts({ job, namespace }: { job: Job; namespace: string }) {
-  const filter = (field: string, value: string | undefined) => listLink("jobs", { namespace, filter: `${field} = "${value}"` });
+  const filter = (field: string, value: string | undefined) => listLink("jobs", { namespace, filter: `${field} = ${quoteText(value ?? "")}` });
   return (
     <>
       <a class="chip" href={filter("queue", job.queue)}>queue <bdi>{job.queue}</bdi></a>

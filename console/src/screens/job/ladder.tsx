@@ -5,6 +5,7 @@ import { jobLink, linkTo, listLink } from "../../app/routes";
 import { zoneOfSchedule } from "../../components/schedule_text";
 import { Ago, Countdown, Time } from "../../components/time";
 import { formatSpan } from "../../format/duration";
+import { quoteText } from "../../format/text";
 
 /** Gate is one step of the ladder. */
 interface Gate {
@@ -33,7 +34,7 @@ const gates: Gate[] = [
   { name: "Locks", kinds: ["KIND_LOCK"], open: (j) => (j.locks?.length ? `${j.locks.map((l) => l.key).join(", ")}: free` : ""), late: true,
     link: (j, r) => (r.blockedBy ? jobLink(`namespaces/${parseJobName(j.name).namespace}/jobs/${r.blockedBy}`) : undefined) },
   { name: "Target", kinds: ["KIND_TARGET"], open: (j) => (j.target ? `${j.target}: closed circuit` : ""), late: true,
-    link: (j) => listLink("jobs", { filter: `target = "${j.target}"` }) },
+    link: (j) => listLink("jobs", { filter: `target = ${quoteText(j.target ?? "")}` }) },
   { name: "Payload", kinds: ["KIND_PAYLOAD"], open: (j) => (j.payloadSealed ? "sealed" : ""), late: true },
 ];
 

@@ -13,7 +13,7 @@ import { State, type StateWord } from "../../components/state";
 import { Table, type Column } from "../../components/table";
 import { Countdown, Time } from "../../components/time";
 import { formatDuration, formatSpan, parseDuration } from "../../format/duration";
-import { formatCount, plural } from "../../format/text";
+import { formatCount, plural, quoteText } from "../../format/text";
 import { useQuery } from "../../live/query";
 
 /** stateOfQueue is the state of a queue in words. */
@@ -77,7 +77,7 @@ function QueuePage({ params }: ScreenProps) {
               <div class="head">
                 <h1><bdi class="id">{queue}</bdi></h1>
                 {numbers && <State {...stateOfQueue(numbers)} />}
-                <a class="chip" href={listLink("jobs", { namespace: ns, filter: `queue = "${queue}"` })}>its jobs</a>
+                <a class="chip" href={listLink("jobs", { namespace: ns, filter: `queue = ${quoteText(queue)}` })}>its jobs</a>
                 <a class="chip" href={listLink("dead-letters", { namespace: ns, queue })}>its dead letters</a>
                 <div class="buttons actions">
                   <ActionButton action={limitQueue} subject={subject} main />
