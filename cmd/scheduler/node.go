@@ -140,7 +140,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	config.DurationVar(flags, &cfg.Limits.MinInterval, "min-interval", 5*time.Second,
 		"shortest interval that a job may have")
 	flags.IntVar(&cfg.Limits.MaxPayload, "max-payload", 256<<10,
-		"largest payload of a job, in bytes, at most 15728640 (15 MiB): a message has 16 MiB, and room for the "+
+		"largest payload of a job, in bytes, at most 10485760 (10 MiB): a message has 16 MiB, and room for the "+
 			"rest of a job")
 	flags.IntVar(&cfg.JobRevisions, "job-revisions", job.DefaultRevisions,
 		"number of earlier definitions that are kept of each job, 0 to 50, the same on all nodes; 0: none, and the next "+

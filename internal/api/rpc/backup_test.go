@@ -2,19 +2,27 @@ package rpc
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 func (f *fakeJobs) ExportJobs(_ context.Context, filter job.Filter, _ int, _ string) (job.BackupPage, error) {
 	f.filter = filter
-	return job.BackupPage{Backups: []job.Backup{{Definition: f.present, Checkpoint: &job.Checkpoint{Generation: 1, Revision: 1, State: job.State{Region: job.RegionDone}, ExpireMS: job.NeverMS}}}, Next: "more"}, f.err
+	c := f.checkpoint
+	if c == nil {
+		c = &job.Checkpoint{Generation: 1, Revision: 1, State: job.State{Region: job.RegionDone}, ExpireMS: job.NeverMS}
+	}
+	return job.BackupPage{Backups: []job.Backup{{Definition: f.present, Checkpoint: c}}, Next: "more"}, f.err
 }
 
 func (f *fakeJobs) Restore(_ context.Context, backups []job.Backup, existing job.Existing) []job.RestoreAnswer {
@@ -27,6 +35,36 @@ func (f *fakeJobs) Restore(_ context.Context, backups []job.Backup, existing job
 		}
 	}
 	return answers
+}
+
+// TestTheLargestJobFitsInAMessage: a client receives the backup of a job with as many and as large payloads as it may have,
+// and texts of a usual size.
+func TestTheLargestJobFitsInAMessage(t *testing.T) {
+	text, own := strings.Repeat("x", job.MaxError), &job.RunPayload{Payload: make([]byte, job.MaxRunPayload)}
+	run := job.Run{Error: text, Output: make([]byte, job.MaxOutput), OwnPayload: own.Describe()}
+	c := job.Checkpoint{State: job.State{Region: job.RegionDue, LastError: text}}
+	for slot := range job.MaxRunPayloads / job.MaxRunPayload {
+		state := job.State{Region: job.RegionDue, LastError: text, OwnPayload: own.Describe()}
+		c.Children = append(c.Children, job.Child{Slot: slot, State: state, Own: own})
+	}
+	for slot := range job.DeadLettersPerJob {
+		c.DeadLetters = append(c.DeadLetters, job.CheckpointDeadLetter{Slot: slot, Run: run, Own: own})
+	}
+	b := serve(t)
+	b.jobs.present = job.WithDefaults(job.Definition{Key: job.Key{Namespace: "ns", ID: "j"}, Handler: "h",
+		Payload: make([]byte, MaxPayload), Labels: map[string]string{}})
+	for i := range 32 {
+		b.jobs.present.Labels[fmt.Sprintf("%0128d", i)] = strings.Repeat("v", 128)
+	}
+	b.jobs.checkpoint = &c
+	answer, err := fermatav1.NewBackupServiceClient(b.conn).ExportJobs(t.Context(),
+		&fermatav1.ExportJobsRequest{Parent: "namespaces/ns"}, grpc.MaxCallRecvMsgSize(16<<20))
+	if err != nil || len(answer.GetJobs()) != 1 {
+		t.Fatalf("%d jobs, %v", len(answer.GetJobs()), err)
+	}
+	if size := proto.Size(answer); size < MaxPayload+job.MaxOwnPayloads || size > guard.MaxRequestBytes-(512<<10) {
+		t.Errorf("the backup has %d bytes: half a MiB is to be left for revisions and histories", size)
+	}
 }
 
 func TestBackupService(t *testing.T) {

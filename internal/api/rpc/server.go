@@ -54,9 +54,9 @@ const (
 	handshakeTimeout = 10 * time.Second
 )
 
-// MaxPayload is the largest payload, in bytes, that a message has room for beside the
-// rest of a job, with its status where it is read.
-const MaxPayload = guard.MaxRequestBytes - 1<<20
+// MaxPayload is the largest payload, in bytes, that a message has room for beside the rest of a job: in a backup, the
+// payloads that runs have of their own, and 1 MiB for all else.
+const MaxPayload = guard.MaxRequestBytes - job.MaxOwnPayloads - 1<<20
 
 // Options configure a server. Jobs and Cluster are required.
 type Options struct {

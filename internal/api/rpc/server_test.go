@@ -32,6 +32,7 @@ import (
 
 // fakeJobs answers what a test sets; anything else panics.
 type fakeJobs struct {
+	checkpoint *job.Checkpoint // of exported jobs
 	Jobs
 	present job.Definition
 	batch   []job.CreateRequest

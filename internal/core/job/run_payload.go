@@ -24,6 +24,8 @@ const (
 	MaxRunPayload = 1 << 20
 	// MaxRunPayloads bounds those of all unfinished runs of a job.
 	MaxRunPayloads = 2 << 20
+	// MaxOwnPayloads bounds those of all runs and dead letters of a job.
+	MaxOwnPayloads = MaxRunPayloads + DeadLettersPerJob*MaxRunPayload
 )
 
 // RunPayload is the payload of a run that has one of its own, as it is stored.
