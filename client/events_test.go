@@ -24,7 +24,7 @@ type eventNode struct {
 
 // eventStep is one stream: what it tells, and how it ends.
 type eventStep struct {
-	told []*fermatav1.WatchEventsResponse
+	responses []*fermatav1.WatchEventsResponse
 	end  error
 }
 
@@ -34,7 +34,7 @@ func (n *eventNode) WatchEvents(q *fermatav1.WatchEventsRequest, s grpc.ServerSt
 	n.tokens = append(n.tokens, q.GetResumeToken())
 	step := n.script[0]
 	n.script = n.script[1:]
-	for _, r := range step.told {
+	for _, r := range step.responses {
 		if err := s.Send(r); err != nil {
 			return err
 		}
@@ -46,8 +46,8 @@ func (n *eventNode) WatchEvents(q *fermatav1.WatchEventsRequest, s grpc.ServerSt
 // there yet; what never began ends after Options.Attempts.
 func TestWatchResumesAtAnotherNode(t *testing.T) {
 	away := eventStep{end: status.Error(codes.Unavailable, "away")}
-	first := eventStep{told: []*fermatav1.WatchEventsResponse{{ResumeToken: "one"}}, end: away.end}
-	last := eventStep{told: []*fermatav1.WatchEventsResponse{{ResumeToken: "two", Events: []*fermatav1.Event{{Kind: "run.dead"}}}}}
+	first := eventStep{responses: []*fermatav1.WatchEventsResponse{{ResumeToken: "one"}}, end: away.end}
+	last := eventStep{responses: []*fermatav1.WatchEventsResponse{{ResumeToken: "two", Events: []*fermatav1.Event{{Kind: "run.dead"}}}}}
 	n := &eventNode{script: []eventStep{first, away, away, away, last}}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// registrar is a server that holds back single registrations until it is told to go
+// registrar is a server that holds back single registrations until it is to go
 // on, and counts how jobs arrive.
 type registrar struct {
 	fermatav1.UnimplementedJobServiceServer

@@ -149,10 +149,10 @@ func (o *operator) ask(ctx context.Context, metric string) (value int64, active 
 }
 
 // watch opens the stream again and again: two seconds after it has ended in order, later and later after failures.
-func (o *operator) watch(ctx context.Context, told chan<- bool, ended chan<- error) {
+func (o *operator) watch(ctx context.Context, activity chan<- bool, ended chan<- error) {
 	pause := 2 * time.Second
 	for ctx.Err() == nil {
-		err := o.stream(ctx, told)
+		err := o.stream(ctx, activity)
 		if errors.Is(err, io.EOF) {
 			pause = 2 * time.Second
 		}
@@ -165,13 +165,13 @@ func (o *operator) watch(ctx context.Context, told chan<- bool, ended chan<- err
 	}
 }
 
-func (o *operator) stream(ctx context.Context, told chan<- bool) error {
+func (o *operator) stream(ctx context.Context, activity chan<- bool) error {
 	stream, err := o.client.StreamIsActive(ctx, o.ref)
 	for err == nil {
 		var m *externalscaler.IsActiveResponse
 		m, err = stream.Recv()
 		if err == nil {
-			told <- m.GetResult()
+			activity <- m.GetResult()
 		}
 	}
 	return err

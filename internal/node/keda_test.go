@@ -48,8 +48,8 @@ rules:
 `
 
 // TestKEDAReadsWhatTheChartWrites: the operator, given the objects that the chart renders and the Secret that they
-// name, reaches nodes by the service's name, learns two metrics with their targets, is told of work, asks how much
-// there is, and finds another node when its own stops. It is never told that there is no work: it asks.
+// name, reaches nodes by the service's name, learns two metrics with their targets, receives that there is work, asks
+// how much there is, and finds another node when its own stops. It never receives that there is no work: it asks.
 func TestKEDAReadsWhatTheChartWrites(t *testing.T) {
 	t.Parallel()
 	authority := tlstest.New(t, "chart")
@@ -89,7 +89,7 @@ func TestKEDAReadsWhatTheChartWrites(t *testing.T) {
 	if len(object.Spec.Triggers) != 2 {
 		t.Fatalf("%d triggers", len(object.Spec.Triggers))
 	}
-	told, ended := make(chan bool, 100), make(chan error, 100)
+	activity, ended := make(chan bool, 100), make(chan error, 100)
 	var operators []*operator
 	want := []map[string]int64{{"s0-fermata-backlog": 16_000}, {"s1-fermata-lag-seconds": 30_000}}
 	for i, metricType := range []string{"AverageValue", "Value"} {
@@ -102,7 +102,7 @@ func TestKEDAReadsWhatTheChartWrites(t *testing.T) {
 			t.Fatalf("trigger %d: metrics %v (%v), want %v", i, got, err, want[i])
 		}
 		operators = append(operators, o)
-		go o.watch(t.Context(), told, ended)
+		go o.watch(t.Context(), activity, ended)
 	}
 	backlog, lag := operators[0], operators[1]
 	if value, active, err := backlog.ask(t.Context(), "s0-fermata-backlog"); err != nil || value != 0 || active {
@@ -123,7 +123,7 @@ func TestKEDAReadsWhatTheChartWrites(t *testing.T) {
 	heard := func(times int) {
 		t.Helper()
 		for range times {
-			if !next(t, told) {
+			if !next(t, activity) {
 				t.Fatal("a stream tells that there is no work")
 			}
 		}
@@ -165,7 +165,7 @@ func TestKEDAReadsWhatTheChartWrites(t *testing.T) {
 	}
 	asked(backlog, "s0-fermata-backlog", func(value int64, active bool) bool { return value == 0 && !active })
 	asked(lag, "s1-fermata-lag-seconds", func(value int64, active bool) bool { return value == 0 && !active })
-	if n := len(told); n > 0 {
+	if n := len(activity); n > 0 {
 		heard(n)
 	}
 }

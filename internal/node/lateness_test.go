@@ -76,7 +76,7 @@ func TestRunsThatNeverStartBreakTheirObjectives(t *testing.T) {
 	j := once(-time.Second, "ok") // no objective, and late all the same
 	create(t, c, "waits-too", j)
 	const breaches = `fermata_lag_breaches_total{namespace="default",queue="default",reason="late"}`
-	told := func(t *testing.T, nodes ...*node.Node) {
+	waitForBreaches := func(t *testing.T, nodes ...*node.Node) {
 		t.Helper()
 		redistest.Eventually(t, redistest.Patience, "each is counted once", func() error {
 			if n, err := sumOf(t.Context(), breaches, nodes...); err != nil || n != many {
@@ -88,7 +88,7 @@ func TestRunsThatNeverStartBreakTheirObjectives(t *testing.T) {
 			return nil
 		})
 	}
-	told(t, a, b)
+	waitForBreaches(t, a, b)
 	for _, e := range watcher.all() {
 		if e.GetReason() != job.LagLate || e.GetRunId() == "" || e.GetCorrelationId() == "" ||
 			e.GetTime().AsTime().Sub(e.GetDueTime().AsTime()) <= time.Second {

@@ -124,7 +124,7 @@ func TestKEDAScalesByAnyNode(t *testing.T) {
 	if err != nil || len(spec.GetMetricSpecs()) != 1 || spec.GetMetricSpecs()[0].GetTargetSizeFloat() != 5 {
 		t.Errorf("spec %v (%v)", spec, err)
 	}
-	// In half a minute something is due: who looks ahead is told, who does not is not.
+	// In half a minute something is due: only a watch that looks ahead reports it.
 	create(t, c, "later", &fermatav1.Job{Handler: "h", Queue: "mail",
 		Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{
 			Once: timestamppb.New(time.Now().Add(30 * time.Second)),

@@ -9,12 +9,12 @@ import (
 func TestPayload(t *testing.T) {
 	due := time.Unix(0, 1_800_000_000_123_456_789)
 	b := Payload(2, 4711, due, 200)
-	c, i, told, err := parse(b)
-	if len(b) != 200 || err != nil || c != 2 || i != 4711 || !told.Equal(due) {
-		t.Errorf("%q: class %d, job %d, due %v, %v", b, c, i, told, err)
+	c, i, at, err := parse(b)
+	if len(b) != 200 || err != nil || c != 2 || i != 4711 || !at.Equal(due) {
+		t.Errorf("%q: class %d, job %d, due %v, %v", b, c, i, at, err)
 	}
-	if _, _, told, err := parse(Payload(0, 1, time.Time{}, 0)); err != nil || !told.IsZero() {
-		t.Errorf("due %v, %v", told, err)
+	if _, _, at, err := parse(Payload(0, 1, time.Time{}, 0)); err != nil || !at.IsZero() {
+		t.Errorf("due %v, %v", at, err)
 	}
 	for _, wrong := range []string{"", "short", "A00000000010000000000000000", "ax0000000010000000000000000"} {
 		if _, _, _, err := parse([]byte(wrong)); err == nil {
