@@ -25,7 +25,7 @@ type eventNode struct {
 // eventStep is one stream: what it tells, and how it ends.
 type eventStep struct {
 	responses []*fermatav1.WatchEventsResponse
-	end  error
+	end       error
 }
 
 func (n *eventNode) WatchEvents(q *fermatav1.WatchEventsRequest, s grpc.ServerStreamingServer[fermatav1.WatchEventsResponse]) error {
