@@ -14,15 +14,7 @@ const pauseNote = "paused by its configuration"
 // resumed, each in a step of its own. A step is refused if the job does not have the etag of the desired job any
 // more. A job that is equal already is left alone.
 func (r *Registry) ApplyJobs(ctx context.Context, desiredJobs []job.DesiredJob, force bool) []job.ApplyResult {
-	turns, namespace := takeTurnsAside(ctx), ""
-	if len(desiredJobs) > 0 {
-		namespace = desiredJobs[0].Definition.Namespace
-	}
-	w := r.planDesiredJobs(ctx, desiredJobs, force, r.limitsInTurns(ctx, namespace, new(scheduleWork), turns))
-	err := turns.rejoin(ctx)
-	if err != nil {
-		return w.failAll(err).answers
-	}
+	w := r.planDesiredJobs(ctx, desiredJobs, force)
 	for i := range w.answers {
 		if a := &w.answers[i]; a.Err == nil {
 			a.Err = w.checkPrecondition(i)

@@ -114,14 +114,13 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 	}
 	turns := takeTurnsAside(ctx)
 	defer turns.finish()
-	byShard, work := map[int][]*restoreItem{}, new(scheduleWork)
+	byShard, limits := map[int][]*restoreItem{}, r.limitsForSearch()
 	for i, b := range backups {
 		if v := job.ValidateKey(b.Definition.Key); len(v) > 0 {
 			answers[i].Err = &job.InvalidError{Violations: v}
 			continue
 		}
 		shard := r.o.Store.ShardOf(b.Definition.Key)
-		limits := r.limitsInTurns(ctx, b.Definition.Namespace, work, turns)
 		byShard[shard] = append(byShard[shard], &restoreItem{backup: b, answer: &answers[i], limits: limits,
 			by: r.callerEdit(ctx), turns: turns})
 	}
@@ -203,7 +202,7 @@ type restoreItem struct {
 	limits  job.Limits // with the work of the call
 	by      job.Edit
 	stored  bool         // by the last write, certainly
-	turns   *turnsOfPart // of the call
+	turns   *turnsOfPart // of the call for look-ups
 }
 
 // restoreShard tries to restore jobs of one shard once, and returns those to be tried again.
@@ -228,14 +227,6 @@ func (r *Registry) restoreShard(ctx context.Context, shard int, items []*restore
 		if done := item.planWrite(r, now); !done {
 			planned = append(planned, item)
 		}
-	}
-	if len(planned) == 0 {
-		return nil
-	}
-	err = planned[0].turns.rejoin(ctx)
-	if err != nil {
-		fail(planned, err)
-		return nil
 	}
 	good, settle := r.claimQuotaForPlans(ctx, planned)
 	defer settle()

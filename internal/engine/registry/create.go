@@ -204,8 +204,11 @@ func (b *createCall) writeParts(ctx context.Context) {
 func (b *createCall) writePart(ctx context.Context, shards []int) {
 	turns := takeTurnsAside(ctx)
 	defer turns.finish()
-	p := createPart{b, turns, b.r.limitsInTurns(ctx, b.namespace, &b.work, turns)}
+	limits, endTurn := b.r.limitsInTurns(ctx, b.namespace, &b.work, turns)
+	defer endTurn()
+	p := createPart{b, turns, limits}
 	writes, owners := p.prepareShards(ctx, shards)
+	endTurn()
 	if len(writes) == 0 {
 		return
 	}
@@ -296,11 +299,12 @@ func (p *createPart) prepareItem(c *createItem, now unixtime.Milli, first *job.D
 		if err == nil {
 			return true
 		}
-		p.answers[c.index].Err = err
-		if len(c.repeats) == 0 {
-			c.createdNothing = true
+		var refused *job.TurnError
+		if len(c.repeats) == 0 || errors.As(err, &refused) { // the first one may be valid
+			p.failUnwritten([]*createItem{c}, err)
 			return false
 		}
+		p.answers[c.index].Err = err
 		next := c.repeats[0]
 		c.index, c.request, c.repeats = next.index, next.request, c.repeats[1:]
 	}

@@ -20,9 +20,14 @@ func (r *Registry) Update(ctx context.Context, u job.UpdateRequest) (job.Record,
 	}
 	turns := takeTurnsAside(ctx)
 	defer turns.finish()
-	limits := r.limitsInTurns(ctx, u.Key.Namespace, new(scheduleWork), turns)
+	limits, endTurn := r.limitsInTurns(ctx, u.Key.Namespace, new(scheduleWork), turns)
+	defer endTurn()
+	rejoin := func() error {
+		endTurn()
+		return turns.rejoin(ctx)
+	}
 	for range mergeTries {
-		record, done, err := r.tryUpdate(ctx, u, limits, turns)
+		record, done, err := r.tryUpdate(ctx, u, limits, rejoin)
 		if done || err != nil {
 			return record, err
 		}
@@ -35,7 +40,7 @@ func (r *Registry) Update(ctx context.Context, u job.UpdateRequest) (job.Record,
 
 // tryUpdate merges once; done is false if the definition changed meanwhile.
 func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest, limits job.Limits,
-	turns *turnsOfPart) (_ job.Record, done bool, _ error) {
+	rejoin func() error) (_ job.Record, done bool, _ error) {
 	record, err := r.Get(ctx, u.Key)
 	if err != nil {
 		return job.Record{}, false, err
@@ -68,7 +73,7 @@ func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest, limits jo
 	} else if err := r.prepareEdit(&merged, present, u, limits); err != nil {
 		return job.Record{}, false, err
 	}
-	err = turns.rejoin(ctx)
+	err = rejoin()
 	if err != nil {
 		return job.Record{}, false, err
 	}

@@ -371,21 +371,69 @@ func TestCallsThatEndLeaveNoTurn(t *testing.T) {
 
 // TestCheapSchedulesTakeNoTurns: schedules of few expressions without exclusions are checked at once.
 func TestCheapSchedulesTakeNoTurns(t *testing.T) {
-	taken := 0
-	w := &scheduleWorkInTurns{begin: func() (func(), error) { taken++; return func() {}, nil }}
-	plain := schedule.Spec{Kind: schedule.KindCron, Cron: []string{"* * * * *"}}
-	excluding := plain
-	excluding.Exclude.Cron = []string{"* 0-22 * * *"}
-	many := plain
-	many.Cron = slices.Repeat(plain.Cron, cheapExpressions+1)
+	many := plainSchedule()
+	many.Cron = slices.Repeat(many.Cron, cheapExpressions+1)
 	for _, c := range []struct {
 		s    schedule.Spec
 		want int
-	}{{plain, 0}, {excluding, 1}, {many, 2}} {
-		if _, err := w.Begin(c.s); err != nil || taken != c.want {
-			t.Errorf("%+v: %v, %d turns, want %d", c.s, err, taken, c.want)
+	}{{plainSchedule(), 0}, {excludingSchedule(), 1}, {many, 1}} {
+		taken, ended := 0, 0
+		w := &scheduleWorkInTurns{begin: func() (func(), error) { taken++; return func() { ended++ }, nil }}
+		_, err := w.Begin(c.s)
+		w.endTurn()
+		w.endTurn()
+		if err != nil || taken != c.want || ended != taken {
+			t.Errorf("%+v: %v, %d turns, want %d, %d ended", c.s, err, taken, c.want, ended)
 		}
 	}
+}
+
+func plainSchedule() schedule.Spec {
+	return schedule.Spec{Kind: schedule.KindCron, Cron: []string{"* * * * *"}}
+}
+
+func excludingSchedule() schedule.Spec {
+	s := plainSchedule()
+	s.Exclude.Cron = []string{"* 0-22 * * *"}
+	return s
+}
+
+// TestShortChecksShareATurn: a part with many short checks, beside others with long ones, does not wait for them with each.
+func TestShortChecksShareATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const checks, short, long = 1000, 50 * time.Microsecond, 15 * time.Millisecond
+		_, r := newFake(t)
+		ended := make(chan struct{})
+		r.schedules = newNamespaceTurns("schedules", 1)
+		for i := range 2 {
+			other := fairturn.Holder{Namespace: fmt.Sprint("other", i), Identity: fmt.Sprint("other", i)}
+			go useAgainAndAgain(r.schedules.Turns, other, long, ended)
+		}
+		synctest.Wait()
+		began := time.Now()
+		limits, endTurn := r.limitsInTurns(t.Context(), "ns", new(scheduleWork), takeTurnsAside(t.Context()))
+		for i := range checks {
+			s := excludingSchedule()
+			if i%2 == 0 {
+				s = plainSchedule()
+			}
+			end, err := limits.Work.Begin(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(short)
+			end()
+		}
+		endTurn()
+		if took, most := time.Since(began), 3*(checks*short+2*long); took > most {
+			t.Errorf("the checks took %v, want %v at most", took, most)
+		}
+		close(ended)
+		time.Sleep(time.Minute)
+		if held, waiting := r.schedules.InUse(); held+waiting > 0 {
+			t.Errorf("%d turns and %d waiting calls are left", held, waiting)
+		}
+	})
 }
 
 // TestWaitsForTurnsAreBounded: a call waits for all of its expensive schedules together no longer than for one, and is

@@ -20,7 +20,7 @@ const (
 // PlanJobs returns what Apply would do about up to MaxBatch desired jobs, with all their errors. It changes
 // nothing. Two desired states for one job are refused.
 func (r *Registry) PlanJobs(ctx context.Context, desiredJobs []job.DesiredJob, force bool) []job.ApplyResult {
-	w := r.planDesiredJobs(ctx, desiredJobs, force, r.limitsForSearch())
+	w := r.planDesiredJobs(ctx, desiredJobs, force)
 	for i := range w.answers {
 		switch a := &w.answers[i]; {
 		case desiredJobs[i].Delete:
@@ -45,11 +45,10 @@ type applyCall struct {
 }
 
 // planDesiredJobs compares desired jobs with the stored jobs.
-func (r *Registry) planDesiredJobs(ctx context.Context, desiredJobs []job.DesiredJob, force bool,
-	limits job.Limits) *applyCall {
+func (r *Registry) planDesiredJobs(ctx context.Context, desiredJobs []job.DesiredJob, force bool) *applyCall {
 	w := &applyCall{r: r, desiredJobs: desiredJobs, answers: make([]job.ApplyResult, len(desiredJobs)),
 		desired: make([]*job.Definition, len(desiredJobs)), changesSources: make([]bool, len(desiredJobs)),
-		limits: limits}
+		limits: r.limitsForSearch()}
 	if len(desiredJobs) > MaxBatch {
 		return w.failAll(job.Invalid("desired_jobs", "has %d entries, at most %d are allowed", len(desiredJobs), MaxBatch))
 	}

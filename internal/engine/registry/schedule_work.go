@@ -19,10 +19,17 @@ type scheduleWork struct {
 	refused atomic.Pointer[refusedSchedule] // the last one
 }
 
-// scheduleWorkInTurns is the work of a part of a call that takes a turn for each expensive schedule.
+// maxSlice is how long a part of a call keeps its turn for checks of schedules. Most checks take less: a part that took
+// a turn for each of them would wait for one turn of others each time.
+const maxSlice = 20 * time.Millisecond
+
+// scheduleWorkInTurns is the work of a part of a call that checks expensive schedules in turns. It is for one goroutine.
+// Call endTurn after the checks.
 type scheduleWorkInTurns struct {
 	*scheduleWork
-	begin func() (end func(), err error)
+	begin func() (end func(), err error) // takes a turn
+	end   func()                         // of the turn that the part has; nil: it has none
+	began time.Time
 }
 
 type refusedSchedule struct {
@@ -32,12 +39,14 @@ type refusedSchedule struct {
 }
 
 // limitsInTurns returns the limits for a part of a call that changes jobs of a namespace, with the work that the call may
-// take.
-func (r *Registry) limitsInTurns(ctx context.Context, namespace string, work *scheduleWork, part *turnsOfPart) job.Limits {
-	l := r.o.Limits
-	begin := func() (func(), error) { return r.schedules.begin(ctx, namespace, part) }
-	l.Work = &scheduleWorkInTurns{work, begin}
-	return l
+// take. Call endTurn after the checks of schedules.
+func (r *Registry) limitsInTurns(ctx context.Context, namespace string, work *scheduleWork,
+	part *turnsOfPart) (l job.Limits, endTurn func()) {
+	l = r.o.Limits
+	w := &scheduleWorkInTurns{scheduleWork: work}
+	w.begin = func() (func(), error) { return r.schedules.begin(ctx, namespace, part) }
+	l.Work = w
+	return l, w.endTurn
 }
 
 // limitsForSearch returns the limits for a call that only computes times: the API has it take a turn as a whole.
@@ -60,12 +69,25 @@ const cheapExpressions = 4
 // Begin takes no turn.
 func (w *scheduleWork) Begin(schedule.Spec) (end func(), err error) { return func() {}, nil }
 
-// Begin takes a turn for a schedule with exclusions, or with many expressions: others are cheap to check.
+// Begin takes a turn for a schedule with exclusions, or with many expressions, unless the part has one: others are cheap
+// to check.
 func (w *scheduleWorkInTurns) Begin(s schedule.Spec) (end func(), err error) {
-	if s.Exclude.Empty() && len(s.Cron) <= cheapExpressions {
-		return func() {}, nil
+	if w.end != nil && time.Since(w.began) >= maxSlice {
+		w.endTurn()
 	}
-	return w.begin()
+	isCheap := s.Exclude.Empty() && len(s.Cron) <= cheapExpressions
+	if w.end == nil && !isCheap {
+		w.end, err = w.begin()
+		w.began = time.Now()
+	}
+	return func() {}, err
+}
+
+func (w *scheduleWorkInTurns) endTurn() {
+	if w.end != nil {
+		w.end()
+		w.end = nil
+	}
 }
 
 func (w *scheduleWork) Charge(steps int64) { w.used.Add(steps) }
