@@ -23,6 +23,7 @@ type Gate struct {
 	options    Options
 	quotas     quotaTable
 	turns      turnsOfNode
+	asides     placesAside
 	unread     *memorybudget.Budget
 	strangers  *memorybudget.Budget // the same of connections without an identity
 	open       *memorybudget.Budget // of open connections and streams
@@ -39,7 +40,7 @@ func New(o Options) (*Gate, error) {
 		unread: newUnreadBudget(processMemory()), strangers: newStrangersBudget(processMemory()),
 		open:     newOpenBudget(processMemory()),
 		requests: newRequestMemory(processMemory()),
-		quotas:   quotaTable{bySubject: make(map[string]*quota)}, turns: newTurnsOfNode(),
+		quotas:   quotaTable{bySubject: make(map[string]*quota)}, turns: newTurnsOfNode(), asides: newPlacesAside(),
 		logLimiter: rate.NewLimiter(1, 20),
 		denied: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_access_denied_total", Help: "Calls that were refused, by method and reason.",

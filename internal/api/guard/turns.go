@@ -72,6 +72,15 @@ func newTurnsOfIdentity() (t turnsOfIdentity) {
 	return t
 }
 
+// placesAside bounds, for each class, the calls of a node that have stepped aside. Changes have read the job that they
+// change. Batches and creations have their request only, which the budget of requests bounds.
+type placesAside [turnClasses]*callturn.Places
+
+func newPlacesAside() (p placesAside) {
+	p[changeTurn] = callturn.NewPlaces(turnBounds[changeTurn].ofNode)
+	return p
+}
+
 // turnsOfNode has, for each class, the turns that namespaces share.
 type turnsOfNode [turnClasses]*fairturn.Turns
 
@@ -166,7 +175,8 @@ func (c *Caller) beginTurn(ctx context.Context, class turnClass) (withTurn conte
 		began = time.Now()
 		return nil
 	}
-	turn := callturn.New(c.quota.subject, takeAgain, func() { ofNode.Release(holder, time.Since(began)) })
+	release := func() { ofNode.Release(holder, time.Since(began)) }
+	turn := callturn.New(c.quota.subject, takeAgain, release, c.gate.asides[class])
 	end = func() {
 		turn.End()
 		<-ofIdentity

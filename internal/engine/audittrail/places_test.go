@@ -93,7 +93,7 @@ func TestCallsHaveNoTurnsWhileTheyWaitForPlaces(t *testing.T) {
 		reserveAll(t, r, "a")
 		var held atomic.Int64
 		held.Store(1)
-		turn := callturn.New("a", func(context.Context) error { held.Add(1); return nil }, func() { held.Add(-1) })
+		turn := callturn.New("a", func(context.Context) error { held.Add(1); return nil }, func() { held.Add(-1) }, nil)
 		ended := make(chan error)
 		go func() {
 			_, err := r.Reserve(callturn.NewContext(t.Context(), turn), "a")

@@ -14,7 +14,7 @@ import (
 func beginCall(ctx context.Context, node chan struct{}) (context.Context, *callturn.Turn) {
 	take := func(context.Context) error { node <- struct{}{}; return nil }
 	_ = take(ctx)
-	turn := callturn.New("a", take, func() { <-node })
+	turn := callturn.New("a", take, func() { <-node }, nil)
 	return callturn.NewContext(ctx, turn), turn
 }
 

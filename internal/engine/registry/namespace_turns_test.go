@@ -58,7 +58,7 @@ func TestNamespacesTakeTurnsAtExpensiveSchedules(t *testing.T) {
 func callBy(ctx context.Context, caller string, node chan struct{}) (context.Context, *callturn.Turn) {
 	take := func(context.Context) error { node <- struct{}{}; return nil }
 	_ = take(ctx)
-	turn := callturn.New(caller, take, func() { <-node })
+	turn := callturn.New(caller, take, func() { <-node }, nil)
 	return callturn.NewContext(ctx, turn), turn
 }
 
@@ -195,7 +195,7 @@ func TestBatchesGoOnBesideOthers(t *testing.T) {
 		h, began := fairturn.Holder{Namespace: "ns", Identity: "caller"}, time.Now()
 		take := func(ctx context.Context) error { return node.Take(ctx, h) }
 		_ = take(t.Context())
-		call := callturn.New(h.Identity, take, func() { node.Release(h, check) })
+		call := callturn.New(h.Identity, take, func() { node.Release(h, check) }, nil)
 		ctx := callturn.NewContext(t.Context(), call)
 		callturn.RunParts(ctx, parts, func(int) {
 			part := takeTurnsAside(ctx)

@@ -21,22 +21,55 @@ type Turn struct {
 	caller  string
 	take    func(context.Context) error
 	release func()
+	aside   *Places
 
 	// lock has an element while the fields below are in use, also while the turn is taken again: no part of the call
 	// works then.
-	lock    chan struct{}
-	working int // parts that work
-	held    bool
+	lock     chan struct{}
+	working  int // parts that work
+	held     bool
+	hasPlace bool // among the calls aside
 }
 
+// Places bound how many calls are aside at once: they keep what they have read. Calls beyond that keep their turns while
+// they wait.
+type Places struct {
+	most  int64
+	taken atomic.Int64
+}
+
+// NewPlaces returns so many places.
+func NewPlaces(n int) *Places { return &Places{most: int64(n)} }
+
+func (p *Places) tryTake() bool {
+	if p.taken.Add(1) <= p.most {
+		return true
+	}
+	p.give()
+	return false
+}
+
+func (p *Places) give() { p.taken.Add(-1) }
+
 // New returns the turn of a call that begins and has taken it. take waits for a turn until the context ends, and
-// release gives it back.
-func New(caller string, take func(context.Context) error, release func()) *Turn {
-	return &Turn{caller: caller, take: take, release: release, lock: make(chan struct{}, 1), working: 1, held: true}
+// release gives it back. aside bounds the calls that have stepped aside; nil: nothing does.
+func New(caller string, take func(context.Context) error, release func(), aside *Places) *Turn {
+	return &Turn{caller: caller, take: take, release: release, aside: aside, lock: make(chan struct{}, 1), working: 1,
+		held: true}
 }
 
 // End ends the turn with its call.
-func (t *Turn) End() { t.leave() }
+func (t *Turn) End() {
+	t.leave()
+	t.givePlace()
+}
+
+func (t *Turn) givePlace() {
+	if t.hasPlace {
+		t.hasPlace = false
+		t.aside.give()
+	}
+}
 
 func (t *Turn) addParts(n int) {
 	t.lock <- struct{}{}
@@ -55,6 +88,25 @@ func (t *Turn) leave() {
 	}
 }
 
+// tryLeave is leave for a part that steps aside; false: there is no place for the call, and the part keeps its turn.
+func (t *Turn) tryLeave() bool {
+	t.lock <- struct{}{}
+	defer func() { <-t.lock }()
+	if t.working > 1 || !t.held {
+		t.working--
+		return true
+	}
+	if t.aside != nil && !t.hasPlace {
+		t.hasPlace = t.aside.tryTake()
+		if !t.hasPlace {
+			return false
+		}
+	}
+	t.working, t.held = 0, false
+	t.release()
+	return true
+}
+
 // rejoin continues the work of a part, in a turn of the call. It may fail as take does: then the part has nothing left to
 // do than to answer.
 func (t *Turn) rejoin(ctx context.Context) (err error) {
@@ -63,6 +115,7 @@ func (t *Turn) rejoin(ctx context.Context) (err error) {
 	if !t.held {
 		err = t.take(ctx)
 		t.held = err == nil
+		t.givePlace()
 	}
 	t.working++
 	return err
@@ -104,8 +157,8 @@ func Wait(ctx context.Context, wait func() error) error {
 const patience = 100 * time.Millisecond
 
 // Aside is a part of a call that works in turns of another kind, one after the other. It keeps the turn of its call at
-// first, because most waits are short. Once it has waited for long in all, it leaves that turn to others and has none
-// until it has done this work: a part that took its turn again after each wait would wait for others each time. It is for
+// first, because most waits are short. Once it has waited for long in all, it leaves that turn to others, if there is one
+// of the [Places] for its call, and has none until it has done this work: a part that took its turn again after each wait would wait for others each time. It is for
 // one goroutine.
 type Aside struct {
 	turn   *Turn // nil: the call has none
@@ -121,17 +174,13 @@ func (a *Aside) Wait(wait func() error) error {
 	if a.turn == nil || a.left {
 		return wait()
 	}
-	left := make(chan struct{})
-	timer := time.AfterFunc(patience-a.waited, func() {
-		a.turn.leave()
-		close(left)
-	})
+	left := make(chan bool, 1)
+	timer := time.AfterFunc(patience-a.waited, func() { left <- a.turn.tryLeave() })
 	began := time.Now()
 	err := wait()
 	a.waited = min(a.waited+time.Since(began), patience)
 	if !timer.Stop() {
-		<-left
-		a.left = true
+		a.left = <-left
 	}
 	return err
 }

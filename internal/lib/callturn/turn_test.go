@@ -24,7 +24,7 @@ func (n node) begin(ctx context.Context) (context.Context, *Turn) {
 		}
 	}
 	n <- struct{}{}
-	t := New("a", take, func() { <-n })
+	t := New("a", take, func() { <-n }, nil)
 	return NewContext(ctx, t), t
 }
 
@@ -114,10 +114,46 @@ func TestPartsThatFinishWaitForNoTurn(t *testing.T) {
 	})
 }
 
+// TestFewCallsAreAside: a call without a place keeps its turn while it waits. A place is given back with the turn, or at
+// the end of the call.
+func TestFewCallsAreAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, places := make(node, 3), NewPlaces(1)
+		begin := func() (context.Context, *Turn) {
+			ctx, turn := n.begin(t.Context())
+			turn.aside = places
+			return ctx, turn
+		}
+		wait := func() error { time.Sleep(2 * patience); return nil }
+		ctx, turn := begin()
+		first := StepAside(ctx)
+		_ = first.Wait(wait)
+		otherCtx, other := begin()
+		second := StepAside(otherCtx)
+		_ = second.Wait(wait)
+		if len(n) != 1 {
+			t.Errorf("%d turns are taken, want that of the second call", len(n))
+		}
+		_ = first.Rejoin(ctx)
+		_ = second.Wait(wait)
+		if len(n) != 1 {
+			t.Errorf("%d turns are taken, want that of the first call", len(n))
+		}
+		second.Finish()
+		other.End()
+		_ = first.Wait(wait)
+		first.Finish()
+		turn.End()
+		if taken := places.taken.Load(); len(n) != 0 || taken != 0 {
+			t.Errorf("%d turns and %d places are taken in the end", len(n), taken)
+		}
+	})
+}
+
 // TestCallsWithoutAnotherTurnFail: a call that gets no turn after a wait has the error of that.
 func TestCallsWithoutAnotherTurnFail(t *testing.T) {
 	why := errors.New("why")
-	turn := New("a", func(context.Context) error { return why }, func() {})
+	turn := New("a", func(context.Context) error { return why }, func() {}, nil)
 	ctx := NewContext(t.Context(), turn)
 	if err := Wait(ctx, func() error { return nil }); !errors.Is(err, why) {
 		t.Error(err)
