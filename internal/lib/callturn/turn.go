@@ -28,7 +28,8 @@ type Turn struct {
 	lock     chan struct{}
 	working  int // parts that work
 	held     bool
-	hasPlace bool // among the calls aside
+	hasPlace bool  // among the calls aside
+	failure  error // to take the turn again
 }
 
 // Places bound how many calls are aside at once: they keep what they have read. Calls beyond that keep their turns while
@@ -107,18 +108,19 @@ func (t *Turn) tryLeave() bool {
 	return true
 }
 
-// rejoin continues the work of a part, in a turn of the call. It may fail as take does: then the part has nothing left to
-// do than to answer.
-func (t *Turn) rejoin(ctx context.Context) (err error) {
+// rejoin continues the work of a part, in a turn of the call. It may fail as take does, and fails for all later parts
+// then: they have nothing left to do than to answer.
+func (t *Turn) rejoin(ctx context.Context) error {
 	t.lock <- struct{}{}
 	defer func() { <-t.lock }()
-	if !t.held {
-		err = t.take(ctx)
-		t.held = err == nil
-		t.givePlace()
-	}
 	t.working++
-	return err
+	if t.held || t.failure != nil {
+		return t.failure
+	}
+	t.failure = t.take(ctx)
+	t.held = t.failure == nil
+	t.givePlace()
+	return t.failure
 }
 
 type contextKey struct{}
@@ -161,9 +163,10 @@ const patience = 100 * time.Millisecond
 // of the [Places] for its call, and has none until it has done this work: a part that took its turn again after each wait would wait for others each time. It is for
 // one goroutine.
 type Aside struct {
-	turn   *Turn // nil: the call has none
-	waited time.Duration
-	left   bool
+	turn    *Turn // nil: the call has none
+	waited  time.Duration
+	left    bool
+	failure error // to rejoin
 }
 
 // StepAside begins the work of a part in turns of another kind. Rejoin ends it.
@@ -188,11 +191,11 @@ func (a *Aside) Wait(wait func() error) error {
 // Rejoin continues in the turn of the call. It may wait for one again, and fail as [Wait] does. Nobody should wait for
 // a part that rejoins: it has returned the turn of the other kind.
 func (a *Aside) Rejoin(ctx context.Context) error {
-	if !a.left {
-		return nil
+	if a.left {
+		a.left = false
+		a.failure = a.turn.rejoin(ctx)
 	}
-	a.left = false
-	return a.turn.rejoin(ctx)
+	return a.failure
 }
 
 // Finish continues without a turn, if the part has none: it has nothing left to do than to answer.

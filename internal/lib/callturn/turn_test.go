@@ -150,13 +150,16 @@ func TestFewCallsAreAside(t *testing.T) {
 	})
 }
 
-// TestCallsWithoutAnotherTurnFail: a call that gets no turn after a wait has the error of that.
+// TestCallsWithoutAnotherTurnFail: a call that gets no turn after a wait has the error of that, in all of its parts.
 func TestCallsWithoutAnotherTurnFail(t *testing.T) {
-	why := errors.New("why")
-	turn := New("a", func(context.Context) error { return why }, func() {}, nil)
+	why, takes := errors.New("why"), 0
+	turn := New("a", func(context.Context) error { takes++; return why }, func() {}, nil)
 	ctx := NewContext(t.Context(), turn)
-	if err := Wait(ctx, func() error { return nil }); !errors.Is(err, why) {
-		t.Error(err)
+	for range 3 {
+		err := Wait(ctx, func() error { return nil })
+		if !errors.Is(err, why) || takes != 1 {
+			t.Errorf("%v after %d tries to take a turn", err, takes)
+		}
 	}
 	turn.End()
 }

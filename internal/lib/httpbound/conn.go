@@ -32,7 +32,8 @@ type conn struct {
 	// onNoMemory is called when the connection is to be closed because it finds no memory for its headers.
 	onNoMemory func()
 	isHTTP2    bool // it has a place for HTTP/2; the listener's lock guards it
-	// waiting is the [instant] since when no handler runs for it; 0: one does.
+	// waiting is the [instant] since when it waits, for a request or for the client: no handler runs for it; 0: one does.
+	// Just after a handler it is in the future.
 	waiting atomic.Int64
 
 	mu       sync.Mutex
@@ -93,14 +94,18 @@ func (c *conn) beginHandler() bool {
 	return true
 }
 
-// endHandler is for a handler that has returned. The server may wait for a rest of the body, or for the client to read
-// a rest of the response; the connection can be closed meanwhile.
+// flushTime is how long a connection keeps its place after a handler has returned, so that the server can send the rest
+// of the response.
+const flushTime = time.Second
+
+// endHandler is for a handler that has returned. The server sends the rest of the response. Then it may wait for a rest
+// of the body, or for the client to read; the connection can be closed meanwhile.
 func (c *conn) endHandler() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handlers--
 	if c.handlers == 0 {
-		c.waiting.Store(instant())
+		c.waiting.Store(instant() + int64(flushTime))
 	}
 }
 
@@ -109,6 +114,9 @@ func (c *conn) awaitHeaders() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handling, c.received = false, 0
+	if c.handlers == 0 {
+		c.waiting.Store(instant())
+	}
 	c.giveBack()
 }
 

@@ -135,6 +135,10 @@ func TestHandlersKeepTheirConnections(t *testing.T) {
 	b.serve(c)
 	b.server.ConnState(c, http.StateIdle) // a stream that the client resets ends before its handler runs
 	b.serve(c)
+	if b.connect("192.0.2.2:1") != nil {
+		t.Error("a connection whose handler has just returned made room")
+	}
+	c.waiting.Add(-int64(flushTime))
 	if b.connect("192.0.2.2:1") == nil {
 		t.Error("a connection without a handler made no room")
 	}
@@ -238,6 +242,7 @@ func TestUnreadBodiesKeepNoPlaces(t *testing.T) {
 			t.Fatal("connections whose handlers have returned count as busy")
 		}
 	}
+	s.listener.passTime(flushTime)
 	if code := answerTo(t, s.dial("127.0.0.2"), ""); code != http.StatusOK {
 		t.Errorf("another host: %d", code)
 	}
