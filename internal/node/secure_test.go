@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -267,6 +268,62 @@ func rotate(t *testing.T, redis *redistest.Server, c fermatav1.JobServiceClient,
 	}
 	if payload := run("old"); payload != "from before" {
 		t.Errorf("resealed: %q", payload)
+	}
+}
+
+// TestEditsCannotHideWhatTheyChange: whatever a mask names, and however often, the record of an edit has the fields that
+// changed.
+func TestEditsCannotHideWhatTheyChange(t *testing.T) {
+	redis := redistest.Start(t)
+	n := startWith(t, redis.URL(), "first", func(*node.Config) {})
+	c := jobs(t, n)
+	create(t, c, "a", &fermatav1.Job{Handler: "h", Payload: []byte("first")})
+	edits := []struct {
+		mask []string
+		want string
+	}{
+		{append(slices.Repeat([]string{"priority"}, 32), "payload"), "payload,priority"},
+		{[]string{"*"}, "queue"},
+		{[]string{"priority", "handler", "timeout", "queue", "labels"}, "labels"},
+		{[]string{"priority"}, ""},
+	}
+	for i, edit := range edits {
+		j := &fermatav1.Job{Name: name("a"), Handler: "h", Priority: new(int32(7)), Payload: []byte("other")}
+		if i > 0 {
+			j.Queue = "q"
+		}
+		if i > 1 {
+			j.Labels = map[string]string{"k": "v"}
+		}
+		before, err := c.GetJob(t.Context(), &fermatav1.GetJobRequest{Name: name("a")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.Timeout = before.GetTimeout()
+		_, err = c.UpdateJob(t.Context(), &fermatav1.UpdateJobRequest{Job: j, UpdateMask: &fieldmaskpb.FieldMask{Paths: edit.mask}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.Stop(t.Context()); err != nil { // which writes what is in line
+		t.Fatal(err)
+	}
+	n = startWith(t, redis.URL(), "second", func(*node.Config) {})
+	conn, err := grpc.NewClient(n.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	page, err := fermatav1.NewClusterServiceClient(conn).ListAuditRecords(t.Context(), &fermatav1.ListAuditRecordsRequest{})
+	if err != nil || len(page.GetRecords()) != 1+len(edits) {
+		t.Fatalf("%v (%v)", page, err)
+	}
+	for i, edit := range edits {
+		fields := page.GetRecords()[len(edits)-1-i].GetChangedFields()
+		slices.Sort(fields)
+		if got := strings.Join(fields, ","); got != edit.want {
+			t.Errorf("mask %v: fields %s, want %s", edit.mask, got, edit.want)
+		}
 	}
 }
 

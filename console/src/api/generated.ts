@@ -34,7 +34,7 @@ export interface AuditRecord {
   chainVersion?: number;
   /** For calls that change several resources: how many were changed. */
   changed?: string;
-  /** For updates: the fields of the mask. */
+  /** For updates: the fields that changed. */
   changedFields?: Array<string>;
   /** google.rpc.Code. Not 0: the call failed, but may have had an effect. */
   code?: number;
@@ -51,7 +51,10 @@ export interface AuditRecord {
   keyId?: string;
   /** `fermata.v1.JobService/UpdateJob`. */
   method?: string;
-  /** For calls that change several resources: the first 20 in the request. */
+  /**
+   * For calls that change several resources: up to 20 of them. If there are more, the last entry
+   * says how many are left out: `+3 more`.
+   */
   names?: Array<string>;
   /** Node that answered. */
   node?: string;

@@ -53,10 +53,13 @@ func NamesBoundFields(paths []string) bool {
 }
 
 // ParseUpdateMask returns the paths to copy: those of the mask, or all settable fields
-// for "*". Paths may go into messages: "retry_policy.max_attempts". reseal is true
-// for a mask that copies nothing.
+// for "*". Paths may go into messages: "retry_policy.max_attempts". A path that occurs again counts once. reseal is
+// true for a mask that copies nothing.
 func ParseUpdateMask(mask *fieldmaskpb.FieldMask) (copied []string, reseal bool, err error) {
-	paths := FoldPayloadPaths(mask.GetPaths())
+	if n := len(mask.GetPaths()); n > maxPaths {
+		return nil, false, job.Invalid("update_mask", "has %d paths, at most %d are allowed", n, maxPaths)
+	}
+	paths := WithoutRepeats(FoldPayloadPaths(mask.GetPaths()))
 	if len(paths) == 0 {
 		return nil, false, job.Invalid("update_mask", "is empty; name the fields to change, or * for all")
 	}
@@ -65,9 +68,6 @@ func ParseUpdateMask(mask *fieldmaskpb.FieldMask) (copied []string, reseal bool,
 	}
 	if len(paths) == 1 && paths[0] == resealPath {
 		return nil, true, nil
-	}
-	if len(paths) > maxPaths {
-		return nil, false, job.Invalid("update_mask", "has %d paths, at most %d are allowed", len(paths), maxPaths)
 	}
 	var v []job.Violation
 	for _, path := range paths {
@@ -83,6 +83,16 @@ func ParseUpdateMask(mask *fieldmaskpb.FieldMask) (copied []string, reseal bool,
 		return nil, false, &job.InvalidError{Violations: v}
 	}
 	return paths, false, nil
+}
+
+// WithoutRepeats returns the texts without those that occurred before.
+func WithoutRepeats(texts []string) []string {
+	seen := make(map[string]bool, len(texts))
+	return slices.DeleteFunc(slices.Clone(texts), func(text string) bool {
+		repeated := seen[text]
+		seen[text] = true
+		return repeated
+	})
 }
 
 // FoldPayloadPaths names the payload once, whichever of its fields a mask names. Masks that are derived from JSON go

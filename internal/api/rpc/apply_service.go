@@ -135,13 +135,11 @@ func recordApplied(r *job.TrailRecord, q *fermatav1.ApplyJobsRequest, a *fermata
 			r.Refused++
 		case c.GetAction() != fermatav1.JobChange_ACTION_UNCHANGED:
 			r.Changed++
-			if len(r.Names) < job.MaxTrailNames {
-				name := q.GetParent() + "/jobs/" + q.GetDesiredJobs()[i].GetJobId()
-				if c.GetAction() == fermatav1.JobChange_ACTION_UPDATE {
-					name = cmp.Or(convert.NameOfCurrentRevision(c.GetAfter()), name)
-				}
-				r.Names = append(r.Names, name)
+			name := q.GetParent() + "/jobs/" + q.GetDesiredJobs()[i].GetJobId()
+			if c.GetAction() == fermatav1.JobChange_ACTION_UPDATE {
+				name = cmp.Or(convert.NameOfCurrentRevision(c.GetAfter()), name)
 			}
+			r.Names = append(r.Names, name)
 		}
 	}
 	if q.GetForce() {

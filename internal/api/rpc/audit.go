@@ -146,6 +146,9 @@ func (a *auditInterceptor) recordCall(ctx context.Context, method string, row au
 		a2 = nil
 	}
 	row.fill(&r, q, a2)
+	if note.fields != nil {
+		r.Fields = note.fields
+	}
 	if code != codes.OK {
 		r.Changed = max(r.Changed, note.changes.Load())
 	}
@@ -176,6 +179,7 @@ type auditNote struct {
 	place         job.TrailPlace // zero: none, or no longer
 
 	before []byte
+	fields []string // that were changed, in place of those that the request names; nil: unknown
 	phase  atomic.Int32
 	// stored: something was stored for the call, or may be, whatever its error is. changes: so many changes were.
 	stored  atomic.Bool
@@ -229,9 +233,12 @@ func (n *auditNote) finishCall() bool { return !n.phase.CompareAndSwap(phaseRead
 
 type auditKey struct{}
 
-// noteDigestBefore adds the definition that a call replaces. The last one counts, because an edit may be merged again.
-func noteDigestBefore(ctx context.Context, d *job.Definition) {
+// noteEdit adds the definition that an edit replaces, and the fields that it changes. The last one counts, because an
+// edit may be merged again.
+func noteEdit(ctx context.Context, before, after *job.Definition) {
 	if note, ok := ctx.Value(auditKey{}).(*auditNote); ok {
-		note.before = convert.DefinitionDigest(convert.DefinitionToPB(d))
+		present := convert.DefinitionToPB(before)
+		note.before = convert.DefinitionDigest(present)
+		note.fields = append([]string{}, convert.ChangedFields(present, convert.DefinitionToPB(after))...)
 	}
 }

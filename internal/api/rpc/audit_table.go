@@ -3,12 +3,14 @@ package rpc
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -38,7 +40,8 @@ var auditRules = map[string]auditRule{
 	fermatav1.JobService_BatchCreateJobs_FullMethodName: {fill: typedFill(recordBatchCreated)},
 	fermatav1.JobService_ApplyJobs_FullMethodName:       {fill: typedFill(recordApplied)},
 	fermatav1.JobService_UpdateJob_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.UpdateJobRequest, a *fermatav1.Job) {
-		r.Resource, r.Fields, r.After = q.GetJob().GetName(), q.GetUpdateMask().GetPaths(), convert.DefinitionDigest(a)
+		// The fields that the edit changed take their place, if the node has merged it.
+		r.Resource, r.Fields, r.After = q.GetJob().GetName(), sortedPaths(q.GetUpdateMask()), convert.DefinitionDigest(a)
 		addRevisionName(r, a)
 	})},
 	fermatav1.JobService_RestoreJobRevision_FullMethodName: {
@@ -53,7 +56,7 @@ var auditRules = map[string]auditRule{
 		jobName: requestName, digest: convert.DefinitionDigest,
 		fill: typedFill(func(r *job.TrailRecord, q *fermatav1.RenameJobRequest, a *fermatav1.Job) {
 			r.Resource, r.After = q.GetName(), convert.DefinitionDigest(a)
-			r.Fields = []string{"new_id=" + job.Clip(q.GetNewId(), job.MaxTrailText)}
+			r.Fields = []string{"new_id=" + q.GetNewId()}
 			if a != nil {
 				r.Names = append(r.Names, a.GetName())
 			}
@@ -95,7 +98,7 @@ var auditRules = map[string]auditRule{
 	fermatav1.JobService_RedriveDeadLetters_FullMethodName: {
 		readsOnly: func(q proto.Message) bool { return q.(*fermatav1.RedriveDeadLettersRequest).GetDryRun() },
 		fill: typedFill(func(r *job.TrailRecord, q *fermatav1.RedriveDeadLettersRequest, a *fermatav1.RedriveDeadLettersResponse) {
-			r.Resource, r.Names = q.GetParent(), q.GetNames()
+			r.Resource, r.Names = q.GetParent(), convert.WithoutRepeats(q.GetNames())
 			r.Changed, r.Refused = int64(a.GetRedriven()), int64(a.GetRefused())
 		}),
 	},
@@ -220,10 +223,11 @@ var bulkChange = auditRule{
 		if !ok {
 			return
 		}
-		r.Names, r.Changed = a.GetNames(), int64(a.GetChanged())
+		r.Changed = int64(a.GetChanged())
 		for _, refusal := range a.GetRefusals() {
 			r.Refused += int64(refusal.GetCount())
 		}
+		r.Names = job.ClipList(a.GetNames(), int(r.Changed+r.Refused), job.MaxTrailNames)
 		r.Fields = append(r.Fields, fmt.Sprintf("total_changed=%d", a.GetTotalChanged()),
 			fmt.Sprintf("total_refused=%d", a.GetTotalRefused()))
 	},
@@ -237,6 +241,11 @@ func auditFilter(filter string) (fields []string) {
 		fields, filter, name = append(fields, name+part), strings.TrimPrefix(filter, part), "filter+="
 	}
 	return fields
+}
+
+// sortedPaths are the paths of a mask, each once.
+func sortedPaths(mask *fieldmaskpb.FieldMask) []string {
+	return slices.Compact(slices.Sorted(slices.Values(mask.GetPaths())))
 }
 
 func requestName(q proto.Message) string { return q.(interface{ GetName() string }).GetName() }
@@ -260,10 +269,7 @@ func recordBatchCreated(r *job.TrailRecord, q *fermatav1.BatchCreateJobsRequest,
 			r.Refused++
 			continue
 		}
-		r.Changed++
-		if len(r.Names) < job.MaxTrailNames {
-			r.Names = append(r.Names, result.GetJob().GetName())
-		}
+		r.Changed, r.Names = r.Changed+1, append(r.Names, result.GetJob().GetName())
 	}
 }
 
@@ -273,7 +279,7 @@ func recordRestored(r *job.TrailRecord, q *fermatav1.RestoreJobsRequest, a *ferm
 		switch result.GetOutcome() {
 		case fermatav1.RestoreJobsResponse_Result_OUTCOME_CREATED, fermatav1.RestoreJobsResponse_Result_OUTCOME_REPLACED:
 			r.Changed++
-			if i < len(q.GetJobs()) && len(r.Names) < job.MaxTrailNames {
+			if i < len(q.GetJobs()) {
 				r.Names = append(r.Names, q.GetParent()+"/jobs/"+convert.LastSegment(q.GetJobs()[i].GetJob().GetName()))
 			}
 		default:

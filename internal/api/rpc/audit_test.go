@@ -385,6 +385,39 @@ func TestFailedRedeliveriesAndRepairsLeaveARecord(t *testing.T) {
 	}
 }
 
+// TestRecordsSayHowManyNamesAreLeftOut: of every call about many, and a name that is repeated counts once.
+func TestRecordsSayHowManyNamesAreLeftOut(t *testing.T) {
+	batch, plan := &fermatav1.BatchCreateJobsResponse{}, &fermatav1.ApplyJobsResponse{}
+	desired, backup, restored := &fermatav1.ApplyJobsRequest{}, &fermatav1.RestoreJobsRequest{}, &fermatav1.RestoreJobsResponse{}
+	shard := &fermatav1.CheckShardResponse{}
+	letters := slices.Repeat([]string{"letters/0"}, 30)
+	for i := range 25 {
+		j := &fermatav1.Job{Name: fmt.Sprintf("jobs/%d", i)}
+		batch.Results = append(batch.Results, &fermatav1.BatchCreateJobsResponse_Result{Job: j})
+		plan.Changes = append(plan.Changes, &fermatav1.JobChange{Action: fermatav1.JobChange_ACTION_CREATE})
+		desired.DesiredJobs = append(desired.DesiredJobs, &fermatav1.DesiredJob{JobId: fmt.Sprint(i)})
+		backup.Jobs = append(backup.Jobs, &fermatav1.JobBackup{Job: j})
+		restored.Results = append(restored.Results, &fermatav1.RestoreJobsResponse_Result{Outcome: fermatav1.RestoreJobsResponse_Result_OUTCOME_CREATED})
+		shard.Findings = append(shard.Findings, &fermatav1.Finding{Repaired: true, Record: j.GetName()})
+		letters = append(letters, fmt.Sprintf("letters/%d", i))
+	}
+	for method, c := range map[string]struct{ q, a proto.Message }{
+		fermatav1.JobService_BatchCreateJobs_FullMethodName:    {&fermatav1.BatchCreateJobsRequest{}, batch},
+		fermatav1.JobService_ApplyJobs_FullMethodName:          {desired, plan},
+		fermatav1.BackupService_RestoreJobs_FullMethodName:     {backup, restored},
+		fermatav1.ClusterService_CheckShard_FullMethodName:     {&fermatav1.CheckShardRequest{}, shard},
+		fermatav1.JobService_RedriveDeadLetters_FullMethodName: {&fermatav1.RedriveDeadLettersRequest{Names: letters}, &fermatav1.RedriveDeadLettersResponse{}},
+		fermatav1.JobService_BulkPauseJobs_FullMethodName: {&fermatav1.BulkPauseJobsRequest{}, &fermatav1.BulkChangeResponse{
+			Names: letters[30:50], Changed: 20, Refusals: []*fermatav1.BulkChangeResponse_Refusal{{Count: 5}}}},
+	} {
+		var r job.TrailRecord
+		auditRules[method].fill(&r, c.q, c.a)
+		if r = r.Clipped(); len(r.Names) != job.MaxTrailNames || r.Names[job.MaxTrailNames-1] != "+6 more" {
+			t.Errorf("%s: names %q", method, r.Names)
+		}
+	}
+}
+
 // TestChangesThatChangeNothing: a dry run and a check without repair leave nothing.
 func TestChangesThatChangeNothing(t *testing.T) {
 	for method, q := range map[string]proto.Message{

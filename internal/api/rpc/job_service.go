@@ -241,7 +241,6 @@ func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobReques
 	record, err := s.definitions.Update(ctx, job.UpdateRequest{
 		Key: key, Etag: sent.GetEtag(), RequestID: q.GetRequestId(), Reseal: reseal,
 		Merge: func(present job.Definition) (job.Definition, error) {
-			noteDigestBefore(ctx, &present)
 			merged := convert.DefinitionToPB(&present)
 			convert.CopyFields(merged, sent, paths)
 			r := s.newReader()
@@ -250,6 +249,7 @@ func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobReques
 			if convert.KeepsPayload(sent, paths) {
 				d.Payload, d.PayloadKey = present.Payload, present.PayloadKey
 			}
+			noteEdit(ctx, &present, &d)
 			return d, r.Err()
 		},
 		KeepsPayload:     convert.KeepsPayload(sent, paths),

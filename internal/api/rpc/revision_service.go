@@ -23,7 +23,7 @@ type JobRevisions interface {
 func CallerEdit(ctx context.Context) job.Edit {
 	method, _ := grpc.Method(ctx)
 	return job.Edit{
-		Identity: job.Clip(callerSubject(ctx), job.MaxTrailText), Method: method[strings.LastIndexByte(method, '/')+1:],
+		Identity: job.ClipWithDigest(callerSubject(ctx), job.MaxTrailText), Method: method[strings.LastIndexByte(method, '/')+1:],
 	}
 }
 
@@ -95,7 +95,7 @@ func (s *jobService) RestoreJobRevision(ctx context.Context,
 
 // addRevisionName adds the name of the revision that a call has made to its audit record.
 func addRevisionName(r *job.TrailRecord, p *fermatav1.Job) {
-	if name := convert.NameOfCurrentRevision(p); name != "" && len(r.Names) < job.MaxTrailNames {
+	if name := convert.NameOfCurrentRevision(p); name != "" {
 		r.Names = append(r.Names, name)
 	}
 }

@@ -1,13 +1,16 @@
 package job
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
-// Bounds of a TrailRecord. Longer values are clipped.
+// Bounds of a TrailRecord. Longer values are clipped, and say so: see [ClipWithDigest] and [ClipList].
 const (
 	MaxTrailNames  = 20
 	MaxTrailFields = 32
@@ -25,7 +28,7 @@ type TrailRecord struct {
 	Node     string // that answered
 	Method   string // package.Service/Method
 	// Resource is the resource of the call, the parent for calls about many. Names are the first of those,
-	// Fields the fields that an update named.
+	// Fields the fields that an update changed.
 	Resource      string
 	Names, Fields []string
 	RequestID     string
@@ -67,33 +70,63 @@ func (r TrailRecord) Size() int {
 	return n
 }
 
-// Clipped returns the record within its bounds.
+// Clipped returns the record within its bounds. A record within them stays as it is, so that its hash does.
 func (r TrailRecord) Clipped() TrailRecord {
 	for _, text := range []*string{&r.Identity, &r.Peer, &r.Node, &r.Method, &r.RequestID} {
-		*text = Clip(*text, MaxTrailText)
+		*text = ClipWithDigest(*text, MaxTrailText)
 	}
-	r.Resource = Clip(r.Resource, 2*MaxTrailText)
+	r.Resource = ClipWithDigest(r.Resource, 2*MaxTrailText)
 	r.Names, r.Fields = clipTexts(r.Names, MaxTrailNames), clipTexts(r.Fields, MaxTrailFields)
 	return r
 }
 
 func clipTexts(texts []string, most int) []string {
-	out := make([]string, 0, min(len(texts), most))
-	for _, text := range texts[:cap(out)] {
+	out := make([]string, 0, len(texts))
+	for _, text := range texts {
 		// Stores join lists by line breaks and drop empty entries.
-		text = strings.ReplaceAll(Clip(text, MaxTrailText), "\n", " ")
+		text = strings.ReplaceAll(ClipWithDigest(text, MaxTrailText), "\n", " ")
 		if text != "" {
 			out = append(out, text)
 		}
 	}
-	return out
+	return ClipList(out, len(out), most)
 }
+
+// ClipList returns the first entries of a list that has total of them. If not all are there, or they are more than
+// most, the last entry of the result says how many are left out: "+3 more".
+func ClipList(texts []string, total, most int) []string {
+	if total <= len(texts) && len(texts) <= most {
+		return texts
+	}
+	shown := texts[:min(len(texts), most-1)]
+	return append(shown[:len(shown):len(shown)], fmt.Sprintf("+%d more", max(total, len(texts))-len(shown)))
+}
+
+// ClipWithDigest shortens a text to n bytes, like [Clip]. What it leaves out of a long one is replaced by a digest of
+// the whole text, so that two texts with the same beginning remain different.
+func ClipWithDigest(text string, n int) string {
+	if len(text) <= n {
+		return Clip(text, n)
+	}
+	sum := sha256.Sum256([]byte(text))
+	end := "~sha256:" + hex.EncodeToString(sum[:clippedDigest])
+	return Clip(text, n-len(end)) + end
+}
+
+// clippedDigest is how many bytes of a digest stand for what was cut. Nobody finds two texts that agree in them.
+const clippedDigest = 20
 
 // TrailFilter selects records; zero fields select all.
 type TrailFilter struct {
 	Resource     string // or, with a trailing '/', all below it
 	Identity     string
 	FromMS, ToMS unixtime.Milli // inclusive, exclusive; Unix milliseconds
+}
+
+// Clipped returns the filter with its texts as records have them. That of a prefix remains.
+func (f TrailFilter) Clipped() TrailFilter {
+	f.Identity = ClipWithDigest(f.Identity, MaxTrailText)
+	return f
 }
 
 // TrailPage is a page of records, newest first. Next is empty on the last one.

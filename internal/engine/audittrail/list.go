@@ -46,6 +46,7 @@ func (r *Recorder) List(ctx context.Context, f job.TrailFilter, size int, token 
 	if size == 0 {
 		size = DefaultPageSize
 	}
+	f = f.Clipped()
 	page := job.TrailPage{Next: token}
 	began, looked, bytes := time.Now(), 0, 0
 	for looked < maxScanned && bytes < maxScanBytes && (looked == 0 || time.Since(began) < maxScanTime) {
@@ -79,5 +80,6 @@ func matchesFilter(f job.TrailFilter, r job.TrailRecord) bool {
 	if below, ok := strings.CutSuffix(f.Resource, "/"); ok {
 		return r.Resource == below || strings.HasPrefix(r.Resource, f.Resource)
 	}
-	return f.Resource == "" || r.Resource == f.Resource || slices.Contains(r.Names, f.Resource)
+	return f.Resource == "" || r.Resource == f.Resource ||
+		slices.Contains(r.Names, job.ClipWithDigest(f.Resource, job.MaxTrailText))
 }

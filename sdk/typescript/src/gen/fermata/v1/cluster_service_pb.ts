@@ -155,14 +155,15 @@ export type AuditRecord = Message<"fermata.v1.AuditRecord"> & {
   resource: string;
 
   /**
-   * For calls that change several resources: the first 20 in the request.
+   * For calls that change several resources: up to 20 of them. If there are more, the last entry
+   * says how many are left out: `+3 more`.
    *
    * @generated from field: repeated string names = 8;
    */
   names: string[];
 
   /**
-   * For updates: the fields of the mask.
+   * For updates: the fields that changed.
    *
    * @generated from field: repeated string changed_fields = 9;
    */
