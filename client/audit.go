@@ -67,8 +67,18 @@ func (a Admin) ReadAuditRecords(ctx context.Context, after string) (records []*A
 // AuditPage is the maximum number of records that ReadAuditRecords returns.
 const AuditPage = 1000
 
-// AcknowledgeAuditRecords records that an export has delivered all records up to last. With a nil record it
-// creates the export if it does not exist, and returns its position.
+// AdvanceAuditExport records that an export has delivered all records from its position up to last, and returns the new
+// position. If the export has another position by then, or another identity has opened it, that is an error with the
+// reason AUDIT_EXPORT_CHANGED.
+func (a Admin) AdvanceAuditExport(ctx context.Context, position *AuditExport, last *AuditRecord) (*AuditExport, error) {
+	return callWithRetry(ctx, a.c, a.c.cluster.AcknowledgeAuditRecords, &fermatav1.AcknowledgeAuditRecordsRequest{
+		Export: position.GetName(), RecordId: last.GetId(), Sequence: last.GetSequence(),
+		PreviousRecordId: new(position.GetRecordId()),
+	})
+}
+
+// AcknowledgeAuditRecords records that an export has delivered all records up to last, whatever its position is. With a
+// nil record it opens the export for this caller, creates it if it does not exist, and returns its position.
 func (a Admin) AcknowledgeAuditRecords(ctx context.Context, export string, last *AuditRecord) (*AuditExport, error) {
 	return callWithRetry(ctx, a.c, a.c.cluster.AcknowledgeAuditRecords, &fermatav1.AcknowledgeAuditRecordsRequest{
 		Export: export, RecordId: last.GetId(), Sequence: last.GetSequence(),

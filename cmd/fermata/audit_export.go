@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/auth/signin"
+	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
@@ -29,8 +31,12 @@ type auditExport struct {
 	follow bool
 
 	after string // id of the last record that was delivered
-	seq   int64
+	seq   int64  // its sequence, or of the last one that is reported as missing; negative: not known
 	sink  auditSink
+
+	position *client.AuditExport // that the cluster has; nil: without a name
+	unstored *client.AuditRecord // the last record that was delivered and is not acknowledged
+	missing  int64               // records
 }
 
 // auditSink takes records. When it returns, they are safe.
@@ -51,7 +57,9 @@ func (a *app) auditExportCommand() *cobra.Command {
 			"written and\n" +
 			"synced, or the endpoint has answered 2xx; after a crash some are repeated (compare \"id\"). Records " +
 			"removed before they were\n" +
-			"delivered are reported on standard error. Run one process for each name.",
+			"delivered, or that the end of --file shows to be skipped, are reported on standard error; the exit code is " +
+			"then 1. Run\n" +
+			"one process for each name, always as the same identity.",
 		Example: `  fermata audit export > audit.jsonl
   fermata audit export --follow --name siem --file /var/log/fermata/audit.jsonl
   fermata audit export --follow --name siem --post https://siem.example.org/ingest --post-header-file siem.header`,
@@ -133,12 +141,22 @@ func (e *auditExport) openSink() (err error) {
 	return nil
 }
 
-// exportRecords delivers until there is nothing more, or with --follow until it is interrupted. Calls that
-// fail for want of a node are repeated when it follows.
+// exportRecords delivers records, and fails if some were missing.
 func (e *auditExport) exportRecords(ctx context.Context, c *client.Client) error {
-	if err := e.beginExport(ctx, c); err != nil {
-		return err
+	err := e.beginExport(ctx, c)
+	if err == nil {
+		err = e.deliverRecords(ctx, c)
 	}
+	if e.missing > 0 {
+		lost := &codedError{fmt.Errorf("%s missing", countText(int(e.missing), "record is", "records are")), exitFailed, ""}
+		err = errors.Join(err, lost)
+	}
+	return err
+}
+
+// deliverRecords delivers until there is nothing more, or with --follow until it is interrupted. Calls that
+// fail for want of a node are repeated when it follows.
+func (e *auditExport) deliverRecords(ctx context.Context, c *client.Client) error {
 	for {
 		more, err := e.exportBatch(ctx, c)
 		switch {
@@ -165,6 +183,7 @@ func (e *auditExport) exportRecords(ctx context.Context, c *client.Client) error
 // beginExport determines where to continue.
 func (e *auditExport) beginExport(ctx context.Context, c *client.Client) error {
 	if e.name == "" {
+		e.seq = -1
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.app.timeout)
@@ -173,52 +192,136 @@ func (e *auditExport) beginExport(ctx context.Context, c *client.Client) error {
 	if err != nil {
 		return err
 	}
-	e.after, e.seq = state.GetRecordId(), state.GetSequence()
+	e.position, e.after, e.seq = state, state.GetRecordId(), state.GetSequence()
+	return e.compareFile()
+}
+
+// compareFile goes back to the end of the file if that is before the position: whoever moved the position has not
+// delivered the records between them here.
+func (e *auditExport) compareFile() error {
+	if e.file == "" {
+		return nil
+	}
+	last, err := readLastRecord(e.file)
+	if err != nil || last == nil || job.CompareTrailIDs(last.GetId(), e.after) >= 0 {
+		return err
+	}
+	fmt.Fprintf(e.app.err, "%s ends with sequence %d, but up to %d was acknowledged: continuing after the end of the "+
+		"file\n", printableText(e.file), last.GetSequence(), e.seq)
+	e.after, e.seq = last.GetId(), last.GetSequence()
 	return nil
 }
 
 // exportBatch delivers and acknowledges a page; more: there may be another one.
 func (e *auditExport) exportBatch(ctx context.Context, c *client.Client) (more bool, err error) {
+	// What is being delivered is delivered, also after Ctrl-C.
+	safe, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.app.timeout)
+	defer cancel()
+	if err := e.acknowledge(safe, c); err != nil {
+		return false, err
+	}
 	bounded, cancel := context.WithTimeout(ctx, e.app.timeout)
 	defer cancel()
 	records, _, err := c.Admin().ReadAuditRecords(bounded, e.after)
-	if err != nil || len(records) == 0 {
+	if err != nil {
 		return false, err
+	}
+	if len(records) == 0 {
+		// The cluster has none after those that were delivered; the position may be beyond them.
+		e.printGap(e.position.GetSequence() + 1)
+		return false, nil
 	}
 	var lines bytes.Buffer
 	for _, r := range records {
-		e.printGap(r)
+		if seq := r.GetSequence(); seq > 0 {
+			e.printGap(seq)
+			e.seq = seq
+		}
 		if err := writeLine(&lines, r); err != nil {
 			return false, err
 		}
 	}
-	// What is being delivered is delivered, also after Ctrl-C.
-	safe, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.app.timeout)
+	safe, cancel = context.WithTimeout(context.WithoutCancel(ctx), e.app.timeout)
 	defer cancel()
 	if err := e.sink.writeLines(safe, lines.Bytes()); err != nil {
 		return false, err
 	}
 	last := records[len(records)-1]
-	e.after = last.GetId()
-	if e.name != "" {
-		if _, err := c.Admin().AcknowledgeAuditRecords(safe, e.name, last); err != nil {
-			return false, err
-		}
-	}
-	return len(records) == client.AuditPage, nil
+	e.after, e.unstored = last.GetId(), last
+	return len(records) == client.AuditPage, e.acknowledge(safe, c)
 }
 
-// printGap prints which records were removed before they could be delivered.
-func (e *auditExport) printGap(r *client.AuditRecord) {
-	seq := r.GetSequence()
-	if seq == 0 {
+// acknowledge stores the position of what was delivered, unless the one that the cluster has is beyond it. After a
+// failure it has to be repeated before more is delivered: an acknowledgement is about what follows the position.
+func (e *auditExport) acknowledge(ctx context.Context, c *client.Client) error {
+	if e.position == nil || e.unstored == nil {
+		return nil
+	}
+	if job.CompareTrailIDs(e.unstored.GetId(), e.position.GetRecordId()) > 0 {
+		position, err := c.Admin().AdvanceAuditExport(ctx, e.position, e.unstored)
+		if err != nil {
+			return err
+		}
+		if position.GetRecordId() != e.unstored.GetId() {
+			return &codedError{fmt.Errorf("another process acknowledged records up to sequence %d, of which this one "+
+				"delivered those up to %d: run one process for each name", position.GetSequence(), e.seq), exitFailed, ""}
+		}
+		e.position = position
+	}
+	e.unstored = nil
+	return nil
+}
+
+// printGap prints which records before a sequence are not there to be delivered.
+func (e *auditExport) printGap(seq int64) {
+	if e.seq < 0 || seq <= e.seq+1 {
 		return
 	}
-	if e.seq > 0 && seq > e.seq+1 {
-		fmt.Fprintf(e.app.err, "GAP: records with sequences %d to %d are missing\n", e.seq+1, seq-1)
-	}
-	e.seq = seq
+	fmt.Fprintf(e.app.err, "GAP: records with sequences %d to %d are missing\n", e.seq+1, seq-1)
+	e.missing += seq - e.seq - 1
+	e.seq = seq - 1
 }
+
+// readLastRecord returns the last record of a file of records; nil: it has none. A line that has no end was never
+// acknowledged and is removed, because the same record follows.
+func readLastRecord(path string) (*client.AuditRecord, error) {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return nil, err
+	}
+	begin := max(0, info.Size()-maxRecordLine)
+	text, err := io.ReadAll(io.NewSectionReader(file, begin, info.Size()-begin))
+	if err != nil {
+		return nil, err
+	}
+	whole := text[:bytes.LastIndexByte(text, '\n')+1]
+	line := bytes.TrimSuffix(whole, []byte("\n"))
+	line = line[bytes.LastIndexByte(line, '\n')+1:]
+	last := &client.AuditRecord{}
+	isRecord := len(line) == 0 || protojson.Unmarshal(line, last) == nil && last.GetId() != ""
+	rest := string(text[len(whole):])
+	if !isRecord || !strings.HasPrefix(rest, recordStart) && !strings.HasPrefix(recordStart, rest) {
+		return nil, usageErrorf("--file: the last line of %s is no audit record", path)
+	}
+	if rest != "" {
+		err = file.Truncate(begin + int64(len(whole)))
+	}
+	if len(line) == 0 {
+		return nil, err
+	}
+	return last, err
+}
+
+// recordStart is how each line begins.
+const recordStart = `{"id":"`
+
+// maxRecordLine is more than a record has as a line: 52 texts of 256 bytes, each of which may be six.
+const maxRecordLine = 256 << 10
 
 // writerSink writes to standard output; its reader must be fast and reliable.
 type writerSink struct{ io.Writer }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -161,20 +162,18 @@ func TestAuditExportAcknowledges(t *testing.T) {
 	if got := c.must("audit", "exports", "-o", "json"); !strings.Contains(got, `"record_id": "`) {
 		t.Errorf("acknowledged:\n%s", got)
 	}
-	c.recorded(5) // each begin leaves a record
 	c.must(export...)
-	c.recorded(6)
 	if got := endpoint.all(); strings.Count(got, "CreateJob") != 3 {
 		t.Errorf("delivered twice:\n%s", got)
 	}
 	c.must(export...)
-	c.recorded(7)
+	c.recorded(4)                                                 // that an export goes on leaves no record
 	acknowledged := strings.Fields(c.must("audit", "exports"))[6] // of the second line
 	// What was removed meanwhile is said; the rest comes.
 	c.changes(3)
 	entries := c.admin.XRange(t.Context(), trailStream, "-", "+").Val()
-	c.admin.XTrimMinID(t.Context(), trailStream, entries[8].ID) // of sequence 9, the second of the last three
-	if code, _, errs := c.run(export...); code != 0 || !strings.Contains(errs, "to 8 are missing") {
+	c.admin.XTrimMinID(t.Context(), trailStream, entries[5].ID) // of sequence 6, the second of the last three
+	if code, _, errs := c.run(export...); code != 1 || !strings.Contains(errs, "GAP: records with sequences 5 to 5 are missing") {
 		t.Errorf("after %s: exit code %d: %s", acknowledged, code, errs)
 	}
 	if got := endpoint.all(); strings.Count(got, "CreateJob") != 5 {
@@ -192,6 +191,78 @@ func TestAuditExportAcknowledges(t *testing.T) {
 			t.Errorf("%v: exit code %d: %s", args, code, errs)
 		}
 	}
+}
+
+// TestAuditExportNoticesSkips: whoever moves the position of an export skips nothing unseen. What the file does not have
+// comes, or is a gap.
+func TestAuditExportNoticesSkips(t *testing.T) {
+	c := startCluster(t)
+	api, err := client.Dial([]string{c.address}, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.Close()
+	newest := func() *client.AuditRecord {
+		t.Helper()
+		records, _, err := api.Admin().ReadAuditRecords(t.Context(), "")
+		if err != nil || len(records) == 0 {
+			t.Fatal(records, err)
+		}
+		return records[len(records)-1]
+	}
+	move := func() { // as an identity that may, without the exporter
+		t.Helper()
+		if _, err := api.Admin().AcknowledgeAuditRecords(t.Context(), "siem", newest()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.changes(3)
+	if _, err := api.Admin().AcknowledgeAuditRecords(t.Context(), "siem", newest()); !client.IsNotFound(err) {
+		t.Errorf("an acknowledgement created an export: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	export := func(code int, want string, sequences int) {
+		t.Helper()
+		got, _, errs := c.run("audit", "export", "--name", "siem", "--file", file)
+		text, err := os.ReadFile(file)
+		if err != nil || got != code || !strings.Contains(errs, want) || strings.Count(string(text), "\n") != sequences {
+			t.Errorf("exit code %d, want %d and %q: %s\n%s (%v)", got, code, want, errs, text, err)
+		}
+	}
+	if _, err := api.Admin().AcknowledgeAuditRecords(t.Context(), "siem", nil); err != nil {
+		t.Fatal(err)
+	}
+	c.recorded(4) // the export was created
+	export(0, "", 4)
+	c.changes(2)
+	move()
+	export(0, "ends with sequence 4, but up to 6 was acknowledged", 6)
+	// It was killed while it wrote, or after it and before the acknowledgement.
+	c.changes(1)
+	torn, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := torn.WriteString(`{"id":"17`); err != nil {
+		t.Fatal(err)
+	}
+	_ = torn.Close()
+	export(0, "", 7)
+	c.admin.HSet(t.Context(), trailStream+":exports", "siem", "6 1 "+c.admin.XRange(t.Context(), trailStream, "-", "+").Val()[5].ID)
+	export(0, "", 8)
+	// What was skipped and removed since is a gap, also before there are later records.
+	c.changes(2)
+	move()
+	c.admin.XTrimMinID(t.Context(), trailStream, newest().GetId())
+	export(1, "GAP: records with sequences 8 to 8 are missing", 9)
+	c.changes(2)
+	move()
+	c.admin.XTrimMaxLen(t.Context(), trailStream, 0)
+	export(1, "GAP: records with sequences 10 to 11 are missing", 9)
+	if err := os.WriteFile(file, []byte("something else"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	export(2, "is no audit record", 0)
 }
 
 // TestAuditExportFollows through failures of the endpoint, until it is interrupted.

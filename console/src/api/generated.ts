@@ -7,6 +7,11 @@ export interface ApplyJobsResponse {
 
 /** AuditExport is a consumer of audit records that acknowledges what it has received. */
 export interface AuditExport {
+  /**
+   * Identity that opened the export last. Unset: not known, because it was a node of an earlier
+   * version that opened it.
+   */
+  identity?: string;
   /** Name of the export. */
   name?: string;
   /** Last record that was acknowledged. Unset: none. */
@@ -1970,7 +1975,7 @@ export type Permission = | "anyone" | "any role" | "read jobs" | "operate jobs" 
 
 /** MethodTypes has the parameters, the body and the response of each method. */
 export interface MethodTypes {
-  AcknowledgeAuditRecords: { params: { export: string }; body: { recordId?: string; sequence?: string }; response: AuditExport };
+  AcknowledgeAuditRecords: { params: { export: string }; body: { previousRecordId?: string; recordId?: string; sequence?: string }; response: AuditExport };
   ApplyJobs: { params: { namespace: string }; body: { desiredJobs?: Array<DesiredJob>; force?: boolean }; response: ApplyJobsResponse };
   BackfillJob: { params: { namespace: string; job: string }; body: { endTime?: string; overlapPolicy?: OverlapPolicy; requestId?: string; startTime?: string }; response: Job };
   BatchCreateJobs: { params: { namespace: string }; body: { compact?: boolean; namesOnly?: boolean; requests?: Array<CreateJobRequest> }; response: BatchCreateJobsResponse };

@@ -51,6 +51,8 @@ var sentinelStatuses = []struct {
 	{job.ErrTooManyWatchers, codes.ResourceExhausted, "TOO_MANY_WATCHERS", "this node has as many watchers as it takes, or as many of this caller or its namespace as their share is; try another one", time.Second},
 	{job.ErrWatchersTooSlow, codes.Unavailable, "WATCHER_TOO_SLOW", "events that watchers of this caller have not read take all the memory that it may have; read them, and go on from the last token", time.Second},
 	{job.ErrAuditQueueFull, codes.ResourceExhausted, "TOO_MANY_AUDIT_RECORDS", "as many audit records wait to be stored as may, or as many of this caller as its share is; nothing was changed, repeat the call", time.Second},
+	{job.ErrNoTrailExport, codes.NotFound, "AUDIT_EXPORT_NOT_FOUND", "there is no such export of audit records; open it first", 0},
+	{job.ErrTrailExportChanged, codes.Aborted, "AUDIT_EXPORT_CHANGED", "the export is at another position, or another identity has opened it since; open it again, and read from where it is", 0},
 	{job.ErrDraining, codes.Unavailable, "NODE_DRAINING", "this node stops; connect to another one", 0},
 	{context.DeadlineExceeded, codes.DeadlineExceeded, "", "the deadline of the call passed; it may have taken effect", 0},
 	{context.Canceled, codes.Canceled, "", "the call was cancelled; it may have taken effect", 0},

@@ -18,6 +18,7 @@ func AuditRecordToPB(r job.TrailRecord) *fermatav1.AuditRecord {
 func AuditExportToPB(e job.TrailExport) *fermatav1.AuditExport {
 	p := &fermatav1.AuditExport{
 		Name: e.Name, RecordId: e.ID, Sequence: e.Seq, UpdateTime: MillisToPB(e.UpdatedMS), Waiting: e.Waiting,
+		Identity: e.Identity,
 	}
 	if e.SinceMS > 0 {
 		p.WaitingSince = MillisToPB(e.SinceMS)

@@ -32,8 +32,9 @@ type AuditTrail interface {
 	List(ctx context.Context, f job.TrailFilter, size int, token string) (job.TrailPage, error)
 	// Read returns up to size records after one, oldest first, and where the chain ends.
 	Read(ctx context.Context, after string, size int) (job.TrailPart, error)
-	// Acknowledge creates an export, or records its progress.
-	Acknowledge(ctx context.Context, export, id string, seq int64) (job.TrailExport, error)
+	// Acknowledge opens an export, or stores its progress. notes are the fields of the record that this has to leave;
+	// nil: none. With an error, the change that they are about may be stored.
+	Acknowledge(ctx context.Context, a job.TrailAcknowledgement) (e job.TrailExport, notes []string, err error)
 	Exports(ctx context.Context) ([]job.TrailExport, error)
 	DeleteExport(ctx context.Context, export string) error
 }
@@ -157,7 +158,7 @@ func (a *auditInterceptor) recordCall(ctx context.Context, method string, row au
 	unchanged := unchangedCodes[code] || note.unchanged.Load()
 	failed := unchanged || code != codes.OK || r.Changed == 0 && r.Refused > 0
 	mayHaveChanged := !failed || began && (stored || !unchanged)
-	if a.trail != nil && !note.repetition.Load() && mayHaveChanged {
+	if a.trail != nil && !note.repetition.Load() && !note.routine.Load() && mayHaveChanged {
 		a.trail.Record(r, note.place)
 		note.place = job.TrailPlace{}
 	}
@@ -186,6 +187,8 @@ type auditNote struct {
 	changes atomic.Int64
 	// repetition: the call was answered with the stored result of an earlier one.
 	repetition atomic.Bool
+	// routine: the call is only logged.
+	routine atomic.Bool
 	// unchanged: the call succeeds because there was nothing to change.
 	unchanged atomic.Bool
 }
@@ -195,6 +198,15 @@ type auditNote struct {
 func noteUnchanged(ctx context.Context) {
 	if note, ok := ctx.Value(auditKey{}).(*auditNote); ok {
 		note.unchanged.Store(true)
+	}
+}
+
+// noteExport adds what a call changed of an export to its record. Without notes it leaves none: a record of each
+// acknowledgement would have to be acknowledged in its turn.
+func noteExport(ctx context.Context, notes []string) {
+	if note, ok := ctx.Value(auditKey{}).(*auditNote); ok {
+		note.fields = notes
+		note.routine.Store(len(notes) == 0)
 	}
 }
 

@@ -56,7 +56,11 @@ func (s *clusterService) AcknowledgeAuditRecords(ctx context.Context,
 		return nil, errNoTrail
 	}
 	BeginWrite(ctx)
-	e, err := s.trail.Acknowledge(ctx, q.GetExport(), q.GetRecordId(), q.GetSequence())
+	e, notes, err := s.trail.Acknowledge(ctx, job.TrailAcknowledgement{
+		Export: q.GetExport(), Identity: callerSubject(ctx), RecordID: q.GetRecordId(), Seq: q.GetSequence(),
+		Previous: q.PreviousRecordId,
+	})
+	noteExport(ctx, notes)
 	if err != nil {
 		return nil, err
 	}

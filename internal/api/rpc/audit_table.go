@@ -146,11 +146,7 @@ var auditRules = map[string]auditRule{
 			r.Names = []string{"events/" + q.GetEventId()}
 		}
 	})},
-	// An acknowledgement that left a record would have to be acknowledged in its turn.
 	fermatav1.ClusterService_AcknowledgeAuditRecords_FullMethodName: {
-		readsOnly: func(q proto.Message) bool {
-			return q.(*fermatav1.AcknowledgeAuditRecordsRequest).GetRecordId() != ""
-		},
 		fill: typedFill(func(r *job.TrailRecord, q *fermatav1.AcknowledgeAuditRecordsRequest, _ *fermatav1.AuditExport) {
 			r.Resource = "audit-exports/" + q.GetExport()
 		}),

@@ -431,8 +431,7 @@ func TestChangesThatChangeNothing(t *testing.T) {
 		fermatav1.JobService_BulkRedriveDeadLetters_FullMethodName: &fermatav1.BulkRedriveDeadLettersRequest{DryRun: true},
 		fermatav1.JobService_BulkDiscardDeadLetters_FullMethodName: &fermatav1.BulkDiscardDeadLettersRequest{DryRun: true},
 
-		fermatav1.ClusterService_AcknowledgeAuditRecords_FullMethodName: &fermatav1.AcknowledgeAuditRecordsRequest{Export: "siem", RecordId: "1-1"},
-		fermatav1.JobService_GetJob_FullMethodName:                      &fermatav1.GetJobRequest{},
+		fermatav1.JobService_GetJob_FullMethodName: &fermatav1.GetJobRequest{},
 	} {
 		trail := &trailOf{}
 		var log strings.Builder
@@ -442,6 +441,49 @@ func TestChangesThatChangeNothing(t *testing.T) {
 		}
 		if len(trail.records) != 0 || log.Len() != 0 {
 			t.Errorf("%s: %+v %s", method, trail.records, log.String())
+		}
+	}
+}
+
+// exportTrail is a trail with one answer to acknowledgements.
+type exportTrail struct {
+	trailOf
+	notes []string
+	err   error
+}
+
+func (t *exportTrail) Acknowledge(context.Context, job.TrailAcknowledgement) (job.TrailExport, []string, error) {
+	return job.TrailExport{}, t.notes, t.err
+}
+
+// TestAcknowledgementsAreLogged, and leave a record if they did more than to go on with an export.
+func TestAcknowledgementsAreLogged(t *testing.T) {
+	for _, c := range []struct {
+		notes   []string
+		err     error
+		records int
+	}{
+		{nil, nil, 0},
+		{[]string{"created=true"}, nil, 1},
+		{[]string{"created=true"}, job.ErrUnavailable, 1}, // it may be stored
+		{nil, job.ErrUnavailable, 0},
+		{nil, job.ErrTrailExportChanged, 0},
+		{nil, job.ErrNoTrailExport, 0},
+	} {
+		trail := &exportTrail{notes: c.notes, err: c.err}
+		var log strings.Builder
+		a := &auditInterceptor{trail: trail, logger: textLogger(&log), subject: callerSubject}
+		info := &grpc.UnaryServerInfo{FullMethod: fermatav1.ClusterService_AcknowledgeAuditRecords_FullMethodName}
+		s := &clusterService{trail: trail}
+		_, err := a.interceptUnary(t.Context(), &fermatav1.AcknowledgeAuditRecordsRequest{Export: "siem", RecordId: "1-1"}, info,
+			func(ctx context.Context, q any) (any, error) {
+				return s.AcknowledgeAuditRecords(ctx, q.(*fermatav1.AcknowledgeAuditRecordsRequest))
+			})
+		if !errors.Is(err, c.err) || len(trail.records) != c.records || trail.places != 0 || !strings.Contains(log.String(), "audit-exports/siem") {
+			t.Errorf("%+v: %v, %+v, %s", c, err, trail.records, log.String())
+		}
+		if c.records > 0 && !slices.Equal(trail.records[0].Fields, c.notes) {
+			t.Errorf("fields %q", trail.records[0].Fields)
 		}
 	}
 }

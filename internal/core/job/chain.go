@@ -148,6 +148,27 @@ func TrailTime(id string) unixtime.Milli {
 	return unixtime.Milli(ms)
 }
 
+// SplitTrailID takes the id of a record apart; "" is before all others.
+func SplitTrailID(id string) (ms, seq uint64) {
+	first, second, _ := strings.Cut(id, "-")
+	ms, _ = strconv.ParseUint(first, 10, 64)
+	seq, _ = strconv.ParseUint(second, 10, 64)
+	return ms, seq
+}
+
+// CompareTrailIDs returns -1, 0 or 1 as the record a is before, the same as or after b.
+func CompareTrailIDs(a, b string) int {
+	aMS, aSeq := SplitTrailID(a)
+	bMS, bSeq := SplitTrailID(b)
+	switch {
+	case aMS < bMS || aMS == bMS && aSeq < bSeq:
+		return -1
+	case aMS == bMS && aSeq == bSeq:
+		return 0
+	}
+	return 1
+}
+
 func (c *ChainCheck) checkSignature(r TrailRecord, at func(ChainFault, string, ...any) *ChainBreak) *ChainBreak {
 	if len(r.Signature) == 0 || c.Keys == nil {
 		return nil

@@ -176,6 +176,8 @@ type TrailExport struct {
 	ID        string // of the last record acknowledged; empty: none
 	Seq       int64
 	UpdatedMS unixtime.Milli
+	// Identity opened it last, and may acknowledge; empty: not known, because a node of an earlier build stored it.
+	Identity string
 	// Waiting is how many records are not acknowledged, SinceMS the time of the oldest of them.
 	Waiting int64
 	SinceMS unixtime.Milli
@@ -183,3 +185,19 @@ type TrailExport struct {
 
 // MaxTrailExports is how many there may be.
 const MaxTrailExports = 16
+
+// TrailAcknowledgement is what an identity says about an export: it has delivered all records from the position of the
+// export up to one. Without a RecordID it opens the export.
+type TrailAcknowledgement struct {
+	Export, Identity string
+	RecordID         string
+	Seq              int64
+	// Previous is the position that the records were read from; nil: unknown.
+	Previous *string
+}
+
+// Refusals of acknowledgements.
+var (
+	ErrNoTrailExport      = errors.New("there is no such export of audit records")
+	ErrTrailExportChanged = errors.New("the export of audit records changed")
+)

@@ -85,7 +85,7 @@ func TestRecordsOfAllNodesFormOneChain(t *testing.T) {
 		t.Errorf("%d records, end %d: %+v", len(store.records), store.head.Seq, breaks)
 	}
 	for i, r := range store.records {
-		if r.Seq != int64(i+1) || i > 0 && compareIDs(store.records[i-1].ID, r.ID) >= 0 {
+		if r.Seq != int64(i+1) || i > 0 && job.CompareTrailIDs(store.records[i-1].ID, r.ID) >= 0 {
 			t.Fatalf("record %d has sequence %d and id %s", i, r.Seq, r.ID)
 		}
 	}
@@ -310,7 +310,11 @@ func TestExports(t *testing.T) {
 	for range 5 {
 		r.appendRecords([]job.TrailRecord{{}})
 	}
-	e, err := r.Acknowledge(ctx, "siem", "", 0)
+	acknowledge := func(name, id string, seq int64) (job.TrailExport, error) {
+		e, _, err := r.Acknowledge(ctx, job.TrailAcknowledgement{Export: name, Identity: "ann", RecordID: id, Seq: seq})
+		return e, err
+	}
+	e, err := acknowledge("siem", "", 0)
 	if err != nil || e.Seq != 0 || e.Waiting != 5 || e.SinceMS != 1_000_000 {
 		t.Fatalf("%+v, %v", e, err)
 	}
@@ -320,11 +324,11 @@ func TestExports(t *testing.T) {
 		t.Fatalf("%+v, %v", page, err)
 	}
 	for range 2 {
-		if e, err = r.Acknowledge(ctx, "siem", read[2].ID, read[2].Seq); err != nil || e.Seq != 3 || e.Waiting != 2 {
+		if e, err = acknowledge("siem", read[2].ID, read[2].Seq); err != nil || e.Seq != 3 || e.Waiting != 2 {
 			t.Errorf("%+v, %v", e, err)
 		}
 	}
-	if e, err = r.Acknowledge(ctx, "siem", read[0].ID, read[0].Seq); err != nil || e.Seq != 3 {
+	if e, err = acknowledge("siem", read[0].ID, read[0].Seq); err != nil || e.Seq != 3 {
 		t.Errorf("it goes back: %+v, %v", e, err)
 	}
 	store.now += 90_000
@@ -341,12 +345,12 @@ func TestExports(t *testing.T) {
 		name, id string
 		seq      int64
 	}{{"", "", 0}, {"Siem", "", 0}, {"a b", "", 0}, {strings.Repeat("a", 64), "", 0}, {"siem", "x", 0}, {"siem", "9999999-0", 5}, {"siem", read[2].ID, 9}, {"siem", read[2].ID, -1}} {
-		if _, err := r.Acknowledge(ctx, bad.name, bad.id, bad.seq); err == nil {
+		if _, err := acknowledge(bad.name, bad.id, bad.seq); err == nil {
 			t.Errorf("%+v is taken", bad)
 		}
 	}
 	for i := range job.MaxTrailExports {
-		_, err = r.Acknowledge(ctx, fmt.Sprintf("e%d", i), "", 0)
+		_, err = acknowledge(fmt.Sprintf("e%d", i), "", 0)
 	}
 	if err == nil {
 		t.Error("there is no end of exports")

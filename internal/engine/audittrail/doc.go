@@ -22,5 +22,7 @@
 //     and the next record has the hash of the last end that this node has written or taken.
 //  6. Records that an export has not acknowledged are removed only when the limit of bytes is
 //     exceeded.
+//     An export belongs to the identity that opened it last, and goes on from its position: whatever
+//     else moves it is refused, or noted for the trail.
 //  7. Stop writes the queued records, within its context.
 package audittrail

@@ -1,9 +1,13 @@
 package audittrail
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"math"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 )
@@ -46,41 +50,137 @@ func (r *Recorder) Read(ctx context.Context, after string, size int) (page job.T
 	return page, err
 }
 
-// Acknowledge stores that an export has delivered all records up to one. With no id it creates the export, if
-// there is none. An acknowledgement never moves back.
-func (r *Recorder) Acknowledge(ctx context.Context, name, id string, seq int64) (job.TrailExport, error) {
-	if !exportName.MatchString(name) {
-		return job.TrailExport{}, job.Invalid("export", "must have 1 to 63 lower-case letters, digits and dashes")
+// Acknowledge opens an export, or stores that it has delivered all records up to one. An acknowledgement creates no
+// export, and never moves one back. notes says what of it has to be in the audit trail, as fields of its record; nil:
+// it is a routine one, or changed nothing. If Acknowledge fails, the change that the notes are about may be stored.
+func (r *Recorder) Acknowledge(ctx context.Context, a job.TrailAcknowledgement) (e job.TrailExport, notes []string,
+	err error) {
+	if !exportName.MatchString(a.Export) {
+		return e, nil, job.Invalid("export", "must have 1 to 63 lower-case letters, digits and dashes")
 	}
-	if id != "" && !isID(id) || seq < 0 {
-		return job.TrailExport{}, job.Invalid("record_id", "is not the id of a record, or has no such sequence")
+	if a.RecordID != "" && !isID(a.RecordID) || a.Seq < 0 {
+		return e, nil, job.Invalid("record_id", "is not the id of a record, or has no such sequence")
 	}
-	state, err := r.options.Store.TrailState(ctx)
+	a.Identity = job.ClipWithDigest(a.Identity, job.MaxTrailText)
+	// Before the state, so that a record that is missing here and not removed by then was never there.
+	delivered, err := r.findRecord(ctx, a.RecordID)
 	if err != nil {
-		return job.TrailExport{}, err
+		return e, nil, err
 	}
-	at := slices.IndexFunc(state.Exports, func(e job.TrailExport) bool { return e.Name == name })
+	for range exportTries {
+		state, err := r.options.Store.TrailState(ctx)
+		if err != nil {
+			return e, nil, err
+		}
+		was, plan, err := planExport(a, delivered, state)
+		if err != nil {
+			return e, nil, err
+		}
+		done := plan.export == was
+		if !done {
+			plan.export.UpdatedMS = state.NowMS
+			done, err = r.options.Store.SaveTrailExport(ctx, plan.export, was)
+		}
+		if err != nil {
+			return e, plan.notes, err
+		}
+		if done {
+			r.logExport(plan)
+			e, err = r.addUnacknowledged(ctx, plan.export, state)
+			return e, plan.notes, err
+		}
+	}
+	return e, nil, job.ErrTrailExportChanged
+}
+
+// exportTries is how often an acknowledgement is planned again because the export changed meanwhile.
+const exportTries = 5
+
+// findRecord returns a record; the zero value if it is not there.
+func (r *Recorder) findRecord(ctx context.Context, id string) (job.TrailRecord, error) {
+	ms, seq := job.SplitTrailID(id)
+	if id == "" || ms == 0 {
+		return job.TrailRecord{}, nil
+	}
+	before := fmt.Sprintf("%d-%d", ms, seq-1)
+	if seq == 0 {
+		before = fmt.Sprintf("%d-%d", ms-1, uint64(math.MaxUint64))
+	}
+	found, err := r.options.Store.ReadTrailFrom(ctx, before, 1)
+	if err != nil || len(found) == 0 || job.CompareTrailIDs(found[0].ID, id) != 0 {
+		return job.TrailRecord{}, err
+	}
+	return found[0], nil
+}
+
+// exportPlan is what becomes of an export, and what of that has to be in the audit trail.
+type exportPlan struct {
+	export job.TrailExport
+	notes  []string
+	warns  bool
+}
+
+// planExport decides about an acknowledgement. delivered is the record that it names, if that is kept. was is the
+// export as it is; the zero value: there is none.
+func planExport(a job.TrailAcknowledgement, delivered job.TrailRecord, state job.TrailState) (was job.TrailExport,
+	plan exportPlan, err error) {
+	at := slices.IndexFunc(state.Exports, func(e job.TrailExport) bool { return e.Name == a.Export })
 	switch {
+	case at < 0 && a.RecordID != "":
+		return was, plan, job.ErrNoTrailExport
 	case at < 0 && len(state.Exports) >= job.MaxTrailExports:
-		return job.TrailExport{}, job.Invalid("export",
+		return was, plan, job.Invalid("export",
 			"would be one more than %d: delete those that are not used", job.MaxTrailExports)
-	case compareIDs(id, state.Newest.ID) > 0 || seq > state.Head.Seq:
-		return job.TrailExport{}, job.Invalid("record_id", "is after the newest record")
+	case at < 0:
+		created := job.TrailExport{Name: a.Export, Identity: a.Identity, Seq: oldestSequence(state) - 1}
+		return was, exportPlan{export: created, notes: []string{"created=true"}}, nil
+	case job.CompareTrailIDs(a.RecordID, state.Newest.ID) > 0 || a.Seq > state.Head.Seq:
+		return was, plan, job.Invalid("record_id", "is after the newest record")
 	}
-	e := job.TrailExport{Name: name, Seq: oldestSequence(state) - 1}
-	if at >= 0 {
-		e = state.Exports[at]
-	}
-	if at < 0 || compareIDs(id, e.ID) > 0 {
-		if id != "" {
-			e.ID, e.Seq = id, max(seq, e.Seq)
+	was = state.Exports[at]
+	plan.export = was
+	if a.RecordID != "" {
+		if job.CompareTrailIDs(a.RecordID, was.ID) <= 0 {
+			return was, plan, nil // once more, or by a second process
 		}
-		e.UpdatedMS = state.NowMS
-		if err := r.options.Store.SaveTrailExport(ctx, e); err != nil {
-			return job.TrailExport{}, err
+		moved := a.Previous != nil && job.CompareTrailIDs(*a.Previous, was.ID) != 0
+		if moved || was.Identity != "" && was.Identity != a.Identity {
+			return was, plan, job.ErrTrailExportChanged
 		}
+		err = plan.advance(a, delivered, state)
 	}
-	return r.addUnacknowledged(ctx, e, state)
+	if was.Identity != a.Identity {
+		plan.export.Identity = a.Identity
+		plan.notes = append(plan.notes, "previous_identity="+cmp.Or(was.Identity, "unknown"))
+	}
+	return was, plan, err
+}
+
+// advance moves the position to a record. One page at most was delivered since the position before: if there are more
+// records between them, that leaves a record.
+func (p *exportPlan) advance(a job.TrailAcknowledgement, delivered job.TrailRecord, state job.TrailState) error {
+	seq := delivered.Seq
+	if delivered.ID == "" {
+		if job.CompareTrailIDs(a.RecordID, state.OldestID) >= 0 {
+			return job.Invalid("record_id", "is not the id of a record")
+		}
+		seq = min(a.Seq, oldestSequence(state)-1) // it was removed since it was delivered
+	}
+	from := max(p.export.Seq, oldestSequence(state)-1)
+	p.export.ID, p.export.Seq = a.RecordID, max(seq, p.export.Seq)
+	if p.export.Seq-from > MaxPageSize {
+		p.warns = true
+		p.notes = append(p.notes, fmt.Sprintf("from_sequence=%d", from+1), fmt.Sprintf("to_sequence=%d", p.export.Seq))
+	}
+	return nil
+}
+
+// logExport warns of an export that may have left out records.
+func (r *Recorder) logExport(p exportPlan) {
+	if p.warns {
+		r.options.Logger.Warn("an audit export acknowledged more records than one page has", "export", p.export.Name,
+			"identity", p.export.Identity, "records", strings.Join(p.notes, " "))
+	}
 }
 
 // oldestSequence returns the sequence of the oldest record, or of the next one if there is none.
@@ -122,7 +222,7 @@ func (r *Recorder) exportStatus(ctx context.Context, state job.TrailState) (out 
 // addUnacknowledged adds the number of unacknowledged records to an export.
 func (r *Recorder) addUnacknowledged(ctx context.Context, e job.TrailExport, state job.TrailState) (job.TrailExport,
 	error) {
-	if compareIDs(state.Newest.ID, e.ID) <= 0 {
+	if job.CompareTrailIDs(state.Newest.ID, e.ID) <= 0 {
 		return e, nil
 	}
 	e.Waiting = max(1, state.Head.Seq-e.Seq)

@@ -3,8 +3,6 @@ package audittrail
 import (
 	"crypto/ed25519"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/unixtime"
@@ -14,7 +12,7 @@ import (
 // newest one in the store, sequences, hashes, and the last one a signature by the first key, if there is one.
 func linkRecords(records []job.TrailRecord, base job.TrailHead, state job.TrailState,
 	keys []job.ChainKey) []job.TrailRecord {
-	ms, seq := splitID(state.Newest.ID)
+	ms, seq := job.SplitTrailID(state.Newest.ID)
 	if now := uint64(max(state.NowMS, 1)); now > ms {
 		ms, seq = now, 0
 	} else {
@@ -67,11 +65,11 @@ func (t retention) expiredBefore(state job.TrailState) string {
 	}
 	before := fmt.Sprintf("%d-0", max(0, int64(state.NowMS-unixtime.Milli(t.maxAgeMS))))
 	for _, e := range state.Exports {
-		if compareIDs(e.ID, before) < 0 {
+		if job.CompareTrailIDs(e.ID, before) < 0 {
 			before = e.ID
 		}
 	}
-	if before == "" || compareIDs(state.OldestID, before) >= 0 {
+	if before == "" || job.CompareTrailIDs(state.OldestID, before) >= 0 {
 		return ""
 	}
 	return before
@@ -84,24 +82,4 @@ func countKept(state job.TrailState) (count, bytes int64) {
 		return 0, 0
 	}
 	return max(0, state.Head.Seq-state.OldestSeq+1), max(0, state.Head.Bytes-state.OldestBytes)
-}
-
-// splitID takes an id apart; "" is before all others.
-func splitID(id string) (ms, seq uint64) {
-	first, second, _ := strings.Cut(id, "-")
-	ms, _ = strconv.ParseUint(first, 10, 64)
-	seq, _ = strconv.ParseUint(second, 10, 64)
-	return ms, seq
-}
-
-func compareIDs(a, b string) int {
-	aMS, aSeq := splitID(a)
-	bMS, bSeq := splitID(b)
-	switch {
-	case aMS < bMS || aMS == bMS && aSeq < bSeq:
-		return -1
-	case aMS == bMS && aSeq == bSeq:
-		return 0
-	}
-	return 1
 }

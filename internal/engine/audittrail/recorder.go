@@ -57,7 +57,8 @@ type Store interface {
 		n int) (records []job.TrailRecord, next string, err error)
 	// ReadTrailFrom returns up to n records after the one called after, oldest first.
 	ReadTrailFrom(ctx context.Context, after string, n int) ([]job.TrailRecord, error)
-	SaveTrailExport(ctx context.Context, e job.TrailExport) error
+	// SaveTrailExport stores an export, if it is still as it was; done is false if it is not.
+	SaveTrailExport(ctx context.Context, e, was job.TrailExport) (done bool, err error)
 	DropTrailExport(ctx context.Context, name string) error
 }
 

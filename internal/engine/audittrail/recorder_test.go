@@ -30,6 +30,8 @@ type memory struct {
 	exports map[string]job.TrailExport
 	now     unixtime.Milli
 	before  func() // each append
+
+	beforeSave func() // of an export
 }
 
 func (m *memory) fail(err error) {
@@ -68,7 +70,7 @@ func (m *memory) AppendTrail(_ context.Context, head job.TrailHead, records []jo
 	m.records, m.trims = append(m.records, records...), append(m.trims, trim)
 	m.head = job.TrailHead{Seq: last.Seq, Hash: last.Hash, Bytes: 100 * last.Seq, Raw: fmt.Sprintf("%d %x", last.Seq, last.Hash)}
 	if trim.Before != "" {
-		m.records = slices.DeleteFunc(m.records, func(r job.TrailRecord) bool { return compareIDs(r.ID, trim.Before) < 0 })
+		m.records = slices.DeleteFunc(m.records, func(r job.TrailRecord) bool { return job.CompareTrailIDs(r.ID, trim.Before) < 0 })
 	} else {
 		m.records = m.records[max(0, len(m.records)-int(trim.Keep)):]
 	}
@@ -81,21 +83,27 @@ func (m *memory) ReadTrailFrom(_ context.Context, after string, n int) (out []jo
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range m.records {
-		if compareIDs(r.ID, after) > 0 && len(out) < n {
+		if job.CompareTrailIDs(r.ID, after) > 0 && len(out) < n {
 			out = append(out, r)
 		}
 	}
 	return out, m.err
 }
 
-func (m *memory) SaveTrailExport(_ context.Context, e job.TrailExport) error {
+func (m *memory) SaveTrailExport(_ context.Context, e, was job.TrailExport) (done bool, err error) {
+	if m.beforeSave != nil {
+		m.beforeSave()
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.exports == nil {
 		m.exports = map[string]job.TrailExport{}
 	}
+	if m.exports[e.Name] != was {
+		return false, m.err
+	}
 	m.exports[e.Name] = e
-	return m.err
+	return true, m.err
 }
 
 func (m *memory) DropTrailExport(_ context.Context, name string) error {

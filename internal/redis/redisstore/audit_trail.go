@@ -138,17 +138,36 @@ func (s *Store) ReadTrailFrom(ctx context.Context, after string, n int) (records
 	return records, nil
 }
 
-// SaveTrailExport stores how far an export has come.
-func (s *Store) SaveTrailExport(ctx context.Context, e job.TrailExport) error {
-	key := trailExportsKey(s.prefix)
-	return s.runner.Run(ctx, runner.NewCommand("audit", key, "hset", key, e.Name,
-		fmt.Sprintf("%d %d %s", e.Seq, e.UpdatedMS, e.ID)))
+// exportIdentityField is the field with the identity that an export belongs to. Nodes of earlier builds skip it,
+// because its value is one word.
+func exportIdentityField(name string) string { return exportIdentityPrefix + name }
+
+const exportIdentityPrefix = "identity:"
+
+// SaveTrailExport stores an export, if it is still as the caller has read it; otherwise done is false. The zero value
+// of was is that of an export that does not exist.
+func (s *Store) SaveTrailExport(ctx context.Context, e, was job.TrailExport) (done bool, err error) {
+	seen := ""
+	if was.Name != "" {
+		seen = encodePosition(was)
+	}
+	o := runner.NewScriptCall(s.scripts.export, runner.NoShard, []string{trailExportsKey(s.prefix)},
+		[]any{e.Name, exportIdentityField(e.Name), seen, encodeBytes([]byte(was.Identity)), encodePosition(e),
+			encodeBytes([]byte(e.Identity))})
+	if err := s.runner.Run(ctx, o); err != nil {
+		return false, err
+	}
+	return o.Reply.IntAt(0) == 1, nil
+}
+
+func encodePosition(e job.TrailExport) string {
+	return fmt.Sprintf("%d %d %s", e.Seq, e.UpdatedMS, e.ID)
 }
 
 // DropTrailExport forgets an export, if there is one.
 func (s *Store) DropTrailExport(ctx context.Context, name string) error {
 	key := trailExportsKey(s.prefix)
-	return s.runner.Run(ctx, runner.NewCommand("audit", key, "hdel", key, name))
+	return s.runner.Run(ctx, runner.NewCommand("audit", key, "hdel", key, name, exportIdentityField(name)))
 }
 
 // decodeExports reads a hash, which is a map in RESP3 and a list in RESP2.
@@ -161,7 +180,12 @@ func decodeExports(answer runner.Reply) []job.TrailExport {
 		}
 	}
 	var out []job.TrailExport
+	identities := map[string]string{}
 	for i := 0; i+1 < len(fields); i += 2 {
+		if name, ok := strings.CutPrefix(fields.TextAt(i), exportIdentityPrefix); ok {
+			identities[name] = string(decodeBytes(fields.TextAt(i + 1)))
+			continue
+		}
 		parts := strings.SplitN(fields.TextAt(i+1), " ", 3)
 		if len(parts) != 3 {
 			continue // not ours
@@ -169,6 +193,9 @@ func decodeExports(answer runner.Reply) []job.TrailExport {
 		e := job.TrailExport{Name: fields.TextAt(i), ID: parts[2]}
 		e.Seq, e.UpdatedMS = trailNumber(parts[0]), unixtime.Milli(trailNumber(parts[1]))
 		out = append(out, e)
+	}
+	for i := range out {
+		out[i].Identity = identities[out[i].Name]
 	}
 	slices.SortFunc(out, func(a, b job.TrailExport) int { return strings.Compare(a.Name, b.Name) })
 	return out

@@ -35,7 +35,7 @@ func TestTrailIsReadBetweenInstants(t *testing.T) {
 // TestTrailIsAChain: what is appended is read as it was hashed, an end that has moved refuses, and
 // what is trimmed, the exports and the bytes show.
 func TestTrailIsAChain(t *testing.T) {
-	s, _ := jobsBed(t)
+	s, admin := jobsBed(t)
 	state := func() job.TrailState {
 		t.Helper()
 		state, err := s.TrailState(t.Context())
@@ -79,15 +79,32 @@ func TestTrailIsAChain(t *testing.T) {
 		now.OldestBytes <= 0 || now.Head.Bytes != 2*now.OldestBytes+int64(43+4) { // hash and name of the one before
 		t.Errorf("%+v", now)
 	}
-	for _, e := range []job.TrailExport{{Name: "b", ID: "1-7", Seq: 1, UpdatedMS: 5}, {Name: "a"}, {Name: "c"}} {
-		if err := s.SaveTrailExport(t.Context(), e); err != nil {
-			t.Fatal(err)
+	save := func(e, was job.TrailExport, want bool) {
+		t.Helper()
+		if done, err := s.SaveTrailExport(t.Context(), e, was); err != nil || done != want {
+			t.Errorf("%+v after %+v: %v, %v", e, was, done, err)
 		}
+	}
+	opened := job.TrailExport{Name: "b", Seq: 1, Identity: "ann of x"}
+	later := job.TrailExport{Name: "b", ID: "1-7", Seq: 1, UpdatedMS: 5, Identity: "bob"}
+	save(job.TrailExport{Name: "c"}, job.TrailExport{}, true)
+	save(opened, job.TrailExport{}, true)
+	save(opened, job.TrailExport{}, false) // it is there
+	save(later, job.TrailExport{Name: "b", Seq: 1, Identity: "bob"}, false)
+	save(later, job.TrailExport{Name: "b", Seq: 2, Identity: "ann of x"}, false)
+	save(later, opened, true)
+	save(opened, opened, false) // it never goes back
+	// Nodes of earlier builds know no identities, and leave them when they delete an export.
+	admin.HSet(t.Context(), "fermata:{meta}:audit:exports", "a", "0 0 ", "identity:d", "YW5u")
+	save(job.TrailExport{Name: "a", UpdatedMS: 1, Identity: "ann"}, job.TrailExport{Name: "a"}, true)
+	save(job.TrailExport{Name: "d", Identity: "bob"}, job.TrailExport{}, true)
+	if err := s.DropTrailExport(t.Context(), "d"); err != nil {
+		t.Fatal(err)
 	}
 	if err := s.DropTrailExport(t.Context(), "c"); err != nil {
 		t.Fatal(err)
 	}
-	if exports := state().Exports; len(exports) != 2 || exports[0] != (job.TrailExport{Name: "a"}) || exports[1] != (job.TrailExport{Name: "b", ID: "1-7", Seq: 1, UpdatedMS: 5}) {
+	if exports := state().Exports; len(exports) != 2 || exports[0] != (job.TrailExport{Name: "a", UpdatedMS: 1, Identity: "ann"}) || exports[1] != later {
 		t.Errorf("%+v", exports)
 	}
 	if done, err := s.AppendTrail(t.Context(), now.Head, []job.TrailRecord{record(3)}, job.TrailTrim{Before: two.ID}); !done || err != nil {

@@ -19,16 +19,16 @@ var sources embed.FS
 // two forms: apply, which writes history and dead letters, and applyLean, which omits them and always
 // succeeds.
 type scripts struct {
-	create, read, walk, ends, restore    *runner.Script
-	definitions                          *runner.Script
-	lease, apply, applyLean, renew, reap *runner.Script
-	sweep                                *runner.Script
-	mend, keyspace, secret, grant, trail *runner.Script
-	announce, hook, objectives           *runner.Script
-	renameReserve, renameTake            *runner.Script
-	renameStore, renameEnd               *runner.Script
-	clocks                               runner.ClockScripts
-	limits                               limits.Scripts
+	create, read, walk, ends, restore            *runner.Script
+	definitions                                  *runner.Script
+	lease, apply, applyLean, renew, reap         *runner.Script
+	sweep                                        *runner.Script
+	mend, keyspace, secret, grant, trail, export *runner.Script
+	announce, hook, objectives                   *runner.Script
+	renameReserve, renameTake                    *runner.Script
+	renameStore, renameEnd                       *runner.Script
+	clocks                                       runner.ClockScripts
+	limits                                       limits.Scripts
 }
 
 // loadScripts composes the scripts. An embedded server has no flags and no limit of memory. Scripts write
@@ -75,6 +75,7 @@ func compose(all *runner.Loader, events bool) scripts {
 		secret:      l.load("secret", ""),
 		grant:       l.load("grant", ""),
 		trail:       l.load("trail", ""),
+		export:      l.load("export", ""),
 		limits:      limits.LoadScripts(all),
 		announce:    e.load("announce", ""),
 		hook:        l.load("hook", "allow-oom"),
@@ -105,7 +106,7 @@ func (l loader) load(name, flags string) *runner.Script {
 
 // clockless are the scripts that work on no shard, or without its clock.
 var clockless = []string{
-	"keyspace", "secret", "trail", "read", "definitions", "walk", "ends", "grant", "hook", "objectives",
+	"keyspace", "secret", "trail", "export", "read", "definitions", "walk", "ends", "grant", "hook", "objectives",
 }
 
 // laneWriters are the scripts that may make a lane due earlier.

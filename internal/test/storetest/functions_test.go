@@ -73,6 +73,9 @@ func TestSuiteByFunctions(t *testing.T) {
 	if done, err := w.Store.AppendTrail(t.Context(), job.TrailHead{}, []job.TrailRecord{{ID: "1-1", Seq: 1, Method: "m"}}, job.TrailTrim{Keep: 100}); err != nil || !done {
 		t.Fatal(err)
 	}
+	if done, err := w.Store.SaveTrailExport(t.Context(), job.TrailExport{Name: "e"}, job.TrailExport{}); err != nil || !done {
+		t.Fatal(err)
+	}
 	if _, err := w.Store.TrailState(t.Context()); err != nil {
 		t.Fatal(err)
 	}

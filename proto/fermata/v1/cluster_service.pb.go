@@ -630,12 +630,16 @@ type AcknowledgeAuditRecordsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the export: 1 to 63 lower-case letters, digits and dashes.
 	Export string `protobuf:"bytes,1,opt,name=export,proto3" json:"export,omitempty"`
-	// Id of the last record that was delivered. Unset: create the export, or read its position.
+	// Id of the last record that was delivered. Unset: open the export, and read its position. Set:
+	// the export must exist.
 	RecordId string `protobuf:"bytes,2,opt,name=record_id,json=recordId,proto3" json:"record_id,omitempty"`
 	// Sequence of that record; 0 if it has none.
-	Sequence      int64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Sequence int64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// Id of the record after which the delivered ones were read: the position of the export. Empty:
+	// the export has acknowledged no record. Unset: the position is not compared.
+	PreviousRecordId *string `protobuf:"bytes,4,opt,name=previous_record_id,json=previousRecordId,proto3,oneof" json:"previous_record_id,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *AcknowledgeAuditRecordsRequest) Reset() {
@@ -689,6 +693,13 @@ func (x *AcknowledgeAuditRecordsRequest) GetSequence() int64 {
 	return 0
 }
 
+func (x *AcknowledgeAuditRecordsRequest) GetPreviousRecordId() string {
+	if x != nil && x.PreviousRecordId != nil {
+		return *x.PreviousRecordId
+	}
+	return ""
+}
+
 // AuditExport is a consumer of audit records that acknowledges what it has received.
 type AuditExport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -703,7 +714,10 @@ type AuditExport struct {
 	// Number of records that are not acknowledged.
 	Waiting int64 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// Time of the oldest of these records.
-	WaitingSince  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=waiting_since,json=waitingSince,proto3" json:"waiting_since,omitempty"`
+	WaitingSince *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=waiting_since,json=waitingSince,proto3" json:"waiting_since,omitempty"`
+	// Identity that opened the export last. Unset: not known, because it was a node of an earlier
+	// version that opened it.
+	Identity      string `protobuf:"bytes,7,opt,name=identity,proto3" json:"identity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -778,6 +792,13 @@ func (x *AuditExport) GetWaitingSince() *timestamppb.Timestamp {
 		return x.WaitingSince
 	}
 	return nil
+}
+
+func (x *AuditExport) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
 }
 
 type ListAuditExportsRequest struct {
@@ -2475,11 +2496,13 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\arecords\x18\x01 \x03(\v2\x17.fermata.v1.AuditRecordR\arecords\x12#\n" +
 	"\rhead_sequence\x18\x02 \x01(\x03R\fheadSequence\x12\x1b\n" +
 	"\thead_hash\x18\x03 \x01(\fR\bheadHash\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\"q\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"\xbb\x01\n" +
 	"\x1eAcknowledgeAuditRecordsRequest\x12\x16\n" +
 	"\x06export\x18\x01 \x01(\tR\x06export\x12\x1b\n" +
 	"\trecord_id\x18\x02 \x01(\tR\brecordId\x12\x1a\n" +
-	"\bsequence\x18\x03 \x01(\x03R\bsequence\"\xf2\x01\n" +
+	"\bsequence\x18\x03 \x01(\x03R\bsequence\x121\n" +
+	"\x12previous_record_id\x18\x04 \x01(\tH\x00R\x10previousRecordId\x88\x01\x01B\x15\n" +
+	"\x13_previous_record_id\"\x8e\x02\n" +
 	"\vAuditExport\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\trecord_id\x18\x02 \x01(\tR\brecordId\x12\x1a\n" +
@@ -2487,7 +2510,8 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\vupdate_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x12\x18\n" +
 	"\awaiting\x18\x05 \x01(\x03R\awaiting\x12?\n" +
-	"\rwaiting_since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fwaitingSince\"\x19\n" +
+	"\rwaiting_since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\fwaitingSince\x12\x1a\n" +
+	"\bidentity\x18\a \x01(\tR\bidentity\"\x19\n" +
 	"\x17ListAuditExportsRequest\"M\n" +
 	"\x18ListAuditExportsResponse\x121\n" +
 	"\aexports\x18\x01 \x03(\v2\x17.fermata.v1.AuditExportR\aexports\".\n" +
@@ -2774,6 +2798,7 @@ func file_fermata_v1_cluster_service_proto_init() {
 		return
 	}
 	file_fermata_v1_forecast_proto_init()
+	file_fermata_v1_cluster_service_proto_msgTypes[5].OneofWrappers = []any{}
 	file_fermata_v1_cluster_service_proto_msgTypes[24].OneofWrappers = []any{}
 	file_fermata_v1_cluster_service_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}

@@ -62,8 +62,12 @@ type ClusterServiceClient interface {
 	ListAuditRecords(ctx context.Context, in *ListAuditRecordsRequest, opts ...grpc.CallOption) (*ListAuditRecordsResponse, error)
 	// Reads the same records oldest first, for exports and to verify the chain.
 	ReadAuditRecords(ctx context.Context, in *ReadAuditRecordsRequest, opts ...grpc.CallOption) (*ReadAuditRecordsResponse, error)
-	// Creates an export, or stores its position. Records that an export has not acknowledged are
-	// kept beyond the limits of count and age, but not beyond that of bytes.
+	// Opens an export, which creates it if there is none, or stores its position. Records that an
+	// export has not acknowledged are kept beyond the limits of count and age, but not beyond that
+	// of bytes. An export belongs to the identity that opened it last: acknowledgements by others,
+	// or after another position, are refused (ABORTED, reason AUDIT_EXPORT_CHANGED). What creates
+	// an export, gives it to another identity, or acknowledges more records than one response of
+	// ReadAuditRecords has, leaves an audit record.
 	AcknowledgeAuditRecords(ctx context.Context, in *AcknowledgeAuditRecordsRequest, opts ...grpc.CallOption) (*AuditExport, error)
 	// Lists the exports with their positions.
 	ListAuditExports(ctx context.Context, in *ListAuditExportsRequest, opts ...grpc.CallOption) (*ListAuditExportsResponse, error)
@@ -228,8 +232,12 @@ type ClusterServiceServer interface {
 	ListAuditRecords(context.Context, *ListAuditRecordsRequest) (*ListAuditRecordsResponse, error)
 	// Reads the same records oldest first, for exports and to verify the chain.
 	ReadAuditRecords(context.Context, *ReadAuditRecordsRequest) (*ReadAuditRecordsResponse, error)
-	// Creates an export, or stores its position. Records that an export has not acknowledged are
-	// kept beyond the limits of count and age, but not beyond that of bytes.
+	// Opens an export, which creates it if there is none, or stores its position. Records that an
+	// export has not acknowledged are kept beyond the limits of count and age, but not beyond that
+	// of bytes. An export belongs to the identity that opened it last: acknowledgements by others,
+	// or after another position, are refused (ABORTED, reason AUDIT_EXPORT_CHANGED). What creates
+	// an export, gives it to another identity, or acknowledges more records than one response of
+	// ReadAuditRecords has, leaves an audit record.
 	AcknowledgeAuditRecords(context.Context, *AcknowledgeAuditRecordsRequest) (*AuditExport, error)
 	// Lists the exports with their positions.
 	ListAuditExports(context.Context, *ListAuditExportsRequest) (*ListAuditExportsResponse, error)

@@ -83,7 +83,8 @@ class AcknowledgeAuditRecordsRequest(_message.Message):
     export: str
     record_id: str
     sequence: int
-    def __init__(self, *, export: str | None = ..., record_id: str | None = ..., sequence: int | None = ...) -> None: ...
+    previous_record_id: str
+    def __init__(self, *, export: str | None = ..., record_id: str | None = ..., sequence: int | None = ..., previous_record_id: str | None = ...) -> None: ...
 
 class AuditExport(_message.Message):
     DESCRIPTOR: _ClassVar[_descriptor.Descriptor]
@@ -95,7 +96,8 @@ class AuditExport(_message.Message):
     waiting: int
     @property
     def waiting_since(self) -> _timestamp_pb2.Timestamp: ...
-    def __init__(self, *, name: str | None = ..., record_id: str | None = ..., sequence: int | None = ..., update_time: _timestamp_pb2.Timestamp | _Mapping[str, _Any] | None = ..., waiting: int | None = ..., waiting_since: _timestamp_pb2.Timestamp | _Mapping[str, _Any] | None = ...) -> None: ...
+    identity: str
+    def __init__(self, *, name: str | None = ..., record_id: str | None = ..., sequence: int | None = ..., update_time: _timestamp_pb2.Timestamp | _Mapping[str, _Any] | None = ..., waiting: int | None = ..., waiting_since: _timestamp_pb2.Timestamp | _Mapping[str, _Any] | None = ..., identity: str | None = ...) -> None: ...
 
 class ListAuditExportsRequest(_message.Message):
     DESCRIPTOR: _ClassVar[_descriptor.Descriptor]
