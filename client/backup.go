@@ -40,6 +40,8 @@ const (
 type RestoreResult struct {
 	Outcome RestoreOutcome
 	Err     error
+	// Warnings say what of the backup was left out.
+	Warnings []string
 }
 
 // ExportJobs returns the selected jobs with their checkpoints, in no particular order. It requests pages as they
@@ -87,7 +89,7 @@ func (a Admin) RestoreJobs(ctx context.Context, backups []*JobBackup, o RestoreO
 			return results, err
 		}
 		for _, r := range answer.GetResults() {
-			results = append(results, RestoreResult{Outcome: r.GetOutcome(), Err: itemError(r)})
+			results = append(results, RestoreResult{Outcome: r.GetOutcome(), Err: itemError(r), Warnings: r.GetWarnings()})
 		}
 		backups = backups[len(q.Jobs):]
 	}

@@ -67,6 +67,13 @@ func (a *app) warnOfHidden(ctx context.Context, c *client.Client, which client.S
 	return err
 }
 
+// warnOfJob prints warnings about what is restored of a backup.
+func (a *app) warnOfJob(id string, warnings []string) {
+	for _, text := range warnings {
+		fmt.Fprintf(a.err, "warning: job %s: %s\n", printableText(id), printableText(text))
+	}
+}
+
 // exportedMessages are the messages of an export, a line each.
 func exportedMessages(ctx context.Context, c *client.Client, which client.Selection,
 	states bool) iter.Seq2[proto.Message, error] {

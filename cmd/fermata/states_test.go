@@ -168,6 +168,28 @@ func TestLiveRunsAreRestoredAsDue(t *testing.T) {
 	}
 }
 
+// TestImportWarnsOfWhatItLeavesOut: a dead letter whose queue an earlier build did not write, while its job was moved.
+func TestImportWarnsOfWhatItLeavesOut(t *testing.T) {
+	from, to := startCluster(t), startCluster(t)
+	from.must("jobs", "create", "moved", "--every", "1m", "--handler", "h", "--max-attempts", "1", "--queue", "web")
+	from.attempt("moved", job.OutcomeFailed, "no")
+	from.must("jobs", "update", "moved", "--queue", "mail")
+	to.clock.Store(from.clock.Load())
+	line := strings.Join(from.exported("--states"), "\n")
+	if !strings.Contains(line, `"queue":"web"`) {
+		t.Fatalf("the queue of the dead letter is not exported: %s", line)
+	}
+	line, _, _ = strings.Cut(line, `,"revisions":[`)
+	old := strings.Replace(strings.Replace(line, `,"queue":"web"`, "", 1), `"queue":"web",`, "", 1) + "}"
+	code, _, errs := to.run("import", "--states", "<"+old)
+	if code != 0 || !strings.Contains(errs, "warning: job moved: the dead letter of run ") {
+		t.Errorf("%d %s", code, errs)
+	}
+	if out := to.must("dead-letters", "list"); strings.Contains(out, "moved") {
+		t.Errorf("the dead letter is restored: %s", out)
+	}
+}
+
 func TestInvalidStates(t *testing.T) {
 	c := startCluster(t)
 	for checkpoint, want := range map[string]string{
@@ -181,6 +203,7 @@ func TestInvalidStates(t *testing.T) {
 		`{"state":"STATE_SCHEDULED","run":{"trigger":"TRIGGER_MANUAL","delay_source":"DELAY_SOURCE_MANUAL","nominal_time":"2026-03-01T12:00:00Z"}}`:                 "checkpoint.run.request_id",
 		`{"state":"STATE_DONE","waiting_request_id":"a"}`:                                                                                                           "checkpoint.waiting_request_id",
 		`{"state":"STATE_DONE","dead_letters":[{"name":"namespaces/default/jobs/x/deadLetters/7"}]}`:                                                                "checkpoint.dead_letters[0].name",
+		`{"state":"STATE_DONE","dead_letters":[{"name":"namespaces/default/jobs/x/deadLetters/7","queue":"a b"}]}`:                                                  "checkpoint.dead_letters[0].queue",
 		`{"state":"STATE_DONE","concurrent_runs":[{"slot":64}]}`:                                                                                                    "checkpoint.concurrent_runs[0].slot",
 		`{"state":"STATE_DONE","backfills":[{"id":"a","concurrency":1,"slots":[3]}]}`:                                                                               "checkpoint.backfills[0].slots",
 		`{"state":"STATE_DONE","recent_request_ids":["?"]}`:                                                                                                         "checkpoint.recent_request_ids[0]",

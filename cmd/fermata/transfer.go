@@ -171,6 +171,7 @@ func (t *jobImport) restoreJobs(ctx context.Context, batch []inputLine) error {
 	results, err := t.client.Admin().RestoreJobs(ctx, backups,
 		client.RestoreOptions{Existing: existingActions[t.existing]})
 	for i, r := range results {
+		t.app.warnOfJob(client.JobID(backups[i].GetJob()), r.Warnings)
 		switch {
 		case r.Err != nil:
 			t.addFailure(batch[i].number, t.app.failedItem(client.JobID(backups[i].GetJob()), i, r.Err))

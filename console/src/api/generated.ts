@@ -446,7 +446,10 @@ export interface DeadLetter {
    * letter is the job itself.
    */
   name?: string;
-  /** Queue of the job. */
+  /**
+   * Queue of the job when the run died: the dead letter stays there when the job moves. RestoreJobs
+   * reads it.
+   */
   queue?: string;
   /** The run. */
   run?: Run;
@@ -1548,6 +1551,8 @@ export interface RestoreJobsResponseResult {
   message?: string;
   /** Set if code is 0. */
   outcome?: RestoreJobsResponseResultOutcome;
+  /** What of the backup was left out, for people. Empty unless the job was written. */
+  warnings?: Array<string>;
 }
 
 export type RestoreJobsResponseResultOutcome = "OUTCOME_UNSPECIFIED" | "OUTCOME_CREATED" | "OUTCOME_UNCHANGED" | "OUTCOME_SKIPPED" | "OUTCOME_REPLACED";

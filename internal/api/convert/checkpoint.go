@@ -46,7 +46,7 @@ func checkpointToPB(k job.Key, cp *job.Checkpoint) *fermatav1.Checkpoint {
 			record = record.Letter(l.Slot)
 		}
 		l.Run.DeadLetter = true
-		letter := DeadLetterToPB(job.DeadLetter{Record: record, Run: l.Run, ExpireMS: l.ExpireMS})
+		letter := DeadLetterToPB(job.DeadLetter{Record: record, Run: l.Run, Queue: l.Queue, ExpireMS: l.ExpireMS})
 		letter.Run.OwnPayload = runPayloadToPB(l.Run.OwnPayload, l.Own)
 		p.DeadLetters = append(p.DeadLetters, letter)
 	}
@@ -223,6 +223,7 @@ func (r *Reader) keptLetter(field string, p *fermatav1.DeadLetter) job.Checkpoin
 	if p.GetExpireTime() != nil {
 		l.ExpireMS = r.Millis(field+".expire_time", p.GetExpireTime())
 	}
+	l.Queue = p.GetQueue()
 	if slot := LastSegment(p.GetName()); slot != letterOfJob {
 		n, err := strconv.Atoi(slot)
 		if err != nil || n < 0 {

@@ -39,7 +39,7 @@ func fullCheckpoint() *job.Checkpoint {
 		CreateRequestID: "c", UpdateRequestIDs: job.RequestIDs{"t", "u"}, State: state, ExpireMS: job.NeverMS,
 		Children: []job.Child{{Slot: 4, State: manual}, {Slot: 6, State: backfill}},
 		DeadLetters: []job.CheckpointDeadLetter{
-			{Slot: 1, ExpireMS: at + 1000, Run: job.Run{
+			{Slot: 1, ExpireMS: at + 1000, Queue: "q", Run: job.Run{
 				ID: fmt.Sprint("2-", at-500), Trigger: job.TriggerSchedule, NominalMS: at - 500, DueMS: at - 400, StartedMS: at - 300,
 				FinishedMS: at - 200, Attempts: 3, Losses: 1, Outcome: job.OutcomeQuarantined, Error: "poison", Output: []byte{0, 255}, Worker: "w",
 				AttemptLog: []job.Attempt{

@@ -64,7 +64,9 @@ func (s *backupService) RestoreJobs(ctx context.Context,
 
 func restoredToPB(a job.RestoreAnswer) *fermatav1.RestoreJobsResponse_Result {
 	if a.Err == nil {
-		return &fermatav1.RestoreJobsResponse_Result{Outcome: convert.RestoreOutcomes.ToPB(a.Outcome)}
+		return &fermatav1.RestoreJobsResponse_Result{
+			Outcome: convert.RestoreOutcomes.ToPB(a.Outcome), Warnings: a.Warnings,
+		}
 	}
 	st, _ := apierror.ToStatus(a.Err)
 	p := st.Proto()

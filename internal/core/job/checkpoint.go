@@ -36,6 +36,10 @@ type CheckpointDeadLetter struct {
 	ExpireMS unixtime.Milli
 	// Own is the run's own payload, if Run describes one.
 	Own *RunPayload
+	// Queue is that of the dead letter; "" is that of the job. Priority is that of its lane, which a checkpoint does not
+	// keep.
+	Queue    string
+	Priority uint8
 }
 
 // LetterOfJob stands for the slot of a dead one-time job, whose dead letter is the
@@ -74,7 +78,8 @@ func (c *Compiled) Checkpoint(s Snapshot, now unixtime.Milli) (cp Checkpoint, ok
 		Generation: c.Generation, Revision: c.Revision, AnchorMS: c.AnchorMS, CreatedMS: c.CreatedMS,
 		UpdatedMS:       c.UpdatedMS,
 		CreateRequestID: c.CreateRequestID, UpdateRequestIDs: c.UpdateRequestIDs, LastEdit: c.LastEdit,
-		State: state, Children: children, DeadLetters: s.DeadLetters, ExpireMS: NeverMS,
+		State: state, Children: children,
+		DeadLetters: checkpointLetters(s.DeadLetters), ExpireMS: NeverMS,
 	}
 	switch {
 	case state.Region < RegionDead:

@@ -31,6 +31,8 @@ const (
 type RestoreAnswer struct {
 	Outcome RestoreOutcome
 	Err     error
+	// Warnings say what of the backup was left out.
+	Warnings []string
 }
 
 // Restoration is the set of writes that restores one job, in one step.
@@ -67,8 +69,10 @@ type RestoredChild struct {
 	Record  RecordID
 	State   State
 	IndexMS unixtime.Milli
-	Run     *Run        // of a dead letter
-	Own     *RunPayload // the run's own payload, if State describes one
+	Run     *Run // of a dead letter
+	// Definition is that of a dead letter, with its own payload; nil: that of the job.
+	Definition *Definition
+	Own        *RunPayload // the run's own payload, if State describes one
 }
 
 // Restore decides what to write for a job of a backup, in place of the stored job (nil: none). Runs that are
@@ -194,14 +198,23 @@ func (c *Compiled) addChildRecords(r *Restoration, cp Checkpoint, now unixtime.M
 			r.Run = &run
 			continue
 		}
+		lane := s.Lane
+		if l.Queue != "" {
+			lane.Queue = l.Queue
+		}
+		var definition *Definition
+		if l.Own != nil || lane.Queue != c.Queue {
+			definition = l.DefinitionIn(c.Definition)
+		}
 		generation, manualID, _ := parseRunID(run)
 		if generation == 0 {
 			generation = c.Generation
 		}
 		r.Children = append(r.Children, RestoredChild{
 			Record: c.Record().Letter(l.Slot), IndexMS: l.ExpireMS, Run: &run, Own: l.Own,
+			Definition: definition,
 			State: State{
-				Region: RegionDead, Revision: s.Revision, Lane: s.Lane, Generation: generation,
+				Region: RegionDead, Revision: s.Revision, Lane: lane, Generation: generation,
 				Trigger: run.Trigger, ManualID: manualID, Nominal: run.NominalMS, Due: run.DueMS,
 				Attempt: run.Attempts, Losses: run.Losses,
 				LastOutcome: run.Outcome, LastStarted: run.StartedMS, LastFinished: run.FinishedMS,

@@ -158,5 +158,8 @@ func (v *violations) checkLetters(cp *Checkpoint, d *Definition) {
 			len(r.Output), MaxOutput)
 		v.checkStoredText(field+".run.worker", r.Worker, MaxError)
 		v.addUnless(l.ExpireMS >= 0 && l.ExpireMS <= NeverMS, field+".expire_time", "is out of range")
+		if l.Queue != "" {
+			v.add(field+".queue", validateName(l.Queue))
+		}
 	}
 }

@@ -203,6 +203,9 @@ type restoreItem struct {
 	by      job.Edit
 	stored  bool         // by the last write, certainly
 	turns   *turnsOfPart // of the call for look-ups
+	// isPrepared: the dead letters of the backup have their queues; warnings are about them.
+	isPrepared bool
+	warnings   []string
 }
 
 // restoreShard tries to restore jobs of one shard once, and returns those to be tried again.
@@ -272,6 +275,7 @@ func (i *restoreItem) planWrite(r *Registry, now unixtime.Milli) (done bool) {
 	if v := job.Validate(&i.backup.Definition, limits); len(v) == 0 { // what is too large is refused below
 		i.sealBackup(r, payload)
 	}
+	i.locateDeadLetters()
 	i.answer.Err = i.sealRunPayloads(r)
 	if i.answer.Err != nil {
 		return true
@@ -302,6 +306,13 @@ func (i *restoreItem) planWrite(r *Registry, now unixtime.Milli) (done bool) {
 	return i.answer.Err != nil
 }
 
+// locateDeadLetters gives the dead letters of the backup their queues, once.
+func (i *restoreItem) locateDeadLetters() {
+	if !i.isPrepared {
+		i.isPrepared, i.warnings = true, i.backup.LocateDeadLetters()
+	}
+}
+
 // sealBackup seals the payload of the backup, or keeps the stored one if that is the same.
 func (i *restoreItem) sealBackup(r *Registry, payload []byte) {
 	d := &i.backup.Definition
@@ -321,7 +332,7 @@ func (i *restoreItem) applyResult(r *Registry, result job.CreateResult, existing
 	}
 	switch {
 	case result.Code == job.Created:
-		i.stored, i.answer.Outcome = true, job.RestoreCreated
+		i.stored, i.answer.Outcome, i.answer.Warnings = true, job.RestoreCreated, i.warnings
 		if i.present != nil {
 			i.answer.Outcome = job.RestoreReplaced
 		}

@@ -154,11 +154,3 @@ func (s *Store) addSnapshotPayloads(ctx context.Context, shard int, snap *job.Sn
 
 // noDefinition is NO_DEFINITION of restore.lua. No definition is encoded so.
 const noDefinition = "-"
-
-// ownDefinition is what is stored for the own payload of a restored run or dead letter.
-func ownDefinition(f codec.Encoding, d *job.Definition, id job.RecordID, own *job.RunPayload) ([]byte, error) {
-	if id.IsRun() {
-		return codec.EncodeRunPayload(own)
-	}
-	return f.EncodeDefinition(own.ApplyTo(d))
-}

@@ -89,8 +89,10 @@ func (p *partsRead) snapshot() *job.Snapshot {
 	letters, rest := p.records[1:1+job.DeadLettersPerJob], p.records[1+job.DeadLettersPerJob:]
 	for slot, letter := range letters {
 		if letter != nil {
-			snap.DeadLetters = append(snap.DeadLetters,
-				job.CheckpointDeadLetter{Slot: slot, Run: letterRun(&letter.State), ExpireMS: unixtime.Milli(expiry(letter))})
+			snap.DeadLetters = append(snap.DeadLetters, job.CheckpointDeadLetter{
+				Slot: slot, Run: letterRun(&letter.State), ExpireMS: unixtime.Milli(expiry(letter)),
+				Queue: letter.State.Lane.Queue, Priority: letter.State.Lane.Priority,
+			})
 		}
 	}
 	for i, slot := range (job.State{Children: p.children}).ChildSlots() {
@@ -127,8 +129,9 @@ func (s *Store) datesOf(ctx context.Context, shard int, snaps []*job.Snapshot) e
 		if snap == nil {
 			continue
 		}
-		id, lane := snap.Record.Definition.Record(), s.shards[shard].LaneKey(snap.Record.State.Lane)
+		id := snap.Record.Definition.Record()
 		if state := snap.Record.State; state.Region >= job.RegionDead {
+			lane := s.shards[shard].LaneKey(state.Lane)
 			ask(runner.NewCommand("zscore", lane, "zscore", lane, string(id)), func(o *runner.Op) {
 				if region, ms := job.SplitScore(o.Reply.ScoreAt(0)); region == state.Region {
 					snap.Record.IndexMS = ms
@@ -140,6 +143,7 @@ func (s *Store) datesOf(ctx context.Context, shard int, snaps []*job.Snapshot) e
 			record := id
 			if l.Slot != job.LetterOfJob {
 				record = id.Letter(l.Slot)
+				lane := s.shards[shard].LaneKey(l.Lane(snap.Record.Definition.Namespace))
 				ask(runner.NewCommand("zscore", lane, "zscore", lane, string(record)), func(o *runner.Op) {
 					if region, ms := job.SplitScore(o.Reply.ScoreAt(0)); region == job.RegionDead && ms != 0 {
 						l.ExpireMS = ms

@@ -52,7 +52,7 @@ func encodeRestoration(f codec.Encoding, r *job.Restoration) (t restorationTexts
 	}
 	states := f.ForStates(historyLimit(d))
 	for i := range r.Children {
-		child, err := encodeChild(f, states, d, &r.Children[i])
+		child, err := encodeChild(f, states, &r.Children[i])
 		if err != nil {
 			return t, fmt.Errorf("%s: %w", child.id, err)
 		}
@@ -61,14 +61,18 @@ func encodeRestoration(f codec.Encoding, r *job.Restoration) (t restorationTexts
 	return t, nil
 }
 
-func encodeChild(f, states codec.Encoding, d *job.Definition, child *job.RestoredChild) (t childTexts, err error) {
+func encodeChild(f, states codec.Encoding, child *job.RestoredChild) (t childTexts, err error) {
 	t.id = child.Record
 	t.state, err = states.EncodeState(&child.State)
 	if err == nil {
 		t.run, err = encodeRunText(child.Record, 0, child.Run)
 	}
-	if err == nil && child.Own != nil {
-		t.definition, err = ownDefinition(f, d, child.Record, child.Own)
+	switch {
+	case err != nil:
+	case child.Definition != nil:
+		t.definition, err = f.EncodeDefinition(child.Definition)
+	case child.Own != nil:
+		t.definition, err = codec.EncodeRunPayload(child.Own)
 	}
 	return t, err
 }

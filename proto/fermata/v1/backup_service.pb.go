@@ -1081,7 +1081,9 @@ type RestoreJobsResponse_Result struct {
 	// The error, for people. Empty if code is 0.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// As in google.rpc.Status.
-	Details       []*anypb.Any `protobuf:"bytes,4,rep,name=details,proto3" json:"details,omitempty"`
+	Details []*anypb.Any `protobuf:"bytes,4,rep,name=details,proto3" json:"details,omitempty"`
+	// What of the backup was left out, for people. Empty unless the job was written.
+	Warnings      []string `protobuf:"bytes,5,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1144,6 +1146,13 @@ func (x *RestoreJobsResponse_Result) GetDetails() []*anypb.Any {
 	return nil
 }
 
+func (x *RestoreJobsResponse_Result) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
 var File_fermata_v1_backup_service_proto protoreflect.FileDescriptor
 
 const file_fermata_v1_backup_service_proto_rawDesc = "" +
@@ -1172,14 +1181,15 @@ const file_fermata_v1_backup_service_proto_rawDesc = "" +
 	"\x14EXISTING_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rEXISTING_FAIL\x10\x01\x12\x11\n" +
 	"\rEXISTING_SKIP\x10\x02\x12\x14\n" +
-	"\x10EXISTING_REPLACE\x10\x03\"\x85\x03\n" +
+	"\x10EXISTING_REPLACE\x10\x03\"\xa1\x03\n" +
 	"\x13RestoreJobsResponse\x12@\n" +
-	"\aresults\x18\x01 \x03(\v2&.fermata.v1.RestoreJobsResponse.ResultR\aresults\x1a\xab\x02\n" +
+	"\aresults\x18\x01 \x03(\v2&.fermata.v1.RestoreJobsResponse.ResultR\aresults\x1a\xc7\x02\n" +
 	"\x06Result\x12H\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2..fermata.v1.RestoreJobsResponse.Result.OutcomeR\aoutcome\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12.\n" +
-	"\adetails\x18\x04 \x03(\v2\x14.google.protobuf.AnyR\adetails\"y\n" +
+	"\adetails\x18\x04 \x03(\v2\x14.google.protobuf.AnyR\adetails\x12\x1a\n" +
+	"\bwarnings\x18\x05 \x03(\tR\bwarnings\"y\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_CREATED\x10\x01\x12\x15\n" +

@@ -1242,7 +1242,8 @@ type DeadLetter struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The run.
 	Run *Run `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
-	// Queue of the job.
+	// Queue of the job when the run died: the dead letter stays there when the job moves. RestoreJobs
+	// reads it.
 	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
 	// When the dead letter is deleted.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`

@@ -733,7 +733,8 @@ export type DeadLetter = Message<"fermata.v1.DeadLetter"> & {
   run?: Run;
 
   /**
-   * Queue of the job.
+   * Queue of the job when the run died: the dead letter stays there when the job moves. RestoreJobs
+   * reads it.
    *
    * @generated from field: string queue = 3;
    */
