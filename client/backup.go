@@ -40,7 +40,7 @@ const (
 type RestoreResult struct {
 	Outcome RestoreOutcome
 	Err     error
-	// Warnings say what of the backup was left out.
+	// Warnings say what of the backup was left out, or is restored and cannot run.
 	Warnings []string
 }
 

@@ -40,7 +40,7 @@ func (a *app) exportCommand() *cobra.Command {
 					return err
 				}
 				out := bufio.NewWriter(a.out)
-				for line, err := range exportedMessages(ctx, c, which, states) {
+				for line, err := range a.exportedMessages(ctx, c, which, states) {
 					if err != nil {
 						return cmp.Or(err, out.Flush())
 					}
@@ -67,7 +67,7 @@ func (a *app) warnOfHidden(ctx context.Context, c *client.Client, which client.S
 	return err
 }
 
-// warnOfJob prints warnings about what is restored of a backup.
+// warnOfJob prints warnings about what is written to a backup, or restored from it.
 func (a *app) warnOfJob(id string, warnings []string) {
 	for _, text := range warnings {
 		fmt.Fprintf(a.err, "warning: job %s: %s\n", printableText(id), printableText(text))
@@ -75,11 +75,15 @@ func (a *app) warnOfJob(id string, warnings []string) {
 }
 
 // exportedMessages are the messages of an export, a line each.
-func exportedMessages(ctx context.Context, c *client.Client, which client.Selection,
+func (a *app) exportedMessages(ctx context.Context, c *client.Client, which client.Selection,
 	states bool) iter.Seq2[proto.Message, error] {
 	return func(yield func(proto.Message, error) bool) {
 		if states {
 			for b, err := range c.Admin().ExportJobs(ctx, which) {
+				if err == nil {
+					a.warnOfJob(client.JobID(b.GetJob()), b.GetWarnings())
+					b.Warnings = nil // for commands that do not know the field
+				}
 				if !yield(b, err) {
 					return
 				}

@@ -839,6 +839,11 @@ export interface JobBackup {
    * own revisions.
    */
   revisions?: Array<JobRevision>;
+  /**
+   * What of the job the backup lacks, or this cluster could not restore or run, for people.
+   * RestoreJobs ignores it.
+   */
+  warnings?: Array<string>;
 }
 
 /** JobChange is the result for one entry. */
@@ -1290,6 +1295,23 @@ export interface PauseJobsResponse {
   paused?: number;
 }
 
+/**
+ * PayloadBinding has the fields of a definition that a sealed payload is bound to, beside the name
+ * of the job. It opens only with these.
+ */
+export interface PayloadBinding {
+  /** As in Job. */
+  handler?: string;
+  /** As in Job. */
+  labels?: Record<string, string>;
+  /** As in RetryPolicy. */
+  maxAttempts?: number;
+  /** As in Job. */
+  queue?: string;
+  /** As in Job. */
+  timeout?: string;
+}
+
 export interface PlanJobsResponse {
   /** In the order of the entries. */
   changes?: Array<JobChange>;
@@ -1551,7 +1573,10 @@ export interface RestoreJobsResponseResult {
   message?: string;
   /** Set if code is 0. */
   outcome?: RestoreJobsResponseResultOutcome;
-  /** What of the backup was left out, for people. Empty unless the job was written. */
+  /**
+   * What of the backup was left out, or is restored and cannot run, for people: such as a run whose
+   * sealed payload this cluster cannot open. Empty unless the job was written.
+   */
   warnings?: Array<string>;
 }
 
@@ -1715,6 +1740,11 @@ export interface RunJobResponse {
 
 /** RunPayload is the payload of a run that has one of its own. */
 export interface RunPayload {
+  /**
+   * What the sealed payload is bound to, where the job has other values by now. Only in backups.
+   * RestoreJobs reads it.
+   */
+  binding?: PayloadBinding;
   /**
    * The payload. Only in responses of GetRun, if it is not sealed and the run has not ended or is a
    * dead letter that is kept; and in backups, sealed as it is stored.

@@ -48,6 +48,9 @@ func checkpointToPB(k job.Key, cp *job.Checkpoint) *fermatav1.Checkpoint {
 		l.Run.DeadLetter = true
 		letter := DeadLetterToPB(job.DeadLetter{Record: record, Run: l.Run, Queue: l.Queue, ExpireMS: l.ExpireMS})
 		letter.Run.OwnPayload = runPayloadToPB(l.Run.OwnPayload, l.Own)
+		if l.Binding != nil && letter.Run.OwnPayload != nil {
+			letter.Run.OwnPayload.Binding = bindingToPB(l.Binding)
+		}
 		p.DeadLetters = append(p.DeadLetters, letter)
 	}
 	return p
@@ -223,7 +226,7 @@ func (r *Reader) keptLetter(field string, p *fermatav1.DeadLetter) job.Checkpoin
 	if p.GetExpireTime() != nil {
 		l.ExpireMS = r.Millis(field+".expire_time", p.GetExpireTime())
 	}
-	l.Queue = p.GetQueue()
+	l.Queue, l.Binding = p.GetQueue(), bindingFromPB(run.GetOwnPayload().GetBinding())
 	if slot := LastSegment(p.GetName()); slot != letterOfJob {
 		n, err := strconv.Atoi(slot)
 		if err != nil || n < 0 {
@@ -270,7 +273,7 @@ func (r *Reader) uint64Counter(field string, n int64) uint64 {
 }
 
 func BackupToPB(b job.Backup) *fermatav1.JobBackup {
-	p := &fermatav1.JobBackup{Job: DefinitionToPB(&b.Definition)}
+	p := &fermatav1.JobBackup{Job: DefinitionToPB(&b.Definition), Warnings: b.Warnings}
 	if b.Checkpoint != nil {
 		p.Checkpoint = checkpointToPB(b.Definition.Key, b.Checkpoint)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -47,7 +48,9 @@ func fullCheckpoint() *job.Checkpoint {
 					{Number: 2, Outcome: job.OutcomeLost, Source: job.DelayRetry, DueMS: at - 400, StartedMS: at - 300, FinishedMS: at - 200},
 				},
 			}},
-			{Slot: 2, ExpireMS: job.NeverMS, Run: job.Run{ID: "m-x", Trigger: job.TriggerManual, NominalMS: at, DueMS: at, Outcome: job.OutcomeDead}},
+			{Slot: 2, ExpireMS: job.NeverMS, Run: job.Run{ID: "m-x", Trigger: job.TriggerManual, NominalMS: at, DueMS: at, Outcome: job.OutcomeDead},
+				Queue: "p", Own: &job.RunPayload{Payload: []byte{2, 9}, Key: "k"},
+				Binding: &job.Binding{Queue: "p", Handler: "h", Timeout: time.Minute, MaxAttempts: 3, Labels: map[string]string{"a": "b"}}},
 		},
 	}
 }
@@ -67,7 +70,15 @@ func TestCheckpointRoundTrip(t *testing.T) {
 		}},
 	}
 	for name, want := range checkpoints {
+		for i := range want.DeadLetters {
+			if l := &want.DeadLetters[i]; l.Own != nil {
+				l.Run.OwnPayload = l.Own.Describe()
+			}
+		}
 		text, err := protojson.Marshal(checkpointToPB(key, want))
+		for i := range want.DeadLetters {
+			want.DeadLetters[i].Run.OwnPayload = nil // is described when it is restored
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -23,6 +25,24 @@ func runPayloadFromPB(p *fermatav1.RunPayload) *job.RunPayload {
 		return nil
 	}
 	return &job.RunPayload{Payload: p.GetPayload(), Key: p.GetPayloadKeyId()}
+}
+
+func bindingToPB(b *job.Binding) *fermatav1.PayloadBinding {
+	return &fermatav1.PayloadBinding{
+		Queue: b.Queue, Handler: b.Handler, Timeout: durationpb.New(b.Timeout), MaxAttempts: int32(b.MaxAttempts),
+		Labels: b.Labels,
+	}
+}
+
+// bindingFromPB reads what a payload of a backup is bound to. A wrong one opens no payload.
+func bindingFromPB(p *fermatav1.PayloadBinding) *job.Binding {
+	if p == nil {
+		return nil
+	}
+	return &job.Binding{
+		Queue: p.GetQueue(), Handler: p.GetHandler(), Timeout: p.GetTimeout().AsDuration(),
+		MaxAttempts: int(p.GetMaxAttempts()), Labels: p.GetLabels(),
+	}
 }
 
 // RunWithPayloadFromPB reads a request for a run with a payload of its own.

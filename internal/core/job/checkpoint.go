@@ -40,6 +40,8 @@ type CheckpointDeadLetter struct {
 	// keep.
 	Queue    string
 	Priority uint8
+	// Binding is what a sealed Own is bound to; nil: to Queue, and to what else the job has now.
+	Binding *Binding
 }
 
 // LetterOfJob stands for the slot of a dead one-time job, whose dead letter is the
@@ -52,6 +54,8 @@ type Backup struct {
 	Checkpoint *Checkpoint
 	// Revisions are the earlier definitions of the job, newest first.
 	Revisions []*Definition
+	// Warnings say what the backup lacks, or what could not be restored or run.
+	Warnings []string
 }
 
 // BackupPage is one page of an export. An empty Next marks the last.
@@ -65,6 +69,8 @@ type Snapshot struct {
 	Record      Record
 	Children    []Child
 	DeadLetters []CheckpointDeadLetter
+	// Unreadable are runs and dead letters that are missing, because what is stored of them cannot be read.
+	Unreadable []string
 }
 
 // Checkpoint returns what a backup keeps of a snapshot; ok is false for a job that is
@@ -79,7 +85,7 @@ func (c *Compiled) Checkpoint(s Snapshot, now unixtime.Milli) (cp Checkpoint, ok
 		UpdatedMS:       c.UpdatedMS,
 		CreateRequestID: c.CreateRequestID, UpdateRequestIDs: c.UpdateRequestIDs, LastEdit: c.LastEdit,
 		State: state, Children: children,
-		DeadLetters: checkpointLetters(s.DeadLetters), ExpireMS: NeverMS,
+		DeadLetters: checkpointLetters(c.Definition, s.DeadLetters), ExpireMS: NeverMS,
 	}
 	switch {
 	case state.Region < RegionDead:

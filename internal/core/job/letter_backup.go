@@ -2,13 +2,50 @@ package job
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // A dead letter belongs to the queue that its job had when the run died, and so does what the run left: its error,
-// output and payload. It stays there when the job moves. A checkpoint carries the queue.
+// output and payload. It stays there when the job moves. Its record has a copy of the definition of that time, with the
+// fields that a sealed payload of its own is bound to. A checkpoint carries the queue, and these fields if the job has
+// others by now.
+
+// Binding has the fields, beside the name of the job, that a payload of [SealOfWork] is bound to.
+type Binding struct {
+	Queue, Handler string
+	Timeout        time.Duration
+	MaxAttempts    int
+	Labels         map[string]string
+}
+
+// String describes the binding.
+func (b *Binding) String() string {
+	if b == nil {
+		return "that of the job"
+	}
+	return fmt.Sprintf("queue %s, handler %s, timeout %s, max_attempts %d, labels %v", b.Queue, b.Handler, b.Timeout,
+		b.MaxAttempts, b.Labels)
+}
+
+// Binding returns the fields that a payload sealed for the definition is bound to.
+func (d *Definition) Binding() *Binding {
+	return &Binding{
+		Queue: d.Queue, Handler: d.Handler, Timeout: d.Timeout, MaxAttempts: d.Retry.MaxAttempts,
+		Labels: maps.Clone(d.Labels),
+	}
+}
+
+// applyTo returns the definition with these fields.
+func (b *Binding) applyTo(d *Definition) *Definition {
+	bound := *d
+	bound.Queue, bound.Handler, bound.Timeout, bound.Labels = b.Queue, b.Handler, b.Timeout, b.Labels
+	bound.Retry.MaxAttempts = b.MaxAttempts
+	return &bound
+}
 
 // DefinitionIn returns the definition that the record of the dead letter has, of a job with definition d.
 // It has the run's own payload, if there is one. The payload of another job's queue is not in it.
@@ -22,6 +59,8 @@ func (l *CheckpointDeadLetter) DefinitionIn(d *Definition) *Definition {
 		return &letter
 	case l.Own == nil:
 		return new(RunPayload).ApplyTo(&letter)
+	case l.Binding != nil:
+		return l.Own.ApplyTo(l.Binding.applyTo(&letter))
 	}
 	return l.Own.ApplyTo(&letter)
 }
@@ -31,11 +70,22 @@ func (l *CheckpointDeadLetter) Lane(namespace string) Lane {
 	return Lane{Namespace: namespace, Queue: l.Queue, Priority: l.Priority}
 }
 
-// checkpointLetters returns what a checkpoint keeps of dead letters.
-func checkpointLetters(letters []CheckpointDeadLetter) []CheckpointDeadLetter {
+// checkpointLetters returns what a checkpoint keeps of dead letters: the binding only of those whose payload does not
+// open with the definition of the job, and is bound to it.
+func checkpointLetters(d *Definition, letters []CheckpointDeadLetter) []CheckpointDeadLetter {
 	letters = slices.Clone(letters)
 	for i := range letters {
-		letters[i].Priority = 0
+		l := &letters[i]
+		l.Priority = 0
+		if l.Binding == nil {
+			continue
+		}
+		bound := l.DefinitionIn(d)
+		plain := *l
+		plain.Binding = nil
+		if l.Own == nil || bound.SealVersion() != SealOfWork || bound.EqualBoundData(plain.DefinitionIn(d)) {
+			l.Binding = nil
+		}
 	}
 	return letters
 }
@@ -61,10 +111,13 @@ func (b *Backup) LocateDeadLetters() (warnings []string) {
 				continue
 			}
 			l.Queue = then.Queue
+			if l.Binding == nil && l.Own != nil {
+				l.Binding = then.Binding()
+			}
 		}
 		kept = append(kept, l)
 	}
-	b.Checkpoint.DeadLetters = kept
+	b.Checkpoint.DeadLetters = checkpointLetters(&b.Definition, kept)
 	return warnings
 }
 
@@ -101,4 +154,30 @@ func (b *Backup) latestDefinitions() []*Definition {
 		list = append(list, before)
 	}
 	return list
+}
+
+// validBindings returns dead letters without the bindings with which no job could be stored.
+func validBindings(d *Definition, letters []CheckpointDeadLetter, limits Limits) []CheckpointDeadLetter {
+	letters = slices.Clone(letters)
+	for i := range letters {
+		if l := &letters[i]; l.Binding != nil && len(Validate(l.DefinitionIn(d), limits)) > 0 {
+			l.Binding = nil
+		}
+	}
+	return letters
+}
+
+// RemoveRuns removes the runs and dead letters with such a payload of their own.
+func (cp *Checkpoint) RemoveRuns(isRemoved func(*RunPayload) bool) {
+	s := &cp.State
+	cp.Children = slices.DeleteFunc(slices.Clone(cp.Children), func(child Child) bool {
+		removed := child.Own != nil && isRemoved(child.Own)
+		if removed && s.Waiting == uint8(child.Slot)+1 {
+			s.Pending, s.Waiting, s.PendingMode = "", 0, 0
+		}
+		return removed
+	})
+	cp.DeadLetters = slices.DeleteFunc(slices.Clone(cp.DeadLetters), func(l CheckpointDeadLetter) bool {
+		return l.Own != nil && isRemoved(l.Own)
+	})
 }

@@ -31,7 +31,7 @@ const (
 type RestoreAnswer struct {
 	Outcome RestoreOutcome
 	Err     error
-	// Warnings say what of the backup was left out.
+	// Warnings say what of the backup was left out, or is restored and cannot run.
 	Warnings []string
 }
 
@@ -96,6 +96,7 @@ func Restore(d Definition, cp Checkpoint, present *Record, now unixtime.Milli, l
 	if s.Region >= RegionDead && s.Children == 0 {
 		r.Record.IndexMS = cp.ExpireMS
 	}
+	cp.DeadLetters = validBindings(&d, cp.DeadLetters, l)
 	c.addChildRecords(&r, cp, now)
 	if present == nil {
 		return r, nil

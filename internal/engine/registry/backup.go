@@ -66,7 +66,7 @@ func (r *Registry) exportPage(ctx context.Context, f job.Filter, pageSize int, t
 			if err := ctx.Err(); err != nil {
 				return job.BackupPage{}, 0, err
 			}
-			page.Backups = append(page.Backups, buildBackup(*snap, now))
+			page.Backups = append(page.Backups, r.buildBackup(*snap, now))
 		}
 		bytes, err := r.addRevisions(ctx, shard, page.Backups[first:])
 		if err != nil {
@@ -80,22 +80,14 @@ func (r *Registry) exportPage(ctx context.Context, f job.Filter, pageSize int, t
 // exportedRunPayloadBytes bounds the payloads that runs have of their own in a page of more than one job.
 const exportedRunPayloadBytes = 4 << 20
 
-func sizeOfRunPayloads(backups []job.Backup) (bytes int) {
-	for i := range backups {
-		for _, own := range runPayloadsOf(backups[i].Checkpoint) {
-			bytes += len((*own).Payload)
-		}
-	}
-	return bytes
-}
-
-func buildBackup(snap job.Snapshot, now unixtime.Milli) job.Backup {
+func (r *Registry) buildBackup(snap job.Snapshot, now unixtime.Milli) job.Backup {
 	b := job.Backup{Definition: *snap.Record.Definition}
 	if c, err := job.Compile(&b.Definition); err == nil {
 		if cp, ok := c.Checkpoint(snap, now); ok {
 			b.Checkpoint = &cp
 		}
 	}
+	r.warnOfBackup(&b, &snap)
 	return b
 }
 
@@ -203,7 +195,7 @@ type restoreItem struct {
 	by      job.Edit
 	stored  bool         // by the last write, certainly
 	turns   *turnsOfPart // of the call for look-ups
-	// isPrepared: the dead letters of the backup have their queues; warnings are about them.
+	// isPrepared: the runs and dead letters of the backup are ready to be stored; warnings are about them.
 	isPrepared bool
 	warnings   []string
 }
@@ -275,11 +267,7 @@ func (i *restoreItem) planWrite(r *Registry, now unixtime.Milli) (done bool) {
 	if v := job.Validate(&i.backup.Definition, limits); len(v) == 0 { // what is too large is refused below
 		i.sealBackup(r, payload)
 	}
-	i.locateDeadLetters()
-	i.answer.Err = i.sealRunPayloads(r)
-	if i.answer.Err != nil {
-		return true
-	}
+	i.prepareRuns(r)
 	d, present := i.backup.Definition, i.present
 	if i.backup.Checkpoint == nil {
 		c := createItem{request: &job.CreateRequest{Definition: d}, skipsPayloadCheck: true}
@@ -306,11 +294,13 @@ func (i *restoreItem) planWrite(r *Registry, now unixtime.Milli) (done bool) {
 	return i.answer.Err != nil
 }
 
-// locateDeadLetters gives the dead letters of the backup their queues, once.
-func (i *restoreItem) locateDeadLetters() {
-	if !i.isPrepared {
-		i.isPrepared, i.warnings = true, i.backup.LocateDeadLetters()
+// prepareRuns prepares the runs and dead letters of the backup to be stored, once.
+func (i *restoreItem) prepareRuns(r *Registry) {
+	if i.isPrepared {
+		return
 	}
+	i.isPrepared = true
+	i.warnings = append(i.backup.LocateDeadLetters(), r.sealBackupRuns(&i.backup)...)
 }
 
 // sealBackup seals the payload of the backup, or keeps the stored one if that is the same.

@@ -161,38 +161,3 @@ func (r *Registry) addOwnPayload(ctx context.Context, record job.Record, v *job.
 	}
 	return nil // it has ended since
 }
-
-// runPayloadsOf lists the places of payloads that runs and dead letters of a checkpoint have of their own.
-func runPayloadsOf(cp *job.Checkpoint) (list []**job.RunPayload) {
-	if cp == nil {
-		return nil
-	}
-	for i := range cp.Children {
-		if cp.Children[i].Own != nil {
-			list = append(list, &cp.Children[i].Own)
-		}
-	}
-	for i := range cp.DeadLetters {
-		if cp.DeadLetters[i].Own != nil {
-			list = append(list, &cp.DeadLetters[i].Own)
-		}
-	}
-	return list
-}
-
-// sealRunPayloads seals the payloads that runs of the backup have of their own, as that of its job. A backup grants no
-// access to a payload that may not be delivered.
-func (i *restoreItem) sealRunPayloads(r *Registry) error {
-	for _, own := range runPayloadsOf(i.backup.Checkpoint) {
-		d := (*own).ApplyTo(&i.backup.Definition)
-		payload, err := r.openPayload(d)
-		if err != nil {
-			return job.Invalid("checkpoint", "the payload of a run cannot be restored: %v", err)
-		}
-		if s := r.o.Sealer; s != nil && (d.PayloadKey == "" || d.SealVersion() < s.Version()) {
-			r.sealPayload(d, payload)
-			*own = job.RunPayloadOf(d)
-		}
-	}
-	return nil
-}

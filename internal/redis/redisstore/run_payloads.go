@@ -53,14 +53,21 @@ func (i *applyItem) addLetterPayload(run *job.Run, before *job.Write) {
 // RunPayloads reads the payloads that runs and dead letters of one shard have of their own. It is nil for a record
 // that does not exist, or whose stored payload cannot be read.
 func (s *Store) RunPayloads(ctx context.Context, shard int, ids []job.RecordID) ([]*job.RunPayload, error) {
-	out := make([]*job.RunPayload, len(ids))
+	out, _, err := s.readRunPayloads(ctx, shard, ids)
+	return out, err
+}
+
+// readRunPayloads is RunPayloads. It also returns what the definition of each dead letter binds a sealed payload to.
+func (s *Store) readRunPayloads(ctx context.Context, shard int, ids []job.RecordID) (out []*job.RunPayload,
+	bindings []*job.Binding, err error) {
+	out, bindings = make([]*job.RunPayload, len(ids)), make([]*job.Binding, len(ids))
 	if len(ids) == 0 {
-		return out, nil
+		return out, bindings, nil
 	}
 	read := &definitionsRead{shard: shard, missing: ids}
 	s.completeDefinitions(ctx, []*definitionsRead{read})
 	if read.err != nil {
-		return nil, rediserr.Wrap("definitions", read.err)
+		return nil, nil, rediserr.Wrap("definitions", read.err)
 	}
 	for i, id := range ids {
 		if !read.texts.HasTextAt(i) {
@@ -72,8 +79,14 @@ func (s *Store) RunPayloads(ctx context.Context, shard int, ids []job.RecordID) 
 			continue
 		}
 		out[i] = payload
+		if id.IsLetter() {
+			d, err := codec.DecodeDefinition(id, read.texts.TextAt(i))
+			if err == nil {
+				bindings[i] = d.Binding()
+			}
+		}
 	}
-	return out, nil
+	return out, bindings, nil
 }
 
 // addRunPayloads adds the payloads of leased runs that have their own. A run whose payload is not the one that its
@@ -125,26 +138,31 @@ func (s *Store) addSnapshotPayloads(ctx context.Context, shard int, snap *job.Sn
 			ids = append(ids, id.Letter(l.Slot))
 		}
 	}
-	payloads, err := s.RunPayloads(ctx, shard, ids)
+	payloads, bindings, err := s.readRunPayloads(ctx, shard, ids)
 	if err != nil {
 		return false, err
 	}
 	before := len(snap.Children) + len(snap.DeadLetters)
-	addOrRemove := func(own **job.RunPayload, of *job.PayloadInfo) (remove bool) {
+	addOrRemove := func(own **job.RunPayload, binding **job.Binding, of *job.PayloadInfo, run string) (remove bool) {
 		if of == nil {
 			return false
 		}
-		*own, payloads = payloads[0], payloads[1:]
-		return !of.Describes(*own)
+		*own, *binding = payloads[0], bindings[0]
+		payloads, bindings = payloads[1:], bindings[1:]
+		if of.Describes(*own) {
+			return false
+		}
+		snap.Unreadable = append(snap.Unreadable, run)
+		return true
 	}
 	children, letters := snap.Children[:0], snap.DeadLetters[:0]
 	for _, child := range snap.Children {
-		if !addOrRemove(&child.Own, child.State.OwnPayload) {
+		if !addOrRemove(&child.Own, new(*job.Binding), child.State.OwnPayload, child.State.RunID()) {
 			children = append(children, child)
 		}
 	}
 	for _, l := range snap.DeadLetters {
-		if !addOrRemove(&l.Own, l.Run.OwnPayload) {
+		if !addOrRemove(&l.Own, &l.Binding, l.Run.OwnPayload, l.Run.ID) {
 			letters = append(letters, l)
 		}
 	}

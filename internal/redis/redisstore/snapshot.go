@@ -96,7 +96,11 @@ func (p *partsRead) snapshot() *job.Snapshot {
 		}
 	}
 	for i, slot := range (job.State{Children: p.children}).ChildSlots() {
-		if rest[i] != nil && record.State.Children&(1<<slot) != 0 {
+		switch {
+		case record.State.Children&(1<<slot) == 0:
+		case rest[i] == nil:
+			snap.Unreadable = append(snap.Unreadable, fmt.Sprintf("in slot %d", slot))
+		default:
 			snap.Children = append(snap.Children, job.Child{Slot: slot, State: rest[i].State})
 		}
 	}

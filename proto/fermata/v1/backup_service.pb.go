@@ -399,7 +399,10 @@ type JobBackup struct {
 	// The current revision, without a definition, then the stored earlier ones, newest first. In
 	// RestoreJobs they become those of a job that takes a free id; a job that is replaced keeps its
 	// own revisions.
-	Revisions     []*JobRevision `protobuf:"bytes,3,rep,name=revisions,proto3" json:"revisions,omitempty"`
+	Revisions []*JobRevision `protobuf:"bytes,3,rep,name=revisions,proto3" json:"revisions,omitempty"`
+	// What of the job the backup lacks, or this cluster could not restore or run, for people.
+	// RestoreJobs ignores it.
+	Warnings      []string `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -451,6 +454,13 @@ func (x *JobBackup) GetCheckpoint() *Checkpoint {
 func (x *JobBackup) GetRevisions() []*JobRevision {
 	if x != nil {
 		return x.Revisions
+	}
+	return nil
+}
+
+func (x *JobBackup) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -1082,7 +1092,8 @@ type RestoreJobsResponse_Result struct {
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// As in google.rpc.Status.
 	Details []*anypb.Any `protobuf:"bytes,4,rep,name=details,proto3" json:"details,omitempty"`
-	// What of the backup was left out, for people. Empty unless the job was written.
+	// What of the backup was left out, or is restored and cannot run, for people: such as a run whose
+	// sealed payload this cluster cannot open. Empty unless the job was written.
 	Warnings      []string `protobuf:"bytes,5,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1195,13 +1206,14 @@ const file_fermata_v1_backup_service_proto_rawDesc = "" +
 	"\x0fOUTCOME_CREATED\x10\x01\x12\x15\n" +
 	"\x11OUTCOME_UNCHANGED\x10\x02\x12\x13\n" +
 	"\x0fOUTCOME_SKIPPED\x10\x03\x12\x14\n" +
-	"\x10OUTCOME_REPLACED\x10\x04\"\x9d\x01\n" +
+	"\x10OUTCOME_REPLACED\x10\x04\"\xb9\x01\n" +
 	"\tJobBackup\x12!\n" +
 	"\x03job\x18\x01 \x01(\v2\x0f.fermata.v1.JobR\x03job\x126\n" +
 	"\n" +
 	"checkpoint\x18\x02 \x01(\v2\x16.fermata.v1.CheckpointR\n" +
 	"checkpoint\x125\n" +
-	"\trevisions\x18\x03 \x03(\v2\x17.fermata.v1.JobRevisionR\trevisions\"\xe9\f\n" +
+	"\trevisions\x18\x03 \x03(\v2\x17.fermata.v1.JobRevisionR\trevisions\x12\x1a\n" +
+	"\bwarnings\x18\x04 \x03(\tR\bwarnings\"\xe9\f\n" +
 	"\n" +
 	"Checkpoint\x12\x1e\n" +
 	"\n" +

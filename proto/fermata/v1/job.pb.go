@@ -3319,7 +3319,10 @@ type RunPayload struct {
 	// dead letter that is kept; and in backups, sealed as it is stored.
 	Payload []byte `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"`
 	// Id of the key that seals the payload. RestoreJobs reads it.
-	PayloadKeyId  string `protobuf:"bytes,5,opt,name=payload_key_id,json=payloadKeyId,proto3" json:"payload_key_id,omitempty"`
+	PayloadKeyId string `protobuf:"bytes,5,opt,name=payload_key_id,json=payloadKeyId,proto3" json:"payload_key_id,omitempty"`
+	// What the sealed payload is bound to, where the job has other values by now. Only in backups.
+	// RestoreJobs reads it.
+	Binding       *PayloadBinding `protobuf:"bytes,6,opt,name=binding,proto3" json:"binding,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3389,6 +3392,96 @@ func (x *RunPayload) GetPayloadKeyId() string {
 	return ""
 }
 
+func (x *RunPayload) GetBinding() *PayloadBinding {
+	if x != nil {
+		return x.Binding
+	}
+	return nil
+}
+
+// PayloadBinding has the fields of a definition that a sealed payload is bound to, beside the name
+// of the job. It opens only with these.
+type PayloadBinding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in Job.
+	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// As in Job.
+	Handler string `protobuf:"bytes,2,opt,name=handler,proto3" json:"handler,omitempty"`
+	// As in Job.
+	Timeout *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// As in RetryPolicy.
+	MaxAttempts int32 `protobuf:"varint,4,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	// As in Job.
+	Labels        map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PayloadBinding) Reset() {
+	*x = PayloadBinding{}
+	mi := &file_fermata_v1_job_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PayloadBinding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PayloadBinding) ProtoMessage() {}
+
+func (x *PayloadBinding) ProtoReflect() protoreflect.Message {
+	mi := &file_fermata_v1_job_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PayloadBinding.ProtoReflect.Descriptor instead.
+func (*PayloadBinding) Descriptor() ([]byte, []int) {
+	return file_fermata_v1_job_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PayloadBinding) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *PayloadBinding) GetHandler() string {
+	if x != nil {
+		return x.Handler
+	}
+	return ""
+}
+
+func (x *PayloadBinding) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *PayloadBinding) GetMaxAttempts() int32 {
+	if x != nil {
+		return x.MaxAttempts
+	}
+	return 0
+}
+
+func (x *PayloadBinding) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 // Period is a range of time. Both ends are rounded up to the millisecond, which excludes the
 // same scheduled times.
 type Exclusions_Period struct {
@@ -3403,7 +3496,7 @@ type Exclusions_Period struct {
 
 func (x *Exclusions_Period) Reset() {
 	*x = Exclusions_Period{}
-	mi := &file_fermata_v1_job_proto_msgTypes[21]
+	mi := &file_fermata_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3415,7 +3508,7 @@ func (x *Exclusions_Period) String() string {
 func (*Exclusions_Period) ProtoMessage() {}
 
 func (x *Exclusions_Period) ProtoReflect() protoreflect.Message {
-	mi := &file_fermata_v1_job_proto_msgTypes[21]
+	mi := &file_fermata_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3777,14 +3870,24 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12;\n" +
 	"\vfinish_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"finishTime\x12\x16\n" +
-	"\x06worker\x18\a \x01(\tR\x06worker\"\x90\x01\n" +
+	"\x06worker\x18\a \x01(\tR\x06worker\"\xc6\x01\n" +
 	"\n" +
 	"RunPayload\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x03R\x04size\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\fR\x06sha256\x12\x16\n" +
 	"\x06sealed\x18\x03 \x01(\bR\x06sealed\x12\x18\n" +
 	"\apayload\x18\x04 \x01(\fR\apayload\x12$\n" +
-	"\x0epayload_key_id\x18\x05 \x01(\tR\fpayloadKeyId*\xe9\x01\n" +
+	"\x0epayload_key_id\x18\x05 \x01(\tR\fpayloadKeyId\x124\n" +
+	"\abinding\x18\x06 \x01(\v2\x1a.fermata.v1.PayloadBindingR\abinding\"\x93\x02\n" +
+	"\x0ePayloadBinding\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x18\n" +
+	"\ahandler\x18\x02 \x01(\tR\ahandler\x123\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12!\n" +
+	"\fmax_attempts\x18\x04 \x01(\x05R\vmaxAttempts\x12>\n" +
+	"\x06labels\x18\x05 \x03(\v2&.fermata.v1.PayloadBinding.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xe9\x01\n" +
 	"\rOverlapPolicy\x12\x1e\n" +
 	"\x1aOVERLAP_POLICY_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13OVERLAP_POLICY_SKIP\x10\x01\x12\x1d\n" +
@@ -3838,7 +3941,7 @@ func file_fermata_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_fermata_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 15)
-var file_fermata_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_fermata_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_fermata_v1_job_proto_goTypes = []any{
 	(OverlapPolicy)(0),               // 0: fermata.v1.OverlapPolicy
 	(DelaySource)(0),                 // 1: fermata.v1.DelaySource
@@ -3875,71 +3978,73 @@ var file_fermata_v1_job_proto_goTypes = []any{
 	(*Run)(nil),                      // 32: fermata.v1.Run
 	(*RunAttempt)(nil),               // 33: fermata.v1.RunAttempt
 	(*RunPayload)(nil),               // 34: fermata.v1.RunPayload
-	nil,                              // 35: fermata.v1.Job.LabelsEntry
-	(*Exclusions_Period)(nil),        // 36: fermata.v1.Exclusions.Period
-	nil,                              // 37: fermata.v1.RetryPolicy.SourcesEntry
-	nil,                              // 38: fermata.v1.BackoffPolicy.SourcesEntry
-	(*durationpb.Duration)(nil),      // 39: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 40: google.protobuf.Timestamp
-	(*structpb.Value)(nil),           // 41: google.protobuf.Value
+	(*PayloadBinding)(nil),           // 35: fermata.v1.PayloadBinding
+	nil,                              // 36: fermata.v1.Job.LabelsEntry
+	(*Exclusions_Period)(nil),        // 37: fermata.v1.Exclusions.Period
+	nil,                              // 38: fermata.v1.RetryPolicy.SourcesEntry
+	nil,                              // 39: fermata.v1.BackoffPolicy.SourcesEntry
+	nil,                              // 40: fermata.v1.PayloadBinding.LabelsEntry
+	(*durationpb.Duration)(nil),      // 41: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 42: google.protobuf.Timestamp
+	(*structpb.Value)(nil),           // 43: google.protobuf.Value
 }
 var file_fermata_v1_job_proto_depIdxs = []int32{
-	35, // 0: fermata.v1.Job.labels:type_name -> fermata.v1.Job.LabelsEntry
+	36, // 0: fermata.v1.Job.labels:type_name -> fermata.v1.Job.LabelsEntry
 	24, // 1: fermata.v1.Job.schedule:type_name -> fermata.v1.Schedule
 	29, // 2: fermata.v1.Job.retry_policy:type_name -> fermata.v1.RetryPolicy
 	30, // 3: fermata.v1.Job.backoff_policy:type_name -> fermata.v1.BackoffPolicy
-	39, // 4: fermata.v1.Job.timeout:type_name -> google.protobuf.Duration
-	39, // 5: fermata.v1.Job.timeout_grace:type_name -> google.protobuf.Duration
-	39, // 6: fermata.v1.Job.retention:type_name -> google.protobuf.Duration
-	39, // 7: fermata.v1.Job.dead_letter_ttl:type_name -> google.protobuf.Duration
-	40, // 8: fermata.v1.Job.create_time:type_name -> google.protobuf.Timestamp
-	40, // 9: fermata.v1.Job.update_time:type_name -> google.protobuf.Timestamp
+	41, // 4: fermata.v1.Job.timeout:type_name -> google.protobuf.Duration
+	41, // 5: fermata.v1.Job.timeout_grace:type_name -> google.protobuf.Duration
+	41, // 6: fermata.v1.Job.retention:type_name -> google.protobuf.Duration
+	41, // 7: fermata.v1.Job.dead_letter_ttl:type_name -> google.protobuf.Duration
+	42, // 8: fermata.v1.Job.create_time:type_name -> google.protobuf.Timestamp
+	42, // 9: fermata.v1.Job.update_time:type_name -> google.protobuf.Timestamp
 	22, // 10: fermata.v1.Job.status:type_name -> fermata.v1.JobStatus
 	0,  // 11: fermata.v1.Job.overlap_policy:type_name -> fermata.v1.OverlapPolicy
 	17, // 12: fermata.v1.Job.misfire_policy:type_name -> fermata.v1.MisfirePolicy
 	18, // 13: fermata.v1.Job.locks:type_name -> fermata.v1.Lock
-	39, // 14: fermata.v1.Job.max_lag:type_name -> google.protobuf.Duration
-	41, // 15: fermata.v1.Job.payload_json:type_name -> google.protobuf.Value
+	41, // 14: fermata.v1.Job.max_lag:type_name -> google.protobuf.Duration
+	43, // 15: fermata.v1.Job.payload_json:type_name -> google.protobuf.Value
 	16, // 16: fermata.v1.Job.warnings:type_name -> fermata.v1.Warning
 	5,  // 17: fermata.v1.MisfirePolicy.policy:type_name -> fermata.v1.MisfirePolicy.Policy
-	39, // 18: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
+	41, // 18: fermata.v1.MisfirePolicy.catch_up_window:type_name -> google.protobuf.Duration
 	6,  // 19: fermata.v1.Hint.source:type_name -> fermata.v1.Hint.Source
-	40, // 20: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
-	39, // 21: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
-	40, // 22: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
+	42, // 20: fermata.v1.Hint.next_run_time:type_name -> google.protobuf.Timestamp
+	41, // 21: fermata.v1.Hint.interval:type_name -> google.protobuf.Duration
+	42, // 22: fermata.v1.Hint.expire_time:type_name -> google.protobuf.Timestamp
 	7,  // 23: fermata.v1.Hold.reason:type_name -> fermata.v1.Hold.Reason
-	40, // 24: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
-	40, // 25: fermata.v1.Hold.due_time:type_name -> google.protobuf.Timestamp
-	40, // 26: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
-	40, // 27: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
+	42, // 24: fermata.v1.Hold.since_time:type_name -> google.protobuf.Timestamp
+	42, // 25: fermata.v1.Hold.due_time:type_name -> google.protobuf.Timestamp
+	42, // 26: fermata.v1.Backfill.progress_time:type_name -> google.protobuf.Timestamp
+	42, // 27: fermata.v1.Backfill.end_time:type_name -> google.protobuf.Timestamp
 	8,  // 28: fermata.v1.JobStatus.state:type_name -> fermata.v1.JobStatus.State
-	40, // 29: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
-	40, // 30: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
-	39, // 31: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
+	42, // 29: fermata.v1.JobStatus.next_nominal_time:type_name -> google.protobuf.Timestamp
+	42, // 30: fermata.v1.JobStatus.next_due_time:type_name -> google.protobuf.Timestamp
+	41, // 31: fermata.v1.JobStatus.effective_interval:type_name -> google.protobuf.Duration
 	4,  // 32: fermata.v1.JobStatus.last_outcome:type_name -> fermata.v1.Outcome
-	40, // 33: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
-	40, // 34: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
-	40, // 35: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
+	42, // 33: fermata.v1.JobStatus.last_start_time:type_name -> google.protobuf.Timestamp
+	42, // 34: fermata.v1.JobStatus.last_finish_time:type_name -> google.protobuf.Timestamp
+	42, // 35: fermata.v1.JobStatus.pause_time:type_name -> google.protobuf.Timestamp
 	1,  // 36: fermata.v1.JobStatus.delay_source:type_name -> fermata.v1.DelaySource
 	19, // 37: fermata.v1.JobStatus.hint:type_name -> fermata.v1.Hint
 	20, // 38: fermata.v1.JobStatus.hold:type_name -> fermata.v1.Hold
 	21, // 39: fermata.v1.JobStatus.backfills:type_name -> fermata.v1.Backfill
-	39, // 40: fermata.v1.JobStatus.breached_lag:type_name -> google.protobuf.Duration
+	41, // 40: fermata.v1.JobStatus.breached_lag:type_name -> google.protobuf.Duration
 	23, // 41: fermata.v1.JobStatus.recent_runs:type_name -> fermata.v1.RecentRun
 	4,  // 42: fermata.v1.RecentRun.outcome:type_name -> fermata.v1.Outcome
-	40, // 43: fermata.v1.RecentRun.nominal_time:type_name -> google.protobuf.Timestamp
-	40, // 44: fermata.v1.RecentRun.start_time:type_name -> google.protobuf.Timestamp
-	40, // 45: fermata.v1.RecentRun.finish_time:type_name -> google.protobuf.Timestamp
+	42, // 43: fermata.v1.RecentRun.nominal_time:type_name -> google.protobuf.Timestamp
+	42, // 44: fermata.v1.RecentRun.start_time:type_name -> google.protobuf.Timestamp
+	42, // 45: fermata.v1.RecentRun.finish_time:type_name -> google.protobuf.Timestamp
 	26, // 46: fermata.v1.Schedule.interval:type_name -> fermata.v1.IntervalSchedule
 	27, // 47: fermata.v1.Schedule.cron:type_name -> fermata.v1.CronSchedule
-	40, // 48: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
+	42, // 48: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp
 	28, // 49: fermata.v1.Schedule.calendar:type_name -> fermata.v1.CalendarSchedule
-	40, // 50: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
-	40, // 51: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
+	42, // 50: fermata.v1.Schedule.start_time:type_name -> google.protobuf.Timestamp
+	42, // 51: fermata.v1.Schedule.end_time:type_name -> google.protobuf.Timestamp
 	25, // 52: fermata.v1.Schedule.exclusions:type_name -> fermata.v1.Exclusions
-	39, // 53: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	36, // 54: fermata.v1.Exclusions.periods:type_name -> fermata.v1.Exclusions.Period
-	39, // 55: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
+	41, // 53: fermata.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	37, // 54: fermata.v1.Exclusions.periods:type_name -> fermata.v1.Exclusions.Period
+	41, // 55: fermata.v1.IntervalSchedule.every:type_name -> google.protobuf.Duration
 	2,  // 56: fermata.v1.CronSchedule.dst_gap:type_name -> fermata.v1.DstGap
 	3,  // 57: fermata.v1.CronSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
 	9,  // 58: fermata.v1.CalendarSchedule.unit:type_name -> fermata.v1.CalendarSchedule.Unit
@@ -3947,41 +4052,44 @@ var file_fermata_v1_job_proto_depIdxs = []int32{
 	2,  // 60: fermata.v1.CalendarSchedule.dst_gap:type_name -> fermata.v1.DstGap
 	3,  // 61: fermata.v1.CalendarSchedule.dst_repeat:type_name -> fermata.v1.DstRepeat
 	11, // 62: fermata.v1.RetryPolicy.strategy:type_name -> fermata.v1.RetryPolicy.Strategy
-	39, // 63: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
-	39, // 64: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	39, // 65: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
+	41, // 63: fermata.v1.RetryPolicy.base_delay:type_name -> google.protobuf.Duration
+	41, // 64: fermata.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	41, // 65: fermata.v1.RetryPolicy.max_elapsed:type_name -> google.protobuf.Duration
 	31, // 66: fermata.v1.RetryPolicy.jitter:type_name -> fermata.v1.Jitter
-	37, // 67: fermata.v1.RetryPolicy.sources:type_name -> fermata.v1.RetryPolicy.SourcesEntry
-	39, // 68: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
+	38, // 67: fermata.v1.RetryPolicy.sources:type_name -> fermata.v1.RetryPolicy.SourcesEntry
+	41, // 68: fermata.v1.BackoffPolicy.max_delay:type_name -> google.protobuf.Duration
 	31, // 69: fermata.v1.BackoffPolicy.jitter:type_name -> fermata.v1.Jitter
-	39, // 70: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
-	39, // 71: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
-	39, // 72: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
-	38, // 73: fermata.v1.BackoffPolicy.sources:type_name -> fermata.v1.BackoffPolicy.SourcesEntry
+	41, // 70: fermata.v1.BackoffPolicy.stale_after:type_name -> google.protobuf.Duration
+	41, // 71: fermata.v1.BackoffPolicy.min_interval:type_name -> google.protobuf.Duration
+	41, // 72: fermata.v1.BackoffPolicy.max_interval:type_name -> google.protobuf.Duration
+	39, // 73: fermata.v1.BackoffPolicy.sources:type_name -> fermata.v1.BackoffPolicy.SourcesEntry
 	12, // 74: fermata.v1.Jitter.kind:type_name -> fermata.v1.Jitter.Kind
 	13, // 75: fermata.v1.Run.state:type_name -> fermata.v1.Run.State
 	14, // 76: fermata.v1.Run.trigger:type_name -> fermata.v1.Run.Trigger
-	40, // 77: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
-	40, // 78: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
-	40, // 79: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	40, // 80: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
+	42, // 77: fermata.v1.Run.nominal_time:type_name -> google.protobuf.Timestamp
+	42, // 78: fermata.v1.Run.due_time:type_name -> google.protobuf.Timestamp
+	42, // 79: fermata.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	42, // 80: fermata.v1.Run.finish_time:type_name -> google.protobuf.Timestamp
 	4,  // 81: fermata.v1.Run.outcome:type_name -> fermata.v1.Outcome
 	20, // 82: fermata.v1.Run.hold:type_name -> fermata.v1.Hold
 	4,  // 83: fermata.v1.Run.last_attempt_outcome:type_name -> fermata.v1.Outcome
 	34, // 84: fermata.v1.Run.own_payload:type_name -> fermata.v1.RunPayload
 	33, // 85: fermata.v1.Run.attempt_log:type_name -> fermata.v1.RunAttempt
 	4,  // 86: fermata.v1.RunAttempt.outcome:type_name -> fermata.v1.Outcome
-	40, // 87: fermata.v1.RunAttempt.due_time:type_name -> google.protobuf.Timestamp
+	42, // 87: fermata.v1.RunAttempt.due_time:type_name -> google.protobuf.Timestamp
 	1,  // 88: fermata.v1.RunAttempt.delay_source:type_name -> fermata.v1.DelaySource
-	40, // 89: fermata.v1.RunAttempt.start_time:type_name -> google.protobuf.Timestamp
-	40, // 90: fermata.v1.RunAttempt.finish_time:type_name -> google.protobuf.Timestamp
-	40, // 91: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
-	40, // 92: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
-	93, // [93:93] is the sub-list for method output_type
-	93, // [93:93] is the sub-list for method input_type
-	93, // [93:93] is the sub-list for extension type_name
-	93, // [93:93] is the sub-list for extension extendee
-	0,  // [0:93] is the sub-list for field type_name
+	42, // 89: fermata.v1.RunAttempt.start_time:type_name -> google.protobuf.Timestamp
+	42, // 90: fermata.v1.RunAttempt.finish_time:type_name -> google.protobuf.Timestamp
+	35, // 91: fermata.v1.RunPayload.binding:type_name -> fermata.v1.PayloadBinding
+	41, // 92: fermata.v1.PayloadBinding.timeout:type_name -> google.protobuf.Duration
+	40, // 93: fermata.v1.PayloadBinding.labels:type_name -> fermata.v1.PayloadBinding.LabelsEntry
+	42, // 94: fermata.v1.Exclusions.Period.start_time:type_name -> google.protobuf.Timestamp
+	42, // 95: fermata.v1.Exclusions.Period.end_time:type_name -> google.protobuf.Timestamp
+	96, // [96:96] is the sub-list for method output_type
+	96, // [96:96] is the sub-list for method input_type
+	96, // [96:96] is the sub-list for extension type_name
+	96, // [96:96] is the sub-list for extension extendee
+	0,  // [0:96] is the sub-list for field type_name
 }
 
 func init() { file_fermata_v1_job_proto_init() }
@@ -4005,7 +4113,7 @@ func file_fermata_v1_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fermata_v1_job_proto_rawDesc), len(file_fermata_v1_job_proto_rawDesc)),
 			NumEnums:      15,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
