@@ -264,7 +264,7 @@ func (i *restoreItem) planWrite(r *Registry, now unixtime.Milli) (done bool) {
 		return true
 	}
 	limits := i.limits
-	if v := job.Validate(&i.backup.Definition, limits); len(v) == 0 { // what is too large is refused below
+	if len(payload) <= limits.MaxPayload { // what is too large is refused below
 		i.sealBackup(r, payload)
 	}
 	i.prepareRuns(r)
