@@ -222,9 +222,13 @@ func (t *Turns) grantNext() bool {
 // first one. Nil: there is none.
 func (t *Turns) findNext() (next *queue, place rank) {
 	c := t.clock()
-	for _, queues := range t.queues {
-		q, r := c.findFirst(queues)
-		if q.namespace.held < t.ofNamespace && (next == nil || r.isBefore(place)) {
+	for name, queues := range t.queues {
+		namespace := t.namespaces.byName[name]
+		if namespace.held >= t.ofNamespace {
+			continue
+		}
+		q, r := c.findFirst(queues, c.ofMembers(namespace))
+		if next == nil || r.isBefore(place) {
 			next, place = q, r
 		}
 	}
@@ -232,9 +236,9 @@ func (t *Turns) findNext() (next *queue, place rank) {
 }
 
 // findFirst finds the first queue of a namespace.
-func (c clock) findFirst(queues map[string]*queue) (first *queue, place rank) {
+func (c clock) findFirst(queues map[string]*queue, members clock) (first *queue, place rank) {
 	for _, q := range queues {
-		r := c.rankOf(q)
+		r := c.rankOf(q, members)
 		if first == nil || r.isBeforeInNamespace(place) {
 			first, place = q, r
 		}
@@ -251,12 +255,12 @@ type rank struct {
 	arrival      int
 }
 
-func (c clock) rankOf(q *queue) rank {
+func (c clock) rankOf(q *queue, members clock) rank {
 	return rank{
 		held:         max(q.namespace.countedTurns(), q.identity.countedTurns()),
 		lead:         max(c.lead(q.namespace), c.lead(q.identity)),
 		heldByMember: q.member.countedTurns(),
-		leadOfMember: c.ofMembers(q.namespace).lead(q.member),
+		leadOfMember: members.lead(q.member),
 		arrival:      q.calls[0].arrival,
 	}
 }
