@@ -197,14 +197,19 @@ func (e *auditExport) beginExport(ctx context.Context, c *client.Client) error {
 }
 
 // compareFile goes back to the end of the file if that is before the position: whoever moved the position has not
-// delivered the records between them here.
+// delivered the records between them here. If the export has no position, because somebody deleted it, it continues
+// after the file.
 func (e *auditExport) compareFile() error {
 	if e.file == "" {
 		return nil
 	}
 	last, err := readLastRecord(e.file)
-	if err != nil || last == nil || job.CompareTrailIDs(last.GetId(), e.after) >= 0 {
+	if err != nil || last == nil || e.after != "" && job.CompareTrailIDs(last.GetId(), e.after) >= 0 {
 		return err
+	}
+	if e.after == "" {
+		e.after, e.seq = last.GetId(), last.GetSequence()
+		return nil
 	}
 	fmt.Fprintf(e.app.err, "%s ends with sequence %d, but up to %d was acknowledged: continuing after the end of the "+
 		"file\n", printableText(e.file), last.GetSequence(), e.seq)
@@ -235,6 +240,7 @@ func (e *auditExport) exportBatch(ctx context.Context, c *client.Client) (more b
 	for _, r := range records {
 		if seq := r.GetSequence(); seq > 0 {
 			e.printGap(seq)
+			e.printSetBack(seq)
 			e.seq = seq
 		}
 		if err := writeLine(&lines, r); err != nil {
@@ -280,6 +286,14 @@ func (e *auditExport) printGap(seq int64) {
 	fmt.Fprintf(e.app.err, "GAP: records with sequences %d to %d are missing\n", e.seq+1, seq-1)
 	e.missing += seq - e.seq - 1
 	e.seq = seq - 1
+}
+
+// printSetBack prints that a later record has no higher sequence: records were written again after Redis lost them.
+func (e *auditExport) printSetBack(seq int64) {
+	if e.seq >= seq {
+		fmt.Fprintf(e.app.err, "GAP: sequence %d is followed by %d: Redis has lost records\n", e.seq, seq)
+		e.missing++
+	}
 }
 
 // readLastRecord returns the last record of a file of records; nil: it has none. A line that has no end was never

@@ -259,6 +259,11 @@ func TestAuditExportNoticesSkips(t *testing.T) {
 	move()
 	c.admin.XTrimMaxLen(t.Context(), trailStream, 0)
 	export(1, "GAP: records with sequences 10 to 11 are missing", 9)
+	// A new export with the same file continues after it.
+	c.must("audit", "exports", "delete", "siem")
+	c.changes(2)
+	c.admin.XTrimMaxLen(t.Context(), trailStream, 1)
+	export(1, "GAP: records with sequences 10 to", 10)
 	if err := os.WriteFile(file, []byte("something else"), 0o600); err != nil {
 		t.Fatal(err)
 	}

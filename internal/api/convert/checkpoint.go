@@ -93,7 +93,7 @@ func (r *Reader) readCheckpoint(field string, p *fermatav1.Checkpoint) *job.Chec
 		cp.ExpireMS = r.Millis(field+".expire_time", p.GetExpireTime())
 	}
 	for i, run := range p.GetConcurrentRuns() {
-		child := job.Child{Slot: int(run.GetSlot()), Own: runPayloadFromPB(run.GetOwnPayload())}
+		child := job.Child{Slot: int(run.GetSlot()), Own: r.readRunPayload(run.GetOwnPayload())}
 		r.keptRun(field+".concurrent_runs["+strconv.Itoa(i)+"]", &child.State, run)
 		if run.GetStarted() && child.Slot >= 0 && child.Slot < job.MaxConcurrentRuns {
 			child.State.Started = 1 << child.Slot
@@ -209,7 +209,7 @@ func (r *Reader) keptBackfill(field string, p *fermatav1.CheckpointBackfill) job
 func (r *Reader) keptLetter(field string, p *fermatav1.DeadLetter) job.CheckpointDeadLetter {
 	run := p.GetRun()
 	l := job.CheckpointDeadLetter{
-		Slot: job.LetterOfJob, ExpireMS: job.NeverMS, Own: runPayloadFromPB(run.GetOwnPayload()),
+		Slot: job.LetterOfJob, ExpireMS: job.NeverMS, Own: r.readRunPayload(run.GetOwnPayload()),
 		Run: job.Run{
 			ID: LastSegment(run.GetName()), Trigger: triggers.FromPB(run.GetTrigger()),
 			NominalMS:  r.Millis(field+".run.nominal_time", run.GetNominalTime()),
@@ -307,6 +307,9 @@ func BackupFromPB(defaults *backoff.Defaults, namespace string, p *fermatav1.Job
 	r := Reader{Defaults: defaults}
 	b := job.Backup{Definition: r.Definition(key, p.GetJob())}
 	b.Definition.PayloadKey = p.GetJob().GetPayloadKeyId()
+	if p.GetJob().GetPayloadSealed() && b.Definition.PayloadKey == "" {
+		r.Reject("job.payload_key_id", "is missing: the payload is sealed")
+	}
 	if p.GetCheckpoint() != nil {
 		b.Checkpoint = r.readCheckpoint("checkpoint", p.GetCheckpoint())
 	}

@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"bytes"
+
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -19,12 +21,21 @@ func runPayloadToPB(info *job.PayloadInfo, own *job.RunPayload) *fermatav1.RunPa
 	return p
 }
 
-// runPayloadFromPB reads a payload from a backup. What describes it is computed again.
-func runPayloadFromPB(p *fermatav1.RunPayload) *job.RunPayload {
+// readRunPayload reads a payload from a backup. What describes it is computed again, and must not contradict it.
+func (r *Reader) readRunPayload(p *fermatav1.RunPayload) *job.RunPayload {
 	if p == nil {
 		return nil
 	}
-	return &job.RunPayload{Payload: p.GetPayload(), Key: p.GetPayloadKeyId()}
+	own := &job.RunPayload{Payload: p.GetPayload(), Key: p.GetPayloadKeyId()}
+	info := own.Describe()
+	digest := p.GetSha256()
+	switch {
+	case p.GetSealed() && own.Key == "":
+		r.Reject("checkpoint.own_payload.payload_key_id", "is missing: the payload is sealed")
+	case len(digest) > 0 && !bytes.Equal(digest, info.Digest[:]):
+		r.Reject("checkpoint.own_payload.payload", "is another one than sha256 says")
+	}
+	return own
 }
 
 func bindingToPB(b *job.Binding) *fermatav1.PayloadBinding {

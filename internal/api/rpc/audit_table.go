@@ -3,6 +3,7 @@ package rpc
 import (
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/jobfilter"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -42,6 +44,9 @@ var auditRules = map[string]auditRule{
 	fermatav1.JobService_UpdateJob_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.UpdateJobRequest, a *fermatav1.Job) {
 		// The fields that the edit changed take their place, if the node has merged it.
 		r.Resource, r.Fields, r.After = q.GetJob().GetName(), sortedPaths(q.GetUpdateMask()), convert.DefinitionDigest(a)
+		if a != nil {
+			r.Fields = []string{"repeated=true"}
+		}
 		addRevisionName(r, a)
 	})},
 	fermatav1.JobService_RestoreJobRevision_FullMethodName: {
@@ -91,14 +96,19 @@ var auditRules = map[string]auditRule{
 	})},
 	fermatav1.JobService_PauseJobs_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.PauseJobsRequest, a *fermatav1.PauseJobsResponse) {
 		r.Resource, r.Changed = q.GetParent(), int64(a.GetPaused())
+		r.Fields = append(auditSelection(q), "pause_note="+q.GetNote())
 	})},
 	fermatav1.JobService_ResumeJobs_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.ResumeJobsRequest, a *fermatav1.ResumeJobsResponse) {
 		r.Resource, r.Changed = q.GetParent(), int64(a.GetResumed())
+		r.Fields = auditSelection(q)
+		if q.GetNote() != "" {
+			r.Fields = append(r.Fields, "pause_note="+q.GetNote())
+		}
 	})},
 	fermatav1.JobService_RedriveDeadLetters_FullMethodName: {
 		readsOnly: func(q proto.Message) bool { return q.(*fermatav1.RedriveDeadLettersRequest).GetDryRun() },
 		fill: typedFill(func(r *job.TrailRecord, q *fermatav1.RedriveDeadLettersRequest, a *fermatav1.RedriveDeadLettersResponse) {
-			r.Resource, r.Names = q.GetParent(), convert.WithoutRepeats(q.GetNames())
+			r.Resource, r.Names, r.Fields = q.GetParent(), convert.WithoutRepeats(q.GetNames()), auditSelection(q)
 			r.Changed, r.Refused = int64(a.GetRedriven()), int64(a.GetRefused())
 		}),
 	},
@@ -229,8 +239,29 @@ var bulkChange = auditRule{
 	},
 }
 
+// auditSelection returns which jobs a call selects by their queue, id and labels.
+func auditSelection(q interface {
+	GetQueue() string
+	GetIdPrefix() string
+	GetLabels() map[string]string
+}) (fields []string) {
+	if q.GetQueue() != "" {
+		fields = append(fields, "queue="+q.GetQueue())
+	}
+	if q.GetIdPrefix() != "" {
+		fields = append(fields, "id_prefix="+q.GetIdPrefix())
+	}
+	for _, key := range slices.Sorted(maps.Keys(q.GetLabels())) {
+		fields = append(fields, "labels."+key+"="+q.GetLabels()[key])
+	}
+	return fields
+}
+
 // auditFilter returns a filter in parts that records do not clip.
 func auditFilter(filter string) (fields []string) {
+	if len(filter) > jobfilter.MaxLength { // which is refused
+		return []string{job.ClipWithDigest("filter="+filter[:jobfilter.MaxLength], job.MaxTrailText)}
+	}
 	name := "filter="
 	for filter != "" {
 		part := job.Clip(filter, job.MaxTrailText-len(name))

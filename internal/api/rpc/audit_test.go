@@ -385,6 +385,19 @@ func TestFailedRedeliveriesAndRepairsLeaveARecord(t *testing.T) {
 	}
 }
 
+// TestRecordsOfSelections: a call about all jobs of a queue, or with some ids, leaves a record of which it selects. A filter
+// that is too long, and so refused, is cut at once.
+func TestRecordsOfSelections(t *testing.T) {
+	q := &fermatav1.PauseJobsRequest{Queue: "mail", IdPrefix: "re", Labels: map[string]string{"b": "2", "a": "1"}}
+	if got := auditSelection(q); !slices.Equal(got, []string{"queue=mail", "id_prefix=re", "labels.a=1", "labels.b=2"}) {
+		t.Errorf("%q", got)
+	}
+	long := auditFilter(strings.Repeat("x", 15<<20))
+	if len(long) != 1 || len(long[0]) > job.MaxTrailText || !strings.HasPrefix(long[0], "filter=xx") {
+		t.Errorf("%d fields, %.300q", len(long), long)
+	}
+}
+
 // TestRecordsSayHowManyNamesAreLeftOut: of every call about many, and a name that is repeated counts once.
 func TestRecordsSayHowManyNamesAreLeftOut(t *testing.T) {
 	batch, plan := &fermatav1.BatchCreateJobsResponse{}, &fermatav1.ApplyJobsResponse{}

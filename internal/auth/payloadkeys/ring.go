@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"strings"
 	"sync/atomic"
 
@@ -22,8 +21,6 @@ const (
 	maxFileSize = 64 << 10
 	keySize     = 32
 )
-
-var keyIDPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
 
 // keyRing is the parsed content of a key file.
 type keyRing struct {
@@ -105,7 +102,7 @@ func parseKeyFile(text []byte) (*keyRing, error) {
 		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
 			continue
 		}
-		if len(fields) != 2 || !keyIDPattern.MatchString(fields[0]) {
+		if len(fields) != 2 || job.ValidateKeyID(fields[0]) != "" {
 			return nil, fmt.Errorf("line %d: want an id of 1 to 32 letters, digits and any of . _ -, and a key", n)
 		}
 		raw, err := base64.StdEncoding.DecodeString(fields[1])

@@ -93,26 +93,26 @@ func checkpointLetters(d *Definition, letters []CheckpointDeadLetter) []Checkpoi
 // clockMargin is by how much the clocks that date edits and ends of runs are expected to differ at most.
 const clockMargin = unixtime.Milli(60_000)
 
-// LocateDeadLetters gives each dead letter without a queue the one that its job had when the run died, as far as the
-// backup shows it; builds before this field wrote none. It removes the others, and returns a warning for each: in the
+// LocateDeadLetters gives each dead letter without a queue that of the job, if the backup shows that the job has never been
+// in another one; builds before this field wrote none. It removes the others, and returns a warning for each: in the
 // present queue of the job, they might show what only callers of another queue may see.
 func (b *Backup) LocateDeadLetters() (warnings []string) {
 	if b.Checkpoint == nil {
 		return nil
 	}
+	hasMoved := b.mayHaveMoved()
 	kept := make([]CheckpointDeadLetter, 0, len(b.Checkpoint.DeadLetters))
 	for _, l := range b.Checkpoint.DeadLetters {
 		if l.Queue == "" && l.Slot != LetterOfJob {
-			then := b.definitionAt(l.Run.FinishedMS)
-			if then == nil {
+			if hasMoved {
 				warnings = append(warnings, fmt.Sprintf("the dead letter of run %s is left out: the backup does not say which "+
 					"queue it was in, and the job may have been in another one; to restore it, write that queue into the "+
-					"field queue of the dead letter", Clip(l.Run.ID, MaxNote)))
+					"field queue of the dead letter, delete the job, and import it again", Clip(l.Run.ID, MaxNote)))
 				continue
 			}
-			l.Queue = then.Queue
+			l.Queue = b.Definition.Queue
 			if l.Binding == nil && l.Own != nil {
-				l.Binding = then.Binding()
+				l.Binding = b.definitionAt(l.Run.FinishedMS).Binding()
 			}
 		}
 		kept = append(kept, l)
@@ -121,25 +121,23 @@ func (b *Backup) LocateDeadLetters() (warnings []string) {
 	return warnings
 }
 
-// definitionAt returns a definition that the job had at about this time, if the backup shows that no other one of that
-// time had another queue; otherwise nil.
-func (b *Backup) definitionAt(ms unixtime.Milli) (found *Definition) {
-	for _, d := range b.latestDefinitions() {
-		isFirst, isDated := d.Revision <= 1, d.UpdatedMS > 0
-		if isDated && d.UpdatedMS > ms+clockMargin && !isFirst {
-			continue
-		}
-		if found != nil && found.Queue != d.Queue {
-			return nil
-		}
-		if found == nil {
-			found = d
-		}
-		if isFirst || isDated && d.UpdatedMS <= ms-clockMargin {
-			return found
+// mayHaveMoved reports whether the job may have been in another queue: unless the backup has all of its revisions.
+func (b *Backup) mayHaveMoved() bool {
+	all := b.latestDefinitions()
+	return all[len(all)-1].Revision > 1 ||
+		slices.ContainsFunc(all, func(d *Definition) bool { return d.Queue != b.Definition.Queue })
+}
+
+// definitionAt returns the definition that the job had at about this time. Dates of definitions may be wrong, as a job
+// that is replaced has that of the backup.
+func (b *Backup) definitionAt(ms unixtime.Milli) *Definition {
+	all := b.latestDefinitions()
+	for _, d := range all {
+		if d.UpdatedMS <= ms+clockMargin {
+			return d
 		}
 	}
-	return nil
+	return all[len(all)-1]
 }
 
 // latestDefinitions returns the definition of the job and those before it, newest first, until one is missing.

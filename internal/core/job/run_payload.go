@@ -143,8 +143,12 @@ func describe(p *RunPayload) *PayloadInfo {
 	return p.Describe()
 }
 
-// ValidateRunPayload checks the size of the payload of a run, as stored. It returns "" for a good one.
+// ValidateRunPayload checks the size of the payload of a run, as stored, and the id of its key. It returns "" for a
+// good one.
 func ValidateRunPayload(p *RunPayload, l Limits) string {
+	if fault := ValidateKeyID(p.Key); fault != "" {
+		return "has a key whose id " + fault
+	}
 	most := min(l.MaxPayload, MaxRunPayload)
 	if size := p.Describe().Size; size > most {
 		return fmt.Sprintf("has %d bytes, at most %d are allowed", size, most)

@@ -3,6 +3,7 @@ package job
 import (
 	"encoding/binary"
 	"maps"
+	"regexp"
 	"slices"
 )
 
@@ -16,6 +17,17 @@ const (
 	// SealOfWork is bound to the key id and to [Definition.AppendBound].
 	SealOfWork = 2
 )
+
+// keyIDPattern is what ids of keys that seal payloads look like.
+var keyIDPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
+
+// ValidateKeyID checks the id of a key that seals payloads; "" is that of none. It returns "" for a good one.
+func ValidateKeyID(id string) string {
+	if id != "" && !keyIDPattern.MatchString(id) {
+		return "must have 1 to 32 letters, digits and any of . _ -, and begin with a letter or digit"
+	}
+	return ""
+}
 
 // SealVersion returns the version of the sealed payload; 0: the payload is as it was given.
 func (d *Definition) SealVersion() int {

@@ -55,8 +55,9 @@ func (r *Recorder) Read(ctx context.Context, after string, size int) (page job.T
 // it is a routine one, or changed nothing. If Acknowledge fails, the change that the notes are about may be stored.
 func (r *Recorder) Acknowledge(ctx context.Context, a job.TrailAcknowledgement) (e job.TrailExport, notes []string,
 	err error) {
-	if !exportName.MatchString(a.Export) {
-		return e, nil, job.Invalid("export", "must have 1 to 63 lower-case letters, digits and dashes")
+	err = validateExportName(a.Export)
+	if err != nil {
+		return e, nil, err
 	}
 	if a.RecordID != "" && !isID(a.RecordID) || a.Seq < 0 {
 		return e, nil, job.Invalid("record_id", "is not the id of a record, or has no such sequence")
@@ -67,18 +68,24 @@ func (r *Recorder) Acknowledge(ctx context.Context, a job.TrailAcknowledgement) 
 	if err != nil {
 		return e, nil, err
 	}
+	var sent exportPlan
 	for range exportTries {
 		state, err := r.options.Store.TrailState(ctx)
 		if err != nil {
-			return e, nil, err
+			return e, sent.notes, err
 		}
 		was, plan, err := planExport(a, delivered, state)
 		if err != nil {
 			return e, nil, err
 		}
 		done := plan.export == was
-		if !done {
-			plan.export.UpdatedMS = state.NowMS
+		switch {
+		case sent.export.Name != "" && was == sent.export:
+			plan, done = sent, true // its reply was lost, and it was sent again
+		case !done:
+			sent = plan
+			sent.export.UpdatedMS = state.NowMS
+			plan = sent
 			done, err = r.options.Store.SaveTrailExport(ctx, plan.export, was)
 		}
 		if err != nil {
@@ -194,8 +201,19 @@ func oldestSequence(state job.TrailState) int64 {
 	return state.OldestSeq
 }
 
+func validateExportName(name string) error {
+	if !exportName.MatchString(name) {
+		return job.Invalid("export", "must have 1 to 63 lower-case letters, digits and dashes")
+	}
+	return nil
+}
+
 // DeleteExport forgets an export.
 func (r *Recorder) DeleteExport(ctx context.Context, name string) error {
+	err := validateExportName(name)
+	if err != nil {
+		return err
+	}
 	return r.options.Store.DropTrailExport(ctx, name)
 }
 

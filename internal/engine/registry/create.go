@@ -225,10 +225,20 @@ func (b *createCall) writePart(ctx context.Context, shards []int) {
 	}
 }
 
-// prepareShards returns what is to be written to some shards, with its items.
+// prepareShards returns what is to be written to some shards, with its items. It reads the clocks of all of them first: to
+// read one may take long, and nothing that may should be done in the turn of a check.
 func (p *createPart) prepareShards(ctx context.Context, shards []int) (writes []job.CreateBatch, owners [][]*createItem) {
-	for _, shard := range shards {
-		good, records := p.prepareShard(ctx, shard, p.shards[shard])
+	clocks := make([]unixtime.Milli, len(shards))
+	faults := make([]error, len(shards))
+	for i, shard := range shards {
+		clocks[i], faults[i] = p.r.o.Store.Now(ctx, shard)
+	}
+	for i, shard := range shards {
+		if faults[i] != nil {
+			p.failUnwritten(p.shards[shard], faults[i])
+			continue
+		}
+		good, records := p.prepareShard(ctx, clocks[i], p.shards[shard])
 		if len(good) == 0 {
 			continue
 		}
@@ -264,12 +274,8 @@ func (b *createCall) payloadBounds(items []*createItem) []int {
 
 // prepareShard completes the definitions of a shard's items and decides their first states. Items that cannot
 // be created are answered.
-func (p *createPart) prepareShard(ctx context.Context, shard int, items []*createItem) ([]*createItem, []job.Record) {
-	now, err := p.r.o.Store.Now(ctx, shard)
-	if err != nil {
-		p.failUnwritten(items, err)
-		return nil, nil
-	}
+func (p *createPart) prepareShard(ctx context.Context, now unixtime.Milli, items []*createItem) ([]*createItem,
+	[]job.Record) {
 	good, records := items[:0], make([]job.Record, 0, len(items))
 	var first job.Decision
 	for _, c := range items {

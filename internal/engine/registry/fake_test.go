@@ -21,9 +21,10 @@ const fakeShards = 4
 // fake is a store and a ledger in memory. It orders its records by id, so that
 // its cursors are stable.
 type fake struct {
-	Index     // only real stores have one
-	EndedRuns // likewise
-	Renames   // likewise
+	onNow     func() // called when a clock is read
+	Index            // only real stores have one
+	EndedRuns        // likewise
+	Renames          // likewise
 	mu        sync.Mutex
 	now       unixtime.Milli
 	records   map[job.Key]job.Record
@@ -84,7 +85,12 @@ func (f *fake) ShardOf(k job.Key) int {
 	return int(h.Sum32() % fakeShards)
 }
 
-func (f *fake) Now(context.Context, int) (unixtime.Milli, error) { return f.now, f.err }
+func (f *fake) Now(context.Context, int) (unixtime.Milli, error) {
+	if f.onNow != nil {
+		f.onNow()
+	}
+	return f.now, f.err
+}
 
 func (f *fake) Create(_ context.Context, batches []job.CreateBatch) []job.CreateReply {
 	replies := make([]job.CreateReply, len(batches))

@@ -436,6 +436,32 @@ func TestShortChecksShareATurn(t *testing.T) {
 	})
 }
 
+// TestClocksAreReadWithoutTurns: a batch has no turn for checks while it asks for the clock of a shard, which may not answer.
+func TestClocksAreReadWithoutTurns(t *testing.T) {
+	f, r := newFake(t)
+	read := 0
+	f.onNow = func() {
+		read++
+		if held, _ := r.schedules.InUse(); held > 0 {
+			t.Error("a turn is held while a clock is read")
+		}
+	}
+	var requests []job.CreateRequest
+	for i := range 20 {
+		d := definition(fmt.Sprint("j", i))
+		d.Schedule = excludingSchedule()
+		requests = append(requests, job.CreateRequest{Definition: d})
+	}
+	for _, a := range r.CreateBatch(t.Context(), requests) {
+		if a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	if read < 2 {
+		t.Errorf("%d clocks were read", read)
+	}
+}
+
 // TestWaitsForTurnsAreBounded: a call waits for all of its expensive schedules together no longer than for one, and is
 // refused then. It holds a turn of its identity meanwhile.
 func TestWaitsForTurnsAreBounded(t *testing.T) {

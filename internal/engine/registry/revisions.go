@@ -170,6 +170,9 @@ func (i *restoreItem) planRevisions(r *Registry) {
 		if _, err := r.openPayload(old); err != nil && old.PayloadKey == "" {
 			continue // a strict node accepts no payload that was not sealed
 		}
+		if job.ValidateKeyID(old.PayloadKey) != "" {
+			continue // no node has such a key
+		}
 		if old.PayloadKey == "" {
 			r.sealPayload(old, old.Payload)
 		}

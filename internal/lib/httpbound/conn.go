@@ -32,8 +32,7 @@ type conn struct {
 	// onNoMemory is called when the connection is to be closed because it finds no memory for its headers.
 	onNoMemory func()
 	isHTTP2    bool // it has a place for HTTP/2; the listener's lock guards it
-	// waiting is the [instant] since when it waits, for a request or for the client: no handler runs for it; 0: one does.
-	// Just after a handler it is in the future.
+	// waiting is the [instant] since when no handler runs for it; 0: one does.
 	waiting atomic.Int64
 
 	mu       sync.Mutex
@@ -42,6 +41,7 @@ type conn struct {
 	handling bool // a handler has been called: what arrives is the body
 	handlers int  // that run; several only with HTTP/2
 	closed   bool
+	served   bool // a handler has returned
 }
 
 // processStart is an hour before the start, so that no [instant] is 0.
@@ -94,18 +94,19 @@ func (c *conn) beginHandler() bool {
 	return true
 }
 
-// flushTime is how long a connection keeps its place after a handler has returned, so that the server can send the rest
-// of the response.
-const flushTime = time.Second
+// flushTime is how long an evicted connection stays open after a handler has returned, so that the server can send the
+// rest of the response.
+const flushTime = 100 * time.Millisecond
 
-// endHandler is for a handler that has returned. The server sends the rest of the response. Then it may wait for a rest
-// of the body, or for the client to read; the connection can be closed meanwhile.
+// endHandler is for a handler that has returned. The server may wait for a rest of the body, or for the client to read
+// a rest of the response; the connection can be evicted meanwhile.
 func (c *conn) endHandler() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handlers--
+	c.served = true
 	if c.handlers == 0 {
-		c.waiting.Store(instant() + int64(flushTime))
+		c.waiting.Store(instant())
 	}
 }
 
@@ -114,9 +115,6 @@ func (c *conn) awaitHeaders() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handling, c.received = false, 0
-	if c.handlers == 0 {
-		c.waiting.Store(instant())
-	}
 	c.giveBack()
 }
 
@@ -126,6 +124,19 @@ func (c *conn) tryEvict() bool {
 	defer c.mu.Unlock()
 	c.closed = c.closed || c.handlers == 0
 	return c.closed
+}
+
+// closeEvicted closes a connection that has lost its place, soon.
+func (c *conn) closeEvicted() {
+	c.mu.Lock()
+	served := c.served
+	c.mu.Unlock()
+	left := flushTime - time.Duration(instant()-c.waiting.Load())
+	if left <= 0 || !served {
+		_ = c.Close()
+		return
+	}
+	time.AfterFunc(left, func() { _ = c.Close() })
 }
 
 func (c *conn) giveBack() {

@@ -269,19 +269,6 @@ func (l *listener) isAnyBusy() bool {
 	return false
 }
 
-// passTime makes all connections that wait have waited for longer.
-func (l *listener) passTime(d time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, h := range l.hosts {
-		for c := range h.open {
-			if c.waiting.Load() != 0 {
-				c.waiting.Add(-int64(d))
-			}
-		}
-	}
-}
-
 func (l *listener) openConnections() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -43,7 +43,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		c := l.newConn(plain)
 		evicted, refusal := l.add(c)
 		if evicted != nil {
-			_ = evicted.Close()
+			evicted.closeEvicted()
 			l.reportClosed(evicted, Evicted)
 		}
 		if refusal == "" {
@@ -68,7 +68,7 @@ func (l *listener) handleFailure(err error) {
 	evicted := l.evict(l.hosts, &conn{})
 	l.mu.Unlock()
 	if evicted != nil {
-		_ = evicted.Close()
+		evicted.closeEvicted()
 		l.reportClosed(evicted, Evicted)
 	}
 }

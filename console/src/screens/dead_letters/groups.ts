@@ -50,6 +50,9 @@ export function errorPattern(error: string): string {
 // maxFilterText bounds the text in a filter, which may have 2,048 bytes.
 const maxFilterText = 400;
 
+// leastOfPattern is how many letters and digits a pattern of errors has at least.
+const leastOfPattern = 8;
+
 /**
  * filterOfGroup selects a group in the language of the filter, within the queue that the list shows. An error is
  * selected by what does not differ from run to run, whatever is in between.
@@ -63,8 +66,11 @@ function conditionOf(g: Group, by: GroupBy): string {
   if (by !== "error") return `${by === "job" ? "id" : "queue"} = ${quoteText(g.title)}`;
   const errors = g.letters.map((d) => d.run?.error ?? "");
   const title = g.title === errorPattern("") ? "" : g.title;
-  let parts = title.slice(0, maxFilterText).split("…");
-  if (parts.every((part) => part.trim() === "")) parts = [errors[0]!.slice(0, maxFilterText)]; // rather than all errors
+  const parts = title.slice(0, maxFilterText).split("…");
+  if (parts.join("").replace(/\W/g, "").length < leastOfPattern) { // rather than all errors with a letter of it
+    const first = errors[0]!;
+    return `last_error = ${quoteParts(first.length > maxFilterText ? [first.slice(0, maxFilterText), ""] : [first])}`;
+  }
   if (errors.some((e) => !e.startsWith(parts[0]!))) parts.unshift("");
   if (errors.some((e) => !e.endsWith(parts.at(-1)!))) parts.push("");
   return `last_error = ${quoteParts(parts)}`;
