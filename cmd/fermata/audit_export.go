@@ -34,6 +34,8 @@ type auditExport struct {
 	seq   int64  // its sequence, or of the last one that is reported as missing; negative: not known
 	sink  auditSink
 
+	delivered int64 // sequence of the last record that was delivered
+
 	position *client.AuditExport // that the cluster has; nil: without a name
 	unstored *client.AuditRecord // the last record that was delivered and is not acknowledged
 	missing  int64               // records
@@ -144,6 +146,7 @@ func (e *auditExport) openSink() (err error) {
 // exportRecords delivers records, and fails if some were missing.
 func (e *auditExport) exportRecords(ctx context.Context, c *client.Client) error {
 	err := e.beginExport(ctx, c)
+	e.delivered = e.seq
 	if err == nil {
 		err = e.deliverRecords(ctx, c)
 	}
@@ -237,11 +240,12 @@ func (e *auditExport) exportBatch(ctx context.Context, c *client.Client) (more b
 		return false, nil
 	}
 	var lines bytes.Buffer
+	before := e.delivered
 	for _, r := range records {
 		if seq := r.GetSequence(); seq > 0 {
 			e.printGap(seq)
-			e.printSetBack(seq)
-			e.seq = seq
+			e.printSetBack(before, seq)
+			e.seq, before = seq, seq
 		}
 		if err := writeLine(&lines, r); err != nil {
 			return false, err
@@ -253,7 +257,7 @@ func (e *auditExport) exportBatch(ctx context.Context, c *client.Client) (more b
 		return false, err
 	}
 	last := records[len(records)-1]
-	e.after, e.unstored = last.GetId(), last
+	e.after, e.unstored, e.delivered = last.GetId(), last, before
 	return len(records) == client.AuditPage, e.acknowledge(safe, c)
 }
 
@@ -289,9 +293,9 @@ func (e *auditExport) printGap(seq int64) {
 }
 
 // printSetBack prints that a later record has no higher sequence: records were written again after Redis lost them.
-func (e *auditExport) printSetBack(seq int64) {
-	if e.seq >= seq {
-		fmt.Fprintf(e.app.err, "GAP: sequence %d is followed by %d: Redis has lost records\n", e.seq, seq)
+func (e *auditExport) printSetBack(before, seq int64) {
+	if before >= seq {
+		fmt.Fprintf(e.app.err, "GAP: sequence %d is followed by %d: Redis has lost records\n", before, seq)
 		e.missing++
 	}
 }
