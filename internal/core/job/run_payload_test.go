@@ -228,3 +228,14 @@ func TestABackupKeepsPayloadsOfRuns(t *testing.T) {
 		t.Error("a payload that is too large is restored")
 	}
 }
+
+// TestIDsOfKeysAreBounded: a backup may name a key that no node has, but not any text.
+func TestIDsOfKeysAreBounded(t *testing.T) {
+	for id, good := range map[string]bool{"": true, "k1": true, "2026-11.a_b": true, "-k": false, "a b": false,
+		strings.Repeat("k", 32): true, strings.Repeat("k", 33): false} {
+		fault := ValidateRunPayload(&RunPayload{Payload: []byte("p"), Key: id}, DefaultLimits())
+		if (fault == "") != good {
+			t.Errorf("%q: %q", id, fault)
+		}
+	}
+}
