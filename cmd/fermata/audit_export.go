@@ -273,8 +273,8 @@ func (e *auditExport) acknowledge(ctx context.Context, c *client.Client) error {
 			return err
 		}
 		if position.GetRecordId() != e.unstored.GetId() {
-			return &codedError{fmt.Errorf("another process acknowledged records up to sequence %d, of which this one "+
-				"delivered those up to %d: run one process for each name", position.GetSequence(), e.seq), exitFailed, ""}
+			return &codedError{fmt.Errorf("another process acknowledged records up to sequence %d, and this one "+
+				"has delivered them up to %d only: run one process for each name", position.GetSequence(), e.seq), exitFailed, ""}
 		}
 		e.position = position
 	}
@@ -338,7 +338,7 @@ func readLastRecord(path string) (*client.AuditRecord, error) {
 // recordStart is how each line begins.
 const recordStart = `{"id":"`
 
-// maxRecordLine is more than a record has as a line: 52 texts of 256 bytes, each of which may be six.
+// maxRecordLine is more than a record has as a line: 52 texts of 256 bytes. A byte takes up to six in JSON.
 const maxRecordLine = 256 << 10
 
 // writerSink writes to standard output; its reader must be fast and reliable.

@@ -309,12 +309,7 @@ func TestEditsCannotHideWhatTheyChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	n = startWith(t, redis.URL(), "second", func(*node.Config) {})
-	conn, err := grpc.NewClient(n.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	page, err := fermatav1.NewClusterServiceClient(conn).ListAuditRecords(t.Context(), &fermatav1.ListAuditRecordsRequest{})
+	page, err := fermatav1.NewClusterServiceClient(connect(t, n)).ListAuditRecords(t.Context(), &fermatav1.ListAuditRecordsRequest{})
 	if err != nil || len(page.GetRecords()) != 1+len(edits) {
 		t.Fatalf("%v (%v)", page, err)
 	}
@@ -350,12 +345,7 @@ func TestAuditOfANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	n = startWith(t, redis.URL(), "second", func(*node.Config) {})
-	conn, err := grpc.NewClient(n.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	cluster := fermatav1.NewClusterServiceClient(conn)
+	cluster := fermatav1.NewClusterServiceClient(connect(t, n))
 	page, err := cluster.ListAuditRecords(t.Context(), &fermatav1.ListAuditRecordsRequest{Resource: name("a")})
 	if err != nil || len(page.GetRecords()) != 3 {
 		t.Fatalf("%v (%v)", page, err)

@@ -385,8 +385,8 @@ func TestFailedRedeliveriesAndRepairsLeaveARecord(t *testing.T) {
 	}
 }
 
-// TestRecordsOfSelections: a call about all jobs of a queue, or with some ids, leaves a record of which it selects. A filter
-// that is too long, and so refused, is cut at once.
+// TestRecordsOfSelections: the record of a call that selects jobs has the queue, the prefix of ids and the labels that the
+// call named. A filter that is too long, and so refused, is cut at once.
 func TestRecordsOfSelections(t *testing.T) {
 	q := &fermatav1.PauseJobsRequest{Queue: "mail", IdPrefix: "re", Labels: map[string]string{"b": "2", "a": "1"}}
 	if got := auditSelection(q); !slices.Equal(got, []string{"queue=mail", "id_prefix=re", "labels.a=1", "labels.b=2"}) {

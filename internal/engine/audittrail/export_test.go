@@ -10,8 +10,8 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// TestAcknowledgementsSkipNothingUnseen: they create no export and go on from the position of it, by the identity that
-// opened it; what else moves an export, and may skip records, is told.
+// TestAcknowledgementsSkipNothingUnseen: an acknowledgement creates no export. The identity that opened the export moves
+// it from its position without a record. Every other move that may skip records leaves one, or is refused.
 func TestAcknowledgementsSkipNothingUnseen(t *testing.T) {
 	store := &memory{now: 1_000_000}
 	r := recorder(t, Options{Store: store})

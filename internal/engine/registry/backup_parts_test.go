@@ -1,7 +1,6 @@
 package registry_test
 
 import (
-	"context"
 	"encoding/base64"
 	"os"
 	"path/filepath"
@@ -27,7 +26,7 @@ func (r *rig) backUp(t *testing.T, key job.Key) job.Backup {
 	return page.Backups[0]
 }
 
-// restoreAnew restores a job in place of which nothing is left, and wants so many warnings.
+// restoreAnew deletes a job, restores it, and fails the test unless the restore has so many warnings.
 func (r *rig) restoreAnew(t *testing.T, b job.Backup, warnings int) []string {
 	t.Helper()
 	record, err := r.Get(t.Context(), b.Definition.Key)
@@ -189,15 +188,7 @@ func TestStrictNodesRestoreNoUnsealedRuns(t *testing.T) {
 // may have been elsewhere.
 func TestRestoredDeadLettersStayInTheirQueue(t *testing.T) {
 	r := newRenameRig(t)
-	limited, err := registry.NewUnhurried(registry.Options{
-		Store: r.store, SharedLimits: r.store.Limits(), Ledger: r.book,
-		Queues: func(context.Context) job.QueueScope {
-			return func(q job.QueueKey) bool { return q == job.QueueKey{Namespace: "default", Queue: "mail"} }
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limited := r.limitedTo(t, "mail")
 	d := jobOf("moved")
 	d.Queue, d.Schedule.Every = "web", 10_000*time.Hour
 	if _, err := r.Create(t.Context(), d, ""); err != nil {

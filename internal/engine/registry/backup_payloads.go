@@ -6,9 +6,9 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// This file opens the payloads of a backup. That of a job has to open, or the job is not restored. One that a run or a
-// dead letter has of its own is a part of the job, for the sake of which the others are not lost: it is restored as it
-// is, and whoever delivers it has to open it first.
+// This file opens the payloads of a backup. The payload of a job has to open, or the job is not restored. The payload of
+// a run or dead letter need not: it is restored sealed, so that one of them does not keep the job from being restored, and
+// the run is held back until its payload opens.
 
 // warnOfBackup adds what the backup of a snapshot lacks, and what of it this cluster could not restore or run.
 func (r *Registry) warnOfBackup(b *job.Backup, snap *job.Snapshot) {

@@ -186,19 +186,26 @@ func TestAJobThatMovesIsOutOfReach(t *testing.T) {
 	}
 }
 
-// TestRunsLeaveOutDeadLettersOfOtherQueues: a dead letter stays in the queue of its run. Who may see the queue alone to
-// which the job was moved since then gets neither it nor its output.
-func TestRunsLeaveOutDeadLettersOfOtherQueues(t *testing.T) {
-	r := newRenameRig(t)
+// limitedTo returns a registry for callers of one queue.
+func (r *renameRig) limitedTo(t *testing.T, queue string) *registry.Registry {
+	t.Helper()
 	limited, err := registry.NewUnhurried(registry.Options{
 		Store: r.store, SharedLimits: r.store.Limits(), Ledger: r.book,
 		Queues: func(context.Context) job.QueueScope {
-			return func(q job.QueueKey) bool { return q == job.QueueKey{Namespace: "default", Queue: "mail"} }
+			return func(q job.QueueKey) bool { return q == job.QueueKey{Namespace: "default", Queue: queue} }
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return limited
+}
+
+// TestRunsLeaveOutDeadLettersOfOtherQueues: a dead letter stays in the queue of its run. Who may see the queue alone to
+// which the job was moved since then gets neither it nor its output.
+func TestRunsLeaveOutDeadLettersOfOtherQueues(t *testing.T) {
+	r := newRenameRig(t)
+	limited := r.limitedTo(t, "mail")
 	key := job.Key{Namespace: "default", ID: "moved"}
 	move := func(queue string) {
 		t.Helper()
@@ -255,7 +262,7 @@ func TestRunsLeaveOutDeadLettersOfOtherQueues(t *testing.T) {
 			t.Errorf("the run in queue web: %+v, %v", v, err)
 		}
 	}
-	err = limited.DiscardDeadLetter(t.Context(), key.Record().Letter(0), "m-in-web")
+	err := limited.DiscardDeadLetter(t.Context(), key.Record().Letter(0), "m-in-web")
 	if !errors.Is(err, job.ErrNotFound) {
 		t.Errorf("the dead letter in queue web: %v", err)
 	}

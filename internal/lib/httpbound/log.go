@@ -49,7 +49,7 @@ func LogPanic(logger *slog.Logger, r *http.Request, p any) {
 // warningInterval is the time between two warnings of a kind.
 const warningInterval = time.Minute
 
-// warnings are warnings of one kind, of which few are logged. Strangers can cause any number of them.
+// warnings logs few warnings of one kind, because strangers can cause any number of them.
 type warnings struct {
 	logger *slog.Logger
 	next   atomic.Int64 // the [instant] from which on another one is logged
