@@ -91,7 +91,7 @@ func (n *Node) buildRegistry(ctx context.Context) (err error) {
 		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,
 		WorkerOf:        func(r job.RecordID, token uint64) string { return n.dispatcher.WorkerOf(r, token) },
 		BeginWrite:      rpc.BeginWrite,
-		NoteStored:      rpc.NoteStored,
+		NoteStored:      rpc.NoteChanged,
 		Edit:            rpc.CallerEdit,
 		Revisions:       c.JobRevisions,
 		SettingsChanged: func() { n.admission.SettingsChanged() },

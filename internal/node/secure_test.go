@@ -305,19 +305,63 @@ func TestEditsCannotHideWhatTheyChange(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := n.Stop(t.Context()); err != nil { // which writes what is in line
-		t.Fatal(err)
-	}
-	n = startWith(t, redis.URL(), "second", func(*node.Config) {})
-	page, err := fermatav1.NewClusterServiceClient(connect(t, n)).ListAuditRecords(t.Context(), &fermatav1.ListAuditRecordsRequest{})
-	if err != nil || len(page.GetRecords()) != 1+len(edits) {
-		t.Fatalf("%v (%v)", page, err)
+	records := auditRecordsAfterStop(t, n, redis)
+	if len(records) != 1+len(edits) {
+		t.Fatal(records)
 	}
 	for i, edit := range edits {
-		fields := page.GetRecords()[len(edits)-1-i].GetChangedFields()
+		fields := records[len(edits)-1-i].GetChangedFields()
 		slices.Sort(fields)
 		if got := strings.Join(fields, ","); got != edit.want {
 			t.Errorf("mask %v: fields %s, want %s", edit.mask, got, edit.want)
+		}
+	}
+}
+
+// auditRecordsAfterStop returns the records of a keyspace after a node has written those in line, newest first.
+func auditRecordsAfterStop(t *testing.T, n *node.Node, redis *redistest.Server) []*fermatav1.AuditRecord {
+	t.Helper()
+	if err := n.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := startWith(t, redis.URL(), "second", func(*node.Config) {})
+	page, err := fermatav1.NewClusterServiceClient(connect(t, second)).ListAuditRecords(t.Context(), &fermatav1.ListAuditRecordsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page.GetRecords()
+}
+
+// TestRecordsNameTheJobsThatChanged: jobs that a call selects and leaves as they are, are not in its record.
+func TestRecordsNameTheJobsThatChanged(t *testing.T) {
+	redis := redistest.Start(t)
+	n := startWith(t, redis.URL(), "first", func(*node.Config) {})
+	c := jobs(t, n)
+	for _, id := range []string{"a", "b", "c"} {
+		create(t, c, id, &fermatav1.Job{Handler: "h", Queue: "q"})
+	}
+	if _, err := c.PauseJob(t.Context(), &fermatav1.PauseJobRequest{Name: name("b"), Note: "broken"}); err != nil {
+		t.Fatal(err)
+	}
+	parent := "namespaces/default"
+	if _, err := c.PauseJobs(t.Context(), &fermatav1.PauseJobsRequest{Parent: parent, Queue: "q", Note: "move"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.ResumeJobs(t.Context(), &fermatav1.ResumeJobsRequest{Parent: parent, Note: "broken", CatchUp: true}); err != nil {
+		t.Fatal(err)
+	}
+	records := auditRecordsAfterStop(t, n, redis)
+	if len(records) != 6 {
+		t.Fatal(records)
+	}
+	for i, want := range []struct{ names, fields []string }{
+		{[]string{name("b")}, []string{"note=broken", "catch_up=true"}},
+		{[]string{name("a"), name("c")}, []string{"note=move", "queue=q"}},
+		{nil, []string{"note=broken"}},
+	} {
+		names := slices.Sorted(slices.Values(records[i].GetNames()))
+		if !slices.Equal(names, want.names) || !slices.Equal(records[i].GetChangedFields(), want.fields) {
+			t.Errorf("%s: names %q, fields %q", records[i].GetMethod(), names, records[i].GetChangedFields())
 		}
 	}
 }

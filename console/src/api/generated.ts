@@ -39,7 +39,10 @@ export interface AuditRecord {
   chainVersion?: number;
   /** For calls that change several resources: how many were changed. */
   changed?: string;
-  /** For updates: the fields that changed. */
+  /**
+   * For updates: the fields that changed. For other calls: the options that decide what they change, as
+   * `name=value`.
+   */
   changedFields?: Array<string>;
   /** google.rpc.Code. Not 0: the call failed, but may have had an effect. */
   code?: number;
@@ -57,8 +60,8 @@ export interface AuditRecord {
   /** `fermata.v1.JobService/UpdateJob`. */
   method?: string;
   /**
-   * For calls that change several resources: up to 20 of them. If there are more, the last entry
-   * says how many are left out: `+3 more`.
+   * For calls that change several resources: up to 20 of those that were changed. If there are more, the
+   * last entry says how many are left out: `+3 more`.
    */
   names?: Array<string>;
   /** Node that answered. */

@@ -39,15 +39,18 @@ func bulkRefusalText(reason string) string {
 	return "the job kept changing"
 }
 
-// bulkTargetNames returns the resource names of matches: of jobs, runs or dead letters.
+// bulkTargetNames returns the resource names of matches.
 func bulkTargetNames(action job.BulkAction, targets []job.BulkTarget) []string {
-	return Map(targets, func(t job.BulkTarget) string {
-		switch action {
-		case job.BulkCancelRuns:
-			return RunName(t.Record.Key(), t.RunID)
-		case job.BulkRedriveDeadLetters, job.BulkDiscardDeadLetters:
-			return DeadLetterName(t.Record)
-		}
-		return JobName(t.Record.Key())
-	})
+	return Map(targets, func(t job.BulkTarget) string { return BulkTargetName(action, t) })
+}
+
+// BulkTargetName returns the resource name of what an action changes: of a job, a run or a dead letter.
+func BulkTargetName(action job.BulkAction, t job.BulkTarget) string {
+	switch action {
+	case job.BulkCancelRuns:
+		return RunName(t.Record.Key(), t.RunID)
+	case job.BulkRedriveDeadLetters, job.BulkDiscardDeadLetters:
+		return DeadLetterName(t.Record)
+	}
+	return JobName(t.Record.Key())
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -150,8 +152,14 @@ func (a *auditInterceptor) recordCall(ctx context.Context, method string, row au
 	if note.fields != nil {
 		r.Fields = note.fields
 	}
+	r.Fields = append(r.Fields, auditOptions(q, row.options)...)
+	changed, changes := note.changedTargets()
 	if code != codes.OK {
-		r.Changed = max(r.Changed, note.changes.Load())
+		r.Changed = max(r.Changed, changes)
+	}
+	if row.changedName != nil {
+		names := convert.WithoutRepeats(append(convert.Map(changed, row.changedName), r.Names...))
+		r.Names = job.ClipList(names, int(r.Changed), job.MaxTrailNames)
 	}
 	r = r.Clipped()
 	began, stored := note.finishCall(), note.stored.Load()
@@ -171,6 +179,12 @@ func (a *auditInterceptor) recordCall(ctx context.Context, method string, row au
 	if r.Changed+r.Refused > 0 {
 		attributes = append(attributes, "changed", r.Changed, "refused", r.Refused)
 	}
+	if len(r.Names) > 0 {
+		attributes = append(attributes, "names", r.Names)
+	}
+	if len(r.Fields) > 0 {
+		attributes = append(attributes, "fields", r.Fields)
+	}
 	a.logger.InfoContext(ctx, "audit", attributes...)
 }
 
@@ -182,9 +196,12 @@ type auditNote struct {
 	before []byte
 	fields []string // that were changed, in place of those that the request names; nil: unknown
 	phase  atomic.Int32
-	// stored: something was stored for the call, or may be, whatever its error is. changes: so many changes were.
-	stored  atomic.Bool
-	changes atomic.Int64
+	// stored: something was stored for the call, or may be, whatever its error is.
+	stored atomic.Bool
+	// changes counts what the call changed, and changed has the first of them.
+	mu      sync.Mutex
+	changes int64
+	changed []job.BulkTarget
 	// repetition: the call was answered with the stored result of an earlier one.
 	repetition atomic.Bool
 	// routine: the call is only logged.
@@ -235,9 +252,31 @@ func BeginWrite(ctx context.Context) bool {
 // so many of the changes that its record counts; 0: something else, or it is unknown how many.
 func NoteStored(ctx context.Context, changes int) {
 	if note, ok := ctx.Value(auditKey{}).(*auditNote); ok {
-		note.stored.Store(true)
-		note.changes.Add(int64(changes))
+		note.addChanges(int64(changes), nil)
 	}
+}
+
+// NoteChanged records what was stored for a call, as [NoteStored] does: changes of these jobs, runs or dead letters;
+// none: something else, or it is unknown which.
+func NoteChanged(ctx context.Context, changed []job.BulkTarget) {
+	if note, ok := ctx.Value(auditKey{}).(*auditNote); ok {
+		note.addChanges(int64(len(changed)), changed)
+	}
+}
+
+func (n *auditNote) addChanges(changes int64, changed []job.BulkTarget) {
+	n.stored.Store(true)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.changes += changes
+	n.changed = append(n.changed, changed[:min(len(changed), job.MaxTrailNames-len(n.changed))]...)
+}
+
+// changedTargets returns the first of what the call changed, and how many there are.
+func (n *auditNote) changedTargets() ([]job.BulkTarget, int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.changed), n.changes
 }
 
 // finishCall ends the call for [BeginWrite], and reports whether it began to write.

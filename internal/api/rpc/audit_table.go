@@ -1,17 +1,21 @@
 package rpc
 
 import (
+	"bytes"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -26,6 +30,10 @@ type auditRule struct {
 	// jobName names the job whose digest is taken before the call. Nil takes none.
 	jobName func(proto.Message) string
 	digest  func(*fermatav1.Job) []byte
+	// options are the fields of a request that decide what a call changes, and that fill does not record.
+	options []protoreflect.Name
+	// changedName names what a call about many has changed. Nil: fill does.
+	changedName func(job.BulkTarget) string
 	// fill completes a record; the answer is nil where the call failed.
 	fill func(r *job.TrailRecord, q, answer proto.Message)
 }
@@ -67,20 +75,19 @@ var auditRules = map[string]auditRule{
 			}
 		}),
 	},
-	fermatav1.JobService_DeleteJob_FullMethodName: {jobName: requestName, digest: convert.DefinitionDigest, fill: recordName},
-	fermatav1.JobService_PauseJob_FullMethodName:  stateChange,
-	fermatav1.JobService_ResumeJob_FullMethodName: stateChange,
-	fermatav1.JobService_HintJob_FullMethodName:   stateChange,
-
-	fermatav1.JobService_BackfillJob_FullMethodName:    stateChange,
-	fermatav1.JobService_CancelBackfill_FullMethodName: stateChange,
-	fermatav1.JobService_RunJob_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.RunJobRequest, a *fermatav1.RunJobResponse) {
+	fermatav1.JobService_DeleteJob_FullMethodName:      {jobName: requestName, digest: convert.DefinitionDigest, fill: recordName},
+	fermatav1.JobService_PauseJob_FullMethodName:       stateChange("note"),
+	fermatav1.JobService_ResumeJob_FullMethodName:      stateChange("catch_up"),
+	fermatav1.JobService_HintJob_FullMethodName:        stateChange("hint"),
+	fermatav1.JobService_BackfillJob_FullMethodName:    stateChange("start_time", "end_time", "overlap_policy"),
+	fermatav1.JobService_CancelBackfill_FullMethodName: stateChange("backfill_id"),
+	fermatav1.JobService_RunJob_FullMethodName: {options: []protoreflect.Name{"backoff", "ignore_exclusions"}, fill: typedFill(func(r *job.TrailRecord, q *fermatav1.RunJobRequest, a *fermatav1.RunJobResponse) {
 		r.Resource = q.GetName()
 		if a != nil {
 			r.Names, r.After = []string{a.GetRun().GetName()}, convert.MessageDigest(a.GetRun())
 		}
 	})},
-	fermatav1.JobService_RunJobWithPayload_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.RunJobWithPayloadRequest, a *fermatav1.Run) {
+	fermatav1.JobService_RunJobWithPayload_FullMethodName: {options: []protoreflect.Name{"ignore_exclusions"}, fill: typedFill(func(r *job.TrailRecord, q *fermatav1.RunJobWithPayloadRequest, a *fermatav1.Run) {
 		r.Resource = q.GetName()
 		if a != nil {
 			r.Names, r.After = []string{a.GetName()}, convert.MessageDigest(a)
@@ -94,22 +101,27 @@ var auditRules = map[string]auditRule{
 			r.After = convert.MessageDigest(a)
 		}
 	})},
-	fermatav1.JobService_PauseJobs_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.PauseJobsRequest, a *fermatav1.PauseJobsResponse) {
-		r.Resource, r.Changed = q.GetParent(), int64(a.GetPaused())
-		r.Fields = append(auditSelection(q), "pause_note="+q.GetNote())
-	})},
-	fermatav1.JobService_ResumeJobs_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.ResumeJobsRequest, a *fermatav1.ResumeJobsResponse) {
-		r.Resource, r.Changed = q.GetParent(), int64(a.GetResumed())
-		r.Fields = auditSelection(q)
-		if q.GetNote() != "" {
-			r.Fields = append(r.Fields, "pause_note="+q.GetNote())
-		}
-	})},
+	fermatav1.JobService_PauseJobs_FullMethodName: {
+		options: []protoreflect.Name{"note", "queue", "id_prefix", "labels"}, changedName: jobOfTarget,
+		fill: typedFill(func(r *job.TrailRecord, q *fermatav1.PauseJobsRequest, a *fermatav1.PauseJobsResponse) {
+			r.Resource, r.Changed = q.GetParent(), int64(a.GetPaused())
+		}),
+	},
+	fermatav1.JobService_ResumeJobs_FullMethodName: {
+		options: []protoreflect.Name{"note", "catch_up", "queue", "id_prefix", "labels"}, changedName: jobOfTarget,
+		fill: typedFill(func(r *job.TrailRecord, q *fermatav1.ResumeJobsRequest, a *fermatav1.ResumeJobsResponse) {
+			r.Resource, r.Changed = q.GetParent(), int64(a.GetResumed())
+		}),
+	},
 	fermatav1.JobService_RedriveDeadLetters_FullMethodName: {
-		readsOnly: func(q proto.Message) bool { return q.(*fermatav1.RedriveDeadLettersRequest).GetDryRun() },
+		readsOnly:   func(q proto.Message) bool { return q.(*fermatav1.RedriveDeadLettersRequest).GetDryRun() },
+		options:     []protoreflect.Name{"ignore_exclusions", "queue", "id_prefix", "labels"},
+		changedName: func(t job.BulkTarget) string { return convert.DeadLetterName(t.Record) },
 		fill: typedFill(func(r *job.TrailRecord, q *fermatav1.RedriveDeadLettersRequest, a *fermatav1.RedriveDeadLettersResponse) {
-			r.Resource, r.Names, r.Fields = q.GetParent(), convert.WithoutRepeats(q.GetNames()), auditSelection(q)
-			r.Changed, r.Refused = int64(a.GetRedriven()), int64(a.GetRefused())
+			r.Resource, r.Changed, r.Refused = q.GetParent(), int64(a.GetRedriven()), int64(a.GetRefused())
+			if a == nil && len(q.GetNames()) <= maxBatch {
+				r.Names = q.GetNames() // any of them may be redriven
+			}
 		}),
 	},
 	fermatav1.JobService_DiscardDeadLetter_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.DiscardDeadLetterRequest, _ *emptypb.Empty) {
@@ -124,15 +136,15 @@ var auditRules = map[string]auditRule{
 	fermatav1.JobService_ResetTarget_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.ResetTargetRequest, a *fermatav1.ResetTargetResponse) {
 		r.Resource, r.Changed = q.GetParent()+"/targets/"+q.GetTarget(), int64(a.GetReleased())
 	})},
-	fermatav1.JobService_BulkPauseJobs_FullMethodName:          bulkChange,
-	fermatav1.JobService_BulkResumeJobs_FullMethodName:         bulkChange,
-	fermatav1.JobService_BulkRunJobs_FullMethodName:            bulkChange,
-	fermatav1.JobService_BulkCancelRuns_FullMethodName:         bulkChange,
-	fermatav1.JobService_BulkDeleteJobs_FullMethodName:         bulkChange,
-	fermatav1.JobService_BulkRedriveDeadLetters_FullMethodName: bulkChange,
-	fermatav1.JobService_BulkDiscardDeadLetters_FullMethodName: bulkChange,
+	fermatav1.JobService_BulkPauseJobs_FullMethodName:          bulkChange(job.BulkPauseJobs, "note"),
+	fermatav1.JobService_BulkResumeJobs_FullMethodName:         bulkChange(job.BulkResumeJobs, "pause_id", "catch_up"),
+	fermatav1.JobService_BulkRunJobs_FullMethodName:            bulkChange(job.BulkRunJobs, "backoff", "ignore_exclusions"),
+	fermatav1.JobService_BulkCancelRuns_FullMethodName:         bulkChange(job.BulkCancelRuns),
+	fermatav1.JobService_BulkDeleteJobs_FullMethodName:         bulkChange(job.BulkDeleteJobs),
+	fermatav1.JobService_BulkRedriveDeadLetters_FullMethodName: bulkChange(job.BulkRedriveDeadLetters, "ignore_exclusions"),
+	fermatav1.JobService_BulkDiscardDeadLetters_FullMethodName: bulkChange(job.BulkDiscardDeadLetters),
 	fermatav1.JobService_UpdateQueueSettings_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.UpdateQueueSettingsRequest, a *fermatav1.QueueSettings) {
-		r.Resource, r.Fields = q.GetSettings().GetName(), pauseChange(q)
+		r.Resource, r.Fields = q.GetSettings().GetName(), append(pauseChange(q), auditOptions(q.GetSettings(), limitOptions)...)
 		if a != nil {
 			r.After = convert.MessageDigest(a)
 		}
@@ -200,14 +212,19 @@ var readOnlyMethods = []string{
 	fermatav1.EventService_ListUndeliveredEvents_FullMethodName, fermatav1.AccessService_WhoAmI_FullMethodName,
 }
 
+// limitOptions are the limits of a queue.
+var limitOptions = []protoreflect.Name{"max_concurrency", "rate", "burst", "recovery_rate"}
+
 // stateChange is a method that changes the state of one job and answers the job.
-var stateChange = auditRule{jobName: requestName, digest: convert.StatusDigest,
-	fill: func(r *job.TrailRecord, q, a proto.Message) {
-		recordName(r, q, a)
-		if p, ok := a.(*fermatav1.Job); ok {
-			r.After = convert.StatusDigest(p)
-		}
-	}}
+func stateChange(options ...protoreflect.Name) auditRule {
+	return auditRule{options: options, jobName: requestName, digest: convert.StatusDigest,
+		fill: func(r *job.TrailRecord, q, a proto.Message) {
+			recordName(r, q, a)
+			if p, ok := a.(*fermatav1.Job); ok {
+				r.After = convert.StatusDigest(p)
+			}
+		}}
+}
 
 // jobOfRevision is the job of a request that names a revision.
 func jobOfRevision(q proto.Message) string {
@@ -217,44 +234,79 @@ func jobOfRevision(q proto.Message) string {
 
 // bulkChange is a method that changes a page of what matches a filter. The request id of the record is that of the
 // change; the counts are those of the page, and Fields has the counts of the pages up to it.
-var bulkChange = auditRule{
-	readsOnly: func(q proto.Message) bool { return q.(bulkChangeRequest).GetDryRun() },
-	fill: func(r *job.TrailRecord, q, answer proto.Message) {
-		request := q.(bulkChangeRequest)
-		r.Resource, r.Fields = request.GetParent(), auditFilter(request.GetFilter())
-		if p, ok := q.(*fermatav1.BulkResumeJobsRequest); ok && p.GetPauseId() != "" {
-			r.Fields = append(r.Fields, "pause_id="+p.GetPauseId())
-		}
-		a, ok := answer.(*fermatav1.BulkChangeResponse)
-		if !ok {
-			return
-		}
-		r.Changed = int64(a.GetChanged())
-		for _, refusal := range a.GetRefusals() {
-			r.Refused += int64(refusal.GetCount())
-		}
-		r.Names = job.ClipList(a.GetNames(), int(r.Changed+r.Refused), job.MaxTrailNames)
-		r.Fields = append(r.Fields, fmt.Sprintf("total_changed=%d", a.GetTotalChanged()),
-			fmt.Sprintf("total_refused=%d", a.GetTotalRefused()))
-	},
+func bulkChange(action job.BulkAction, options ...protoreflect.Name) auditRule {
+	return auditRule{
+		options:     options,
+		changedName: func(t job.BulkTarget) string { return convert.BulkTargetName(action, t) },
+		readsOnly:   func(q proto.Message) bool { return q.(bulkChangeRequest).GetDryRun() },
+		fill: func(r *job.TrailRecord, q, answer proto.Message) {
+			request := q.(bulkChangeRequest)
+			r.Resource, r.Fields = request.GetParent(), auditFilter(request.GetFilter())
+			a, ok := answer.(*fermatav1.BulkChangeResponse)
+			if !ok {
+				return
+			}
+			r.Changed = int64(a.GetChanged())
+			for _, refusal := range a.GetRefusals() {
+				r.Refused += int64(refusal.GetCount())
+			}
+			r.Fields = append(r.Fields, fmt.Sprintf("total_changed=%d", a.GetTotalChanged()),
+				fmt.Sprintf("total_refused=%d", a.GetTotalRefused()))
+		},
+	}
 }
 
-// auditSelection returns which jobs a call selects by their queue, id and labels.
-func auditSelection(q interface {
-	GetQueue() string
-	GetIdPrefix() string
-	GetLabels() map[string]string
-}) (fields []string) {
-	if q.GetQueue() != "" {
-		fields = append(fields, "queue="+q.GetQueue())
-	}
-	if q.GetIdPrefix() != "" {
-		fields = append(fields, "id_prefix="+q.GetIdPrefix())
-	}
-	for _, key := range slices.Sorted(maps.Keys(q.GetLabels())) {
-		fields = append(fields, "labels."+key+"="+q.GetLabels()[key])
+func jobOfTarget(t job.BulkTarget) string { return convert.JobName(t.Record.Key()) }
+
+// auditOptions returns the options of a request that are set, as "name=value"; entries of a map as "name.key=value".
+func auditOptions(q proto.Message, options []protoreflect.Name) (fields []string) {
+	m := q.ProtoReflect()
+	for _, name := range options {
+		field := m.Descriptor().Fields().ByName(name)
+		if !m.Has(field) {
+			continue
+		}
+		switch value := m.Get(field); {
+		case field.IsMap() && value.Map().Len() > job.MaxTrailFields:
+			fields = append(fields, fmt.Sprintf("%s=%d entries", name, value.Map().Len()))
+		case field.IsMap():
+			var entries []string
+			value.Map().Range(func(key protoreflect.MapKey, entry protoreflect.Value) bool {
+				entries = append(entries, fmt.Sprintf("%s.%s=%s", name, key, entry))
+				return true
+			})
+			slices.Sort(entries)
+			fields = append(fields, entries...)
+		case field.Enum() != nil:
+			fields = append(fields, fmt.Sprintf("%s=%s", name, enumText(field.Enum(), value.Enum())))
+		case field.Message() != nil:
+			fields = append(fields, fmt.Sprintf("%s=%s", name, messageText(value.Message().Interface())))
+		default:
+			fields = append(fields, fmt.Sprintf("%s=%v", name, value))
+		}
 	}
 	return fields
+}
+
+// enumText returns the name of a value, or the number of one that has no name.
+func enumText(enum protoreflect.EnumDescriptor, number protoreflect.EnumNumber) string {
+	if value := enum.Values().ByNumber(number); value != nil {
+		return string(value.Name())
+	}
+	return strconv.Itoa(int(number))
+}
+
+// messageText returns a time in the form of RFC 3339, and another message as JSON.
+func messageText(m proto.Message) string {
+	if t, ok := m.(*timestamppb.Timestamp); ok && t.IsValid() {
+		return t.AsTime().Format(time.RFC3339Nano)
+	}
+	text, err := protojson.Marshal(m)
+	var compact bytes.Buffer // protojson varies its spaces
+	if err != nil || json.Compact(&compact, text) != nil {
+		return "invalid"
+	}
+	return compact.String()
 }
 
 // auditFilter returns a filter in parts that records do not clip.

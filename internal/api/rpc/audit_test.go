@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/internal/api/apierror"
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -296,6 +298,7 @@ func TestBatchesOfRefusalsLeaveNoRecord(t *testing.T) {
 func TestFailedCallsThatStoredLeaveARecord(t *testing.T) {
 	method := fermatav1.JobService_RedriveDeadLetters_FullMethodName
 	q := &fermatav1.RedriveDeadLettersRequest{Parent: nsA, Names: []string{nsA + "/jobs/j/deadLetters/1"}}
+	letter := job.BulkTarget{Record: job.Key{Namespace: "team-a", ID: "j"}.Record().Letter(1)}
 	for _, err := range []error{job.ErrTooMuchWork, job.ErrNoMemory, job.ErrConflict, job.ErrUnavailable, &job.MissingError{}, &job.PreconditionError{}} {
 		for name, noted := range map[string][]int{"nothing": nil, "some": {16, 3}, "an unknown number": {0}} {
 			trail := &trailOf{}
@@ -304,7 +307,7 @@ func TestFailedCallsThatStoredLeaveARecord(t *testing.T) {
 			_, got := a.interceptUnary(t.Context(), q, &grpc.UnaryServerInfo{FullMethod: method}, func(ctx context.Context, _ any) (any, error) {
 				BeginWrite(ctx)
 				for _, n := range noted {
-					NoteStored(ctx, n)
+					NoteChanged(ctx, slices.Repeat([]job.BulkTarget{letter}, n))
 				}
 				return nil, err
 			})
@@ -321,7 +324,7 @@ func TestFailedCallsThatStoredLeaveARecord(t *testing.T) {
 			}
 			code, _ := apierror.ToStatus(err)
 			for _, r := range trail.records {
-				if changed := map[string]int64{"some": 19}[name]; r.Code != int(code.Code()) || r.Changed != changed || len(r.Names) != 1 {
+				if changed := map[string]int64{"some": 19}[name]; r.Code != int(code.Code()) || r.Changed != changed || r.Names[0] != q.GetNames()[0] {
 					t.Errorf("%v after %s was stored: %+v", err, name, r)
 				}
 			}
@@ -385,25 +388,179 @@ func TestFailedRedeliveriesAndRepairsLeaveARecord(t *testing.T) {
 	}
 }
 
-// TestRecordsOfSelections: the record of a call that selects jobs has the queue, the prefix of ids and the labels that the
-// call named. A filter that is too long, and so refused, is cut at once.
-func TestRecordsOfSelections(t *testing.T) {
-	q := &fermatav1.PauseJobsRequest{Queue: "mail", IdPrefix: "re", Labels: map[string]string{"b": "2", "a": "1"}}
-	if got := auditSelection(q); !slices.Equal(got, []string{"queue=mail", "id_prefix=re", "labels.a=1", "labels.b=2"}) {
+// TestRecordsHaveTheOptionsOfCalls: two calls of a method that change different things leave different records, whichever
+// field of the request says so.
+func TestRecordsHaveTheOptionsOfCalls(t *testing.T) {
+	everywhere := []string{ // say how a call is made, or are in the record without its rule
+		"request_id", "page_token", "etag", "dry_run", "confirmation",
+	}
+	exempt := map[string][]string{
+		"CreateJob":               {"job"},                               // by the digest of the answer
+		"BatchCreateJobs":         {"requests", "names_only", "compact"}, // by the answer
+		"ApplyJobs":               {"desired_jobs"},                      // by the answer
+		"RestoreJobs":             {"jobs"},                              // by the answer
+		"UpdateJob":               {"update_mask"},                       // by the fields that changed
+		"DeleteJob":               {"allow_missing"},
+		"RunJobWithPayload":       {"payload", "payload_json"}, // by the digest in the answer
+		"UpdateQueueSettings":     {"expected"},
+		"CheckShard":              {"repair"},
+		"AcknowledgeAuditRecords": {"record_id", "sequence", "previous_record_id"}, // by the fields that the service notes
+	}
+	for method, row := range auditRules {
+		name := method[strings.LastIndexByte(method, '/')+1:]
+		sample := sampleCalls[name]
+		fields := sample.q.ProtoReflect().Descriptor().Fields()
+		for i := range fields.Len() {
+			field := fields.Get(i)
+			if slices.Contains(append(everywhere, exempt[name]...), string(field.Name())) {
+				continue
+			}
+			record := func(set bool) string {
+				q := proto.Clone(sample.q).ProtoReflect()
+				q.Clear(field)
+				if set {
+					setSomething(q, field)
+				}
+				var r job.TrailRecord
+				row.fill(&r, q.Interface(), nil)
+				return fmt.Sprintf("%s %q %q", r.Resource, r.Names, append(r.Fields, auditOptions(q.Interface(), row.options)...))
+			}
+			if record(true) == record(false) {
+				t.Errorf("%s: the record does not show %s: %s", name, field.Name(), record(true))
+			}
+		}
+	}
+	for _, limit := range limitOptions {
+		settings := &fermatav1.QueueSettings{Name: "namespaces/n/queues/q"}
+		setSomething(settings.ProtoReflect(), settings.ProtoReflect().Descriptor().Fields().ByName(limit))
+		var r job.TrailRecord
+		auditRules[fermatav1.JobService_UpdateQueueSettings_FullMethodName].fill(&r, &fermatav1.UpdateQueueSettingsRequest{Settings: settings}, nil)
+		if len(r.Fields) != 1 || !strings.HasPrefix(r.Fields[0], string(limit)+"=") {
+			t.Errorf("%s: fields %q", limit, r.Fields)
+		}
+	}
+}
+
+// setSomething sets a field to a value that is not its default.
+func setSomething(m protoreflect.Message, field protoreflect.FieldDescriptor) {
+	var scalar protoreflect.Value
+	switch field.Kind() {
+	case protoreflect.StringKind:
+		scalar = protoreflect.ValueOfString("other")
+	case protoreflect.BytesKind:
+		scalar = protoreflect.ValueOfBytes([]byte("other"))
+	case protoreflect.BoolKind:
+		scalar = protoreflect.ValueOfBool(true)
+	case protoreflect.EnumKind:
+		scalar = protoreflect.ValueOfEnum(1)
+	case protoreflect.Int32Kind:
+		scalar = protoreflect.ValueOfInt32(7)
+	case protoreflect.Int64Kind:
+		scalar = protoreflect.ValueOfInt64(7)
+	case protoreflect.DoubleKind:
+		scalar = protoreflect.ValueOfFloat64(7)
+	}
+	switch {
+	case field.IsMap():
+		m.Mutable(field).Map().Set(protoreflect.ValueOfString("other").MapKey(), protoreflect.ValueOfString("other"))
+	case field.IsList() && scalar.IsValid():
+		m.Mutable(field).List().Append(scalar)
+	case scalar.IsValid():
+		m.Set(field, scalar)
+	case field.Message() != nil && !field.IsList():
+		inner := m.Mutable(field).Message()
+		setSomething(inner, inner.Descriptor().Fields().Get(0))
+	}
+}
+
+// TestOptionsInRecords shows their form.
+func TestOptionsInRecords(t *testing.T) {
+	until := timestamppb.New(time.Date(2027, 1, 2, 3, 4, 5, 6e6, time.UTC))
+	for _, c := range []struct {
+		q       proto.Message
+		options []protoreflect.Name
+		want    []string
+	}{
+		{&fermatav1.PauseJobsRequest{Queue: "mail", IdPrefix: "re", Labels: map[string]string{"b": "2", "a": "1"}},
+			[]protoreflect.Name{"note", "queue", "id_prefix", "labels"},
+			[]string{"queue=mail", "id_prefix=re", "labels.a=1", "labels.b=2"}},
+		{&fermatav1.BackfillJobRequest{StartTime: until, OverlapPolicy: fermatav1.OverlapPolicy_OVERLAP_POLICY_SKIP},
+			[]protoreflect.Name{"start_time", "end_time", "overlap_policy"},
+			[]string{"start_time=2027-01-02T03:04:05.006Z", "overlap_policy=OVERLAP_POLICY_SKIP"}},
+		{&fermatav1.RunJobRequest{Backoff: 77, IgnoreExclusions: true},
+			[]protoreflect.Name{"backoff", "ignore_exclusions"}, []string{"backoff=77", "ignore_exclusions=true"}},
+		{&fermatav1.HintJobRequest{Hint: &fermatav1.Hint{Source: fermatav1.Hint_SOURCE_OPERATOR, Reason: "a reason"}},
+			[]protoreflect.Name{"hint"}, []string{`hint={"source":"SOURCE_OPERATOR","reason":"a reason"}`}},
+		{&fermatav1.QueueSettings{Rate: 0.5, Burst: 3}, limitOptions, []string{"rate=0.5", "burst=3"}},
+	} {
+		if got := auditOptions(c.q, c.options); !slices.Equal(got, c.want) {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+	many := map[string]string{}
+	for i := range job.MaxTrailFields + 1 {
+		many[fmt.Sprint(i)] = "v"
+	}
+	if got := auditOptions(&fermatav1.PauseJobsRequest{Labels: many}, []protoreflect.Name{"labels"}); !slices.Equal(got, []string{"labels=33 entries"}) {
 		t.Errorf("%q", got)
 	}
+}
+
+// TestLongFiltersAreCutAtOnce: one that is too long, and so refused, takes no time.
+func TestLongFiltersAreCutAtOnce(t *testing.T) {
 	long := auditFilter(strings.Repeat("x", 15<<20))
 	if len(long) != 1 || len(long[0]) > job.MaxTrailText || !strings.HasPrefix(long[0], "filter=xx") {
 		t.Errorf("%d fields, %.300q", len(long), long)
 	}
 }
 
-// TestRecordsSayHowManyNamesAreLeftOut: of every call about many, and a name that is repeated counts once.
+// TestRecordsNameWhatChanged: the record of a call about many names what was changed, and not what was selected; also
+// where the call failed.
+func TestRecordsNameWhatChanged(t *testing.T) {
+	target := job.BulkTarget{Record: job.Key{Namespace: "n", ID: "j"}.Record().Letter(2), RunID: "r"}
+	const theJob, theLetter, theRun = "namespaces/n/jobs/j", "namespaces/n/jobs/j/deadLetters/2", "namespaces/n/jobs/j/runs/r"
+	names := map[string]string{
+		"PauseJobs": theJob, "ResumeJobs": theJob, "RedriveDeadLetters": theLetter,
+		"BulkPauseJobs": theJob, "BulkResumeJobs": theJob, "BulkRunJobs": theJob, "BulkDeleteJobs": theJob,
+		"BulkCancelRuns": theRun, "BulkRedriveDeadLetters": theLetter, "BulkDiscardDeadLetters": theLetter,
+	}
+	for method, row := range auditRules {
+		name := method[strings.LastIndexByte(method, '/')+1:]
+		if (row.changedName != nil) != (names[name] != "") {
+			t.Errorf("%s: names of what changed: %v", name, row.changedName != nil)
+		}
+		if row.changedName == nil {
+			continue
+		}
+		for _, end := range []error{nil, job.ErrUnavailable, job.ErrTooMuchWork} {
+			trail := &trailOf{}
+			a := &auditInterceptor{trail: trail, logger: slog.New(slog.DiscardHandler), subject: callerSubject}
+			_, err := a.interceptUnary(t.Context(), sampleCalls[name].q, &grpc.UnaryServerInfo{FullMethod: method}, func(ctx context.Context, _ any) (any, error) {
+				BeginWrite(ctx)
+				NoteChanged(ctx, []job.BulkTarget{target})
+				NoteChanged(ctx, nil)
+				return sampleCalls[name].a, end
+			})
+			if err != end || len(trail.records) != 1 {
+				t.Fatalf("%s: %v, %d records", name, err, len(trail.records))
+			}
+			want := []string{names[name]}
+			if answered := int(trail.records[0].Changed); answered > 1 { // by the sample
+				want = append(want, "+1 more")
+			}
+			if got := trail.records[0].Names; !slices.Equal(got, want) {
+				t.Errorf("%s after %v: names %q, want %q", name, end, got, want)
+			}
+		}
+	}
+}
+
+// TestRecordsSayHowManyNamesAreLeftOut: of every call about many.
 func TestRecordsSayHowManyNamesAreLeftOut(t *testing.T) {
 	batch, plan := &fermatav1.BatchCreateJobsResponse{}, &fermatav1.ApplyJobsResponse{}
 	desired, backup, restored := &fermatav1.ApplyJobsRequest{}, &fermatav1.RestoreJobsRequest{}, &fermatav1.RestoreJobsResponse{}
 	shard := &fermatav1.CheckShardResponse{}
-	letters := slices.Repeat([]string{"letters/0"}, 30)
+	var targets []job.BulkTarget
 	for i := range 25 {
 		j := &fermatav1.Job{Name: fmt.Sprintf("jobs/%d", i)}
 		batch.Results = append(batch.Results, &fermatav1.BatchCreateJobsResponse_Result{Job: j})
@@ -412,21 +569,29 @@ func TestRecordsSayHowManyNamesAreLeftOut(t *testing.T) {
 		backup.Jobs = append(backup.Jobs, &fermatav1.JobBackup{Job: j})
 		restored.Results = append(restored.Results, &fermatav1.RestoreJobsResponse_Result{Outcome: fermatav1.RestoreJobsResponse_Result_OUTCOME_CREATED})
 		shard.Findings = append(shard.Findings, &fermatav1.Finding{Repaired: true, Record: j.GetName()})
-		letters = append(letters, fmt.Sprintf("letters/%d", i))
+		targets = append(targets, job.BulkTarget{Record: job.Key{Namespace: "n", ID: fmt.Sprint(i)}.Record()})
 	}
 	for method, c := range map[string]struct{ q, a proto.Message }{
-		fermatav1.JobService_BatchCreateJobs_FullMethodName:    {&fermatav1.BatchCreateJobsRequest{}, batch},
-		fermatav1.JobService_ApplyJobs_FullMethodName:          {desired, plan},
-		fermatav1.BackupService_RestoreJobs_FullMethodName:     {backup, restored},
-		fermatav1.ClusterService_CheckShard_FullMethodName:     {&fermatav1.CheckShardRequest{}, shard},
-		fermatav1.JobService_RedriveDeadLetters_FullMethodName: {&fermatav1.RedriveDeadLettersRequest{Names: letters}, &fermatav1.RedriveDeadLettersResponse{}},
-		fermatav1.JobService_BulkPauseJobs_FullMethodName: {&fermatav1.BulkPauseJobsRequest{}, &fermatav1.BulkChangeResponse{
-			Names: letters[30:50], Changed: 20, Refusals: []*fermatav1.BulkChangeResponse_Refusal{{Count: 5}}}},
+		fermatav1.JobService_BatchCreateJobs_FullMethodName: {&fermatav1.BatchCreateJobsRequest{}, batch},
+		fermatav1.JobService_ApplyJobs_FullMethodName:       {desired, plan},
+		fermatav1.BackupService_RestoreJobs_FullMethodName:  {backup, restored},
+		fermatav1.ClusterService_CheckShard_FullMethodName:  {&fermatav1.CheckShardRequest{Repair: true}, shard},
+		fermatav1.JobService_PauseJobs_FullMethodName:       {&fermatav1.PauseJobsRequest{}, &fermatav1.PauseJobsResponse{Paused: 25}},
+		fermatav1.JobService_BulkPauseJobs_FullMethodName:   {&fermatav1.BulkPauseJobsRequest{}, &fermatav1.BulkChangeResponse{Changed: 25}},
 	} {
-		var r job.TrailRecord
-		auditRules[method].fill(&r, c.q, c.a)
-		if r = r.Clipped(); len(r.Names) != job.MaxTrailNames || r.Names[job.MaxTrailNames-1] != "+6 more" {
-			t.Errorf("%s: names %q", method, r.Names)
+		trail := &trailOf{}
+		a := &auditInterceptor{trail: trail, logger: slog.New(slog.DiscardHandler), subject: callerSubject}
+		_, err := a.interceptUnary(t.Context(), c.q, &grpc.UnaryServerInfo{FullMethod: method}, func(ctx context.Context, _ any) (any, error) {
+			BeginWrite(ctx)
+			NoteChanged(ctx, targets[:16])
+			NoteChanged(ctx, targets[16:])
+			return c.a, nil
+		})
+		if err != nil || len(trail.records) != 1 {
+			t.Fatalf("%s: %v, %d records", method, err, len(trail.records))
+		}
+		if names := trail.records[0].Names; len(names) != job.MaxTrailNames || names[job.MaxTrailNames-1] != "+6 more" {
+			t.Errorf("%s: names %q", method, names)
 		}
 	}
 }

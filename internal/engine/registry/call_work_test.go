@@ -115,7 +115,7 @@ func TestPartsOfFailedCallsAreNoted(t *testing.T) {
 		records = append(records, job.RecordID(f.bury(key, 0, "q")))
 	}
 	noted := []int(nil)
-	r.o.NoteStored = func(_ context.Context, changes int) { noted = append(noted, changes) }
+	r.o.NoteStored = func(_ context.Context, changed []job.BulkTarget) { noted = append(noted, len(changed)) }
 	all := job.Filter{Namespace: "default"}
 	byName := func() error {
 		_, err := r.RedriveDeadLetters(t.Context(), job.RedriveRequest{Filter: all, Records: records})
@@ -148,6 +148,48 @@ func TestPartsOfFailedCallsAreNoted(t *testing.T) {
 		r.o.Ledger = &failsAfter{Ledger: f, left: c.good, first: c.first, then: c.then}
 		if err := c.call(); !errors.Is(err, c.want) || !slices.Equal(noted, c.noted) {
 			t.Errorf("%s: %v, noted %v, want %v", c.name, err, noted, c.noted)
+		}
+	}
+}
+
+// TestChangesAreNoted: only jobs, dead letters and runs that a call changes are noted for it, and each once.
+func TestChangesAreNoted(t *testing.T) {
+	f, r := newFake(t)
+	var letters []job.RecordID
+	for i := range 4 {
+		letters = append(letters, job.RecordID(f.bury(hourly(t, r, fmt.Sprintf("job-%d", i), nil), 0, "q")))
+	}
+	all := job.Filter{Namespace: "default"}
+	redrive := func(records ...job.RecordID) func() error {
+		return func() error {
+			_, err := r.RedriveDeadLetters(t.Context(), job.RedriveRequest{Filter: all, Records: records})
+			return err
+		}
+	}
+	missing := job.Key{Namespace: "default", ID: "job-3"}.Record().Letter(1)
+	for _, c := range []struct {
+		name string
+		call func() error
+		want []job.RecordID
+	}{
+		{"one", redrive(letters[1]), letters[1:2]},
+		{"of some redriven and missing ones", redrive(letters[0], letters[1], missing, letters[2]), []job.RecordID{letters[0], letters[2]}},
+		{"those that are left", redrive(), letters[3:]},
+		{"none", redrive(letters...), nil},
+		{"a pause of all jobs", func() error { _, err := r.PauseAll(t.Context(), all, "", ""); return err },
+			[]job.RecordID{"default/job-0", "default/job-1", "default/job-2", "default/job-3"}},
+		{"a pause of paused jobs", func() error { _, err := r.PauseAll(t.Context(), all, "", ""); return err }, nil},
+	} {
+		var noted []job.RecordID
+		r.o.NoteStored = func(_ context.Context, changed []job.BulkTarget) {
+			for _, target := range changed {
+				noted = append(noted, target.Record)
+			}
+		}
+		err := c.call()
+		slices.Sort(noted)
+		if err != nil || !slices.Equal(noted, c.want) {
+			t.Errorf("%s: %v, noted %q, want %q", c.name, err, noted, c.want)
 		}
 	}
 }

@@ -155,9 +155,9 @@ type Options struct {
 	// BeginWrite is called before anything is stored for a call. It returns false if the caller was answered
 	// already that nothing was stored: then nothing is stored. It may be nil, and must not block.
 	BeginWrite func(context.Context) bool
-	// NoteStored is called when changes were stored for a call, which may fail nevertheless: so many; 0: something else
-	// was, or it is unknown how many. It may be nil, and must not block.
-	NoteStored func(ctx context.Context, changes int)
+	// NoteStored is called when changes were stored for a call, which may fail nevertheless: of these jobs, runs or
+	// dead letters; none: something else was, or it is unknown which. It may be nil, and must not block.
+	NoteStored func(ctx context.Context, changed []job.BulkTarget)
 	// TokenKey signs the tokens of changes of many jobs; all nodes have the same. Default: a random one.
 	TokenKey []byte
 	// SettingsChanged is called when settings of a queue were stored. It may be nil, and must not block.
@@ -287,30 +287,40 @@ func (r *Registry) commitChanges(ctx context.Context, changes ...job.Change) []j
 		changes[i].Begin = begin
 	}
 	results := r.o.Ledger.SubmitAndWait(ctx, changes...)
-	r.noteResults(ctx, results)
+	r.noteResults(ctx, changes, results)
 	return results
 }
 
 // noteResults notes what the ledger has stored for a call, or may have.
-func (r *Registry) noteResults(ctx context.Context, results []job.ChangeResult) {
-	stored, mayBe := 0, false
+func (r *Registry) noteResults(ctx context.Context, changes []job.Change, results []job.ChangeResult) {
+	var stored []job.BulkTarget
+	mayBe := false
 	for i := range results {
 		switch result := &results[i]; {
 		case result.Err != nil:
 			mayBe = mayBe || mayBeStored(result.Err)
 		case result.Changed:
-			stored++
+			stored = append(stored, targetOf(&changes[i]))
 		}
 	}
-	if stored > 0 || mayBe {
-		r.noteStored(ctx, stored)
+	if len(stored) > 0 || mayBe {
+		r.noteStored(ctx, stored...)
 	}
 }
 
-// noteStored notes what was stored for a call; 0: something that is not counted, or may not be stored.
-func (r *Registry) noteStored(ctx context.Context, changes int) {
+// targetOf returns what a change is of: a job, a dead letter, or a run that is cancelled.
+func targetOf(c *job.Change) job.BulkTarget {
+	target := job.BulkTarget{Record: c.Record}
+	if cancel, ok := c.Input.(job.CancelRun); ok {
+		target.RunID = cancel.RunID
+	}
+	return target
+}
+
+// noteStored notes what was stored for a call; without a target: something else, or something that may be stored.
+func (r *Registry) noteStored(ctx context.Context, changed ...job.BulkTarget) {
 	if r.o.NoteStored != nil {
-		r.o.NoteStored(ctx, changes)
+		r.o.NoteStored(ctx, changed)
 	}
 }
 

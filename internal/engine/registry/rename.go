@@ -262,7 +262,7 @@ func (r *Registry) takeJob(ctx context.Context, q job.RenameRequest, kept *job.K
 		sent = true
 		taken, err := r.o.Store.TakeJob(ctx, kept, now)
 		if taken {
-			r.noteStored(ctx, 0) // whatever ends the call now, any node may end the rename
+			r.noteStored(ctx) // whatever ends the call now, any node may end the rename
 		}
 		if taken || err != nil {
 			return sent, err

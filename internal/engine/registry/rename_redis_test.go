@@ -959,7 +959,7 @@ func TestRenamesThatOthersMayEndAreNoted(t *testing.T) {
 		}
 		noted := 0
 		node, err := registry.NewUnhurried(registry.Options{Store: &steppedStore{Store: r.store, dieAt: dieAt},
-			SharedLimits: r.store.Limits(), Ledger: r.book, NoteStored: func(context.Context, int) { noted++ }})
+			SharedLimits: r.store.Limits(), Ledger: r.book, NoteStored: func(context.Context, []job.BulkTarget) { noted++ }})
 		if err != nil {
 			t.Fatal(err)
 		}

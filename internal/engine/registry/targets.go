@@ -301,7 +301,7 @@ func (r *Registry) changeCircuit(ctx context.Context, namespace, target string,
 			if cell.Err != nil || !cell.Swapped {
 				continue
 			}
-			r.noteStored(ctx, 0)
+			r.noteStored(ctx)
 			r.o.Logger.Info("target changed by request", "namespace", namespace, "target", target,
 				"failures", before.Failures, "open", after.Open())
 		}

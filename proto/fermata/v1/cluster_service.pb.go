@@ -287,10 +287,11 @@ type AuditRecord struct {
 	Method string `protobuf:"bytes,6,opt,name=method,proto3" json:"method,omitempty"`
 	// Resource that the call changed, or the parent for calls that change several.
 	Resource string `protobuf:"bytes,7,opt,name=resource,proto3" json:"resource,omitempty"`
-	// For calls that change several resources: up to 20 of them. If there are more, the last entry
-	// says how many are left out: `+3 more`.
+	// For calls that change several resources: up to 20 of those that were changed. If there are more, the
+	// last entry says how many are left out: `+3 more`.
 	Names []string `protobuf:"bytes,8,rep,name=names,proto3" json:"names,omitempty"`
-	// For updates: the fields that changed.
+	// For updates: the fields that changed. For other calls: the options that decide what they change, as
+	// `name=value`.
 	ChangedFields []string `protobuf:"bytes,9,rep,name=changed_fields,json=changedFields,proto3" json:"changed_fields,omitempty"`
 	// Request id of the call, if it had one.
 	RequestId string `protobuf:"bytes,10,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`

@@ -155,15 +155,16 @@ export type AuditRecord = Message<"fermata.v1.AuditRecord"> & {
   resource: string;
 
   /**
-   * For calls that change several resources: up to 20 of them. If there are more, the last entry
-   * says how many are left out: `+3 more`.
+   * For calls that change several resources: up to 20 of those that were changed. If there are more, the
+   * last entry says how many are left out: `+3 more`.
    *
    * @generated from field: repeated string names = 8;
    */
   names: string[];
 
   /**
-   * For updates: the fields that changed.
+   * For updates: the fields that changed. For other calls: the options that decide what they change, as
+   * `name=value`.
    *
    * @generated from field: repeated string changed_fields = 9;
    */
