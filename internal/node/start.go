@@ -205,7 +205,7 @@ func (n *Node) startServers(ctx context.Context) error {
 		ObserveCall: func(method string, code codes.Code, took time.Duration) {
 			n.telemetry.ObserveCall(method, code.String(), took)
 		},
-		Credentials: n.security.clients, Reflection: n.cfg.Reflection,
+		Credentials: n.security.clients, Reflection: n.cfg.Reflection, MaxPayload: n.cfg.Limits.MaxPayload,
 		Node: n.cfg.Name, AuditTrail: n.trail, KeyspaceFault: n.keyspaceError, Now: n.currentTime, Logger: n.cfg.Logger,
 	})
 	if err != nil {

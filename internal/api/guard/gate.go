@@ -35,12 +35,14 @@ type Gate struct {
 }
 
 func New(o Options) (*Gate, error) {
+	changes := changesOfNode(processMemory(), o.MaxPayload)
 	g := &Gate{
 		options: o, authority: o.Authority, limits: o.Limits, binding: o.Binding, logger: o.Logger,
 		unread: newUnreadBudget(processMemory()), strangers: newStrangersBudget(processMemory()),
 		open:     newOpenBudget(processMemory()),
 		requests: newRequestMemory(processMemory()),
-		quotas:   quotaTable{bySubject: make(map[string]*quota)}, turns: newTurnsOfNode(), asides: newPlacesAside(),
+		quotas:   quotaTable{bySubject: make(map[string]*quota), changes: changes},
+		turns:    newTurnsOfNode(changes), asides: newPlacesAside(changes),
 		logLimiter: rate.NewLimiter(1, 20),
 		denied: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_access_denied_total", Help: "Calls that were refused, by method and reason.",

@@ -29,6 +29,9 @@ type Options struct {
 	Binding []byte
 	// Limits apply to each calling host when there is no Authority.
 	Limits authz.Limits
+	// MaxPayload is the largest payload of a job, in bytes. It bounds how many calls that change a job run at once.
+	// Default 256 KiB.
+	MaxPayload int
 	// MaxUnauthenticated bounds the unauthenticated connections. Default [DefaultUnauthenticatedConnections].
 	MaxUnauthenticated int
 	// UnauthenticatedAge bounds how long a connection may stay unauthenticated. Default [DefaultUnauthenticatedAge].

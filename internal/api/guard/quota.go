@@ -16,6 +16,7 @@ import (
 type quotaTable struct {
 	mu        sync.Mutex
 	bySubject map[string]*quota
+	changes   int // that the node runs at once
 }
 
 // maxQuotas is how many are kept before those that are not in use are forgotten.
@@ -32,7 +33,7 @@ func (s *quotaTable) quotaFor(subject string, l authz.Limits) *quota {
 		}
 		// A bucket begins as full as its burst, to which set cuts it.
 		q = &quota{
-			subject: subject, bucket: rate.NewLimiter(rate.Inf, math.MaxInt32), turns: newTurnsOfIdentity(),
+			subject: subject, bucket: rate.NewLimiter(rate.Inf, math.MaxInt32), turns: newTurnsOfIdentity(s.changes),
 			refusals: newRefusalLimiter(),
 		}
 		s.bySubject[subject] = q

@@ -41,7 +41,7 @@ const (
 	turnClasses
 )
 
-// turnBounds are how many calls of each class run at once.
+// turnBounds are how many calls of each class run at once, at most: see changesOfNode.
 var turnBounds = [turnClasses]struct {
 	name       string // in the refusal
 	ofIdentity int
@@ -65,9 +65,13 @@ const maxTurnWait = 5 * time.Second
 // turnsOfIdentity has, for each class, a channel with an element for each call that has its turn.
 type turnsOfIdentity [turnClasses]chan struct{}
 
-func newTurnsOfIdentity() (t turnsOfIdentity) {
+func newTurnsOfIdentity(changes int) (t turnsOfIdentity) {
 	for class := scanTurn; class < turnClasses; class++ {
-		t[class] = make(chan struct{}, turnBounds[class].ofIdentity)
+		n := turnBounds[class].ofIdentity
+		if class == changeTurn {
+			n = min(n, max(1, changes/2))
+		}
+		t[class] = make(chan struct{}, n)
 	}
 	return t
 }
@@ -76,20 +80,39 @@ func newTurnsOfIdentity() (t turnsOfIdentity) {
 // change. Batches and creations have their request only, which the budget of requests bounds.
 type placesAside [turnClasses]*callturn.Places
 
-func newPlacesAside() (p placesAside) {
-	p[changeTurn] = callturn.NewPlaces(turnBounds[changeTurn].ofNode)
+func newPlacesAside(changes int) (p placesAside) {
+	p[changeTurn] = callturn.NewPlaces(changes)
 	return p
 }
 
 // turnsOfNode has, for each class, the turns that namespaces share.
 type turnsOfNode [turnClasses]*fairturn.Turns
 
-func newTurnsOfNode() (t turnsOfNode) {
+func newTurnsOfNode(changes int) (t turnsOfNode) {
 	for class := scanTurn; class < turnClasses; class++ {
 		n := turnBounds[class].ofNode
+		if class == changeTurn {
+			n = changes
+		}
 		t[class] = fairturn.New(n, ofNamespace(n))
 	}
 	return t
+}
+
+const (
+	// defaultMaxPayload is the default of [Options.MaxPayload].
+	defaultMaxPayload = 256 << 10
+	// maxChangeBytes bounds the definitions that changes with a turn have in memory, and again those of changes that have
+	// stepped aside.
+	maxChangeBytes = 256 << 20
+	minChanges     = 4
+)
+
+// changesOfNode returns how many changes a process with so much memory runs at once, each with the definition of a job
+// as it was and as it will be.
+func changesOfNode(memory int64, maxPayload int) int {
+	fit := min(maxChangeBytes, memory/8) / int64(2*cmp.Or(maxPayload, defaultMaxPayload))
+	return max(minChanges, int(min(fit, int64(turnBounds[changeTurn].ofNode))))
 }
 
 // ofNamespace is how many turns of a node a namespace may have: all but a quarter, one at least.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -78,6 +79,43 @@ func TestScansOfANodeAreBounded(t *testing.T) {
 			t.Errorf("%v after %v, want an error at the deadline of the call", err, time.Since(began))
 		}
 	})
+}
+
+// TestChangesFitTheMemory: with large payloads or little memory, a node runs fewer changes at once.
+func TestChangesFitTheMemory(t *testing.T) {
+	for _, c := range []struct {
+		memory     int64
+		maxPayload int
+		want       int
+	}{
+		{math.MaxInt64, 0, 128}, {math.MaxInt64, 1, 128}, {math.MaxInt64, 1 << 20, 128},
+		{math.MaxInt64, 10 << 20, 12}, {4 << 30, 10 << 20, 12}, {1 << 30, 10 << 20, 6}, {256 << 20, 10 << 20, 4},
+		{128 << 20, 256 << 10, 32}, {512 << 20, 256 << 10, 128}, {1 << 20, 0, 4},
+	} {
+		if got := changesOfNode(c.memory, c.maxPayload); got != c.want {
+			t.Errorf("%d bytes with payloads of %d: %d changes, want %d", c.memory, c.maxPayload, got, c.want)
+		}
+	}
+	g, err := New(Options{MaxPayload: 10 << 20, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := changesOfNode(processMemory(), 10<<20)
+	if got := cap(g.quotas.quotaFor("a", authz.Limits{}).turns[changeTurn]); got != most/2 {
+		t.Errorf("an identity may have %d changes of %d", got, most)
+	}
+	for i := range most {
+		_, end, err := scanCaller(g, fmt.Sprint(i)).beginTurn(t.Context(), changeTurn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer end()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := scanCaller(g, "late").beginTurn(ctx, changeTurn); err == nil {
+		t.Errorf("more than %d changes run at once", most)
+	}
 }
 
 // TestTurnsAreReturnedDuringWaits: a call that waits for a turn of its namespace leaves its turn on the node to another

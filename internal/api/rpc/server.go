@@ -85,6 +85,8 @@ type Options struct {
 	LeaseSigningKey []byte
 	// Limits apply to each calling host when there is no Authority.
 	Limits authz.Limits
+	// MaxPayload is the largest payload of a job, in bytes: see [guard.Options].
+	MaxPayload int
 	// JobLimit is how many jobs a namespace may have, 0 if there is no limit; nil: none
 	// has one.
 	JobLimit func(namespace string) int
@@ -137,7 +139,7 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 			len(o.LeaseSigningKey), workerstream.MinKeyBytes)
 	}
 	gate, err := guard.New(guard.Options{
-		Authority: o.Authority, Binding: o.LeaseSigningKey, Limits: o.Limits,
+		Authority: o.Authority, Binding: o.LeaseSigningKey, Limits: o.Limits, MaxPayload: o.MaxPayload,
 		MaxUnauthenticated: o.MaxUnauthenticated, UnauthenticatedAge: o.UnauthenticatedAge,
 		Registerer: o.Registerer, Logger: o.Logger,
 	})
