@@ -156,6 +156,16 @@ func SplitTrailID(id string) (ms, seq uint64) {
 	return ms, seq
 }
 
+// NormalizeTrailID returns the id in the form in which Redis writes it, without leading zeros; "" if it is that of no
+// record.
+func NormalizeTrailID(id string) string {
+	ms, seq := SplitTrailID(id)
+	if ms == 0 && seq == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d-%d", ms, seq)
+}
+
 // CompareTrailIDs returns -1, 0 or 1 as the record a is before, the same as or after b.
 func CompareTrailIDs(a, b string) int {
 	aMS, aSeq := SplitTrailID(a)

@@ -62,6 +62,9 @@ func (r *Recorder) Acknowledge(ctx context.Context, a job.TrailAcknowledgement) 
 	if a.RecordID != "" && !isID(a.RecordID) || a.Seq < 0 {
 		return e, nil, job.Invalid("record_id", "is not the id of a record, or has no such sequence")
 	}
+	if a.Previous != nil && *a.Previous != "" && !isID(*a.Previous) {
+		return e, nil, job.Invalid("previous_record_id", "is not the id of a record")
+	}
 	a.Identity = job.ClipWithDigest(a.Identity, job.MaxTrailText)
 	// Before the state, so that a record that is missing here and not removed by then was never there.
 	delivered, err := r.findRecord(ctx, a.RecordID)

@@ -3,6 +3,7 @@ package audittrail
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -83,6 +84,49 @@ func TestAcknowledgementsSkipNothingUnseen(t *testing.T) {
 	store.exports["siem"] = job.TrailExport{Name: "siem", ID: removed.ID, Seq: removed.Seq} // by a node of an earlier build
 	if _, notes, err := ack(last.ID, last.Seq); err != nil || !slices.Equal(notes, []string{"previous_identity=unknown"}) {
 		t.Errorf("%q, %v", notes, err)
+	}
+}
+
+// TestIDsHaveOneForm: another one of the same number is refused. Redis would not take some of them, and an export would
+// store it.
+func TestIDsHaveOneForm(t *testing.T) {
+	store := &memory{now: 1_000_000}
+	r := recorder(t, Options{Store: store})
+	defer r.Stop(context.Background())
+	r.appendRecords(make([]job.TrailRecord, 3))
+	open := job.TrailAcknowledgement{Export: "siem", Identity: "ann"}
+	_, _, err := r.Acknowledge(t.Context(), open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	right := store.records[1].ID
+	ms, seq := job.SplitTrailID(right)
+	for _, id := range []string{
+		"0" + right, strings.Repeat("0", 150) + right, fmt.Sprintf("%d-0%d", ms, seq), "+" + right, right + "-", right + " ", right + "\n",
+		fmt.Sprint(ms), fmt.Sprintf("%d-", ms), "-", "0-0", "x-1", "18446744073709551616-1",
+	} {
+		var invalid *job.InvalidError
+		next := open
+		next.RecordID = id
+		if _, _, err := r.Acknowledge(t.Context(), next); !errors.As(err, &invalid) {
+			t.Errorf("acknowledged %q: %v", id, err)
+		}
+		next.RecordID, next.Previous = right, &id
+		if _, _, err := r.Acknowledge(t.Context(), next); !errors.As(err, &invalid) {
+			t.Errorf("acknowledged after %q: %v", id, err)
+		}
+		if _, err := r.Read(t.Context(), id, 0); !errors.As(err, &invalid) {
+			t.Errorf("read after %q: %v", id, err)
+		}
+		if _, err := r.List(t.Context(), job.TrailFilter{}, 0, id); !errors.As(err, &invalid) {
+			t.Errorf("listed after %q: %v", id, err)
+		}
+	}
+	next := open
+	next.RecordID, next.Previous = right, new("")
+	e, _, err := r.Acknowledge(t.Context(), next)
+	if err != nil || e.ID != right {
+		t.Errorf("%+v, %v", e, err)
 	}
 }
 

@@ -3,7 +3,6 @@ package audittrail
 import (
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,13 +22,9 @@ const (
 	maxReadBytes = 4 << 20
 )
 
-// isID reports whether a text is the id of a record. Ids serve as page tokens.
-func isID(text string) bool {
-	ms, seq, _ := strings.Cut(text, "-")
-	first, err1 := strconv.ParseUint(ms, 10, 64)
-	second, err2 := strconv.ParseUint(seq, 10, 64)
-	return err1 == nil && err2 == nil && first|second != 0
-}
+// isID reports whether a text is the id of a record, as Redis writes it. Ids serve as page tokens. Redis does not take
+// every other form of the same number, and positions of exports are stored.
+func isID(text string) bool { return text != "" && text == job.NormalizeTrailID(text) }
 
 // List returns up to size records (0: 100), newest first. A page may be short, or
 // empty, while Next is set.

@@ -190,7 +190,7 @@ func decodeExports(answer runner.Reply) []job.TrailExport {
 		if len(parts) != 3 {
 			continue // not ours
 		}
-		e := job.TrailExport{Name: fields.TextAt(i), ID: parts[2]}
+		e := job.TrailExport{Name: fields.TextAt(i), ID: job.NormalizeTrailID(parts[2])} // earlier builds did not
 		e.Seq, e.UpdatedMS = trailNumber(parts[0]), unixtime.Milli(trailNumber(parts[1]))
 		out = append(out, e)
 	}

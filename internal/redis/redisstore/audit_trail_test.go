@@ -182,11 +182,16 @@ func TestForgedNumbersOfTheTrailAreNone(t *testing.T) {
 			t.Errorf("%s: %+v, %v", text, state.Head, err)
 		}
 	}
-	if err := admin.HSet(t.Context(), exports, "siem", "9223372036854775807 -9223372036854775808 1-1").Err(); err != nil {
-		t.Fatal(err)
-	}
-	state, err := s.TrailState(t.Context())
-	if err != nil || len(state.Exports) != 1 || state.Exports[0].Seq != 0 || state.Exports[0].UpdatedMS != 0 {
-		t.Errorf("%+v, %v", state.Exports, err)
+	for id, want := range map[string]string{"1-1": "1-1", strings.Repeat("0", 150) + "7-3": "7-3", "other": ""} {
+		if err := admin.HSet(t.Context(), exports, "siem", "9223372036854775807 -9223372036854775808 "+id).Err(); err != nil {
+			t.Fatal(err)
+		}
+		state, err := s.TrailState(t.Context())
+		if err != nil || len(state.Exports) != 1 || state.Exports[0] != (job.TrailExport{Name: "siem", ID: want}) {
+			t.Errorf("%s: %+v, %v", id, state.Exports, err)
+		}
+		if _, err := s.ReadTrailFrom(t.Context(), state.Exports[0].ID, 1); err != nil {
+			t.Error(err)
+		}
 	}
 }
