@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/fermata-io/fermata/internal/core/unixtime"
 )
 
 // A dead letter belongs to the queue that its job had when the run died, and so does what the run left: its error,
@@ -90,68 +88,25 @@ func checkpointLetters(d *Definition, letters []CheckpointDeadLetter) []Checkpoi
 	return letters
 }
 
-// clockMargin is by how much the clocks that date edits and ends of runs are expected to differ at most.
-const clockMargin = unixtime.Milli(60_000)
-
-// LocateDeadLetters gives each dead letter without a queue that of the job, if the backup shows that the job has never been
-// in another one; builds before this field wrote none. It removes the others, and returns a warning for each: in the
-// present queue of the job, they might show what only callers of another queue may see.
-func (b *Backup) LocateDeadLetters() (warnings []string) {
+// RemoveUnlocatedDeadLetters removes the dead letters that do not say in which queue they were, and returns a warning for
+// each: in the present queue of the job, they might show what only callers of another queue may see. Builds before the
+// field wrote none, and their backups do not show all the queues that a job was in.
+func (b *Backup) RemoveUnlocatedDeadLetters() (warnings []string) {
 	if b.Checkpoint == nil {
 		return nil
 	}
-	hasMoved := b.mayHaveMoved()
 	kept := make([]CheckpointDeadLetter, 0, len(b.Checkpoint.DeadLetters))
 	for _, l := range b.Checkpoint.DeadLetters {
 		if l.Queue == "" && l.Slot != LetterOfJob {
-			if hasMoved {
-				warnings = append(warnings, fmt.Sprintf("the dead letter of run %s is left out: the backup does not say which "+
-					"queue it was in, and the job may have been in another one; to restore it, write that queue into the "+
-					"field queue of the dead letter, delete the job, and import it again", Clip(l.Run.ID, MaxNote)))
-				continue
-			}
-			l.Queue = b.Definition.Queue
-			if l.Binding == nil && l.Own != nil {
-				l.Binding = b.definitionAt(l.Run.FinishedMS).Binding()
-			}
+			warnings = append(warnings, fmt.Sprintf("the dead letter of run %s is left out: the backup does not say which "+
+				"queue it was in; to restore it, write that queue into the field queue of the dead letter, delete the job, "+
+				"and import it again", Clip(l.Run.ID, MaxNote)))
+			continue
 		}
 		kept = append(kept, l)
 	}
 	b.Checkpoint.DeadLetters = checkpointLetters(&b.Definition, kept)
 	return warnings
-}
-
-// mayHaveMoved reports whether the job may have been in another queue: unless the backup has all of its revisions.
-func (b *Backup) mayHaveMoved() bool {
-	all := b.latestDefinitions()
-	return all[len(all)-1].Revision > 1 ||
-		slices.ContainsFunc(all, func(d *Definition) bool { return d.Queue != b.Definition.Queue })
-}
-
-// definitionAt returns the definition that the job had at about this time. Dates of definitions may be wrong, as a job
-// that is replaced has that of the backup.
-func (b *Backup) definitionAt(ms unixtime.Milli) *Definition {
-	all := b.latestDefinitions()
-	for _, d := range all {
-		if d.UpdatedMS <= ms+clockMargin {
-			return d
-		}
-	}
-	return all[len(all)-1]
-}
-
-// latestDefinitions returns the definition of the job and those before it, newest first, until one is missing.
-func (b *Backup) latestDefinitions() []*Definition {
-	d := b.Definition
-	d.Revision, d.UpdatedMS = max(1, b.Checkpoint.Revision), b.Checkpoint.UpdatedMS
-	list := []*Definition{&d}
-	for _, before := range b.Revisions {
-		if before.Revision+1 != list[len(list)-1].Revision {
-			break
-		}
-		list = append(list, before)
-	}
-	return list
 }
 
 // validBindings returns dead letters without the bindings with which no job could be stored.

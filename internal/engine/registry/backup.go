@@ -300,7 +300,7 @@ func (i *restoreItem) prepareRuns(r *Registry) {
 		return
 	}
 	i.isPrepared = true
-	i.warnings = append(i.backup.LocateDeadLetters(), r.sealBackupRuns(&i.backup)...)
+	i.warnings = append(i.backup.RemoveUnlocatedDeadLetters(), r.sealBackupRuns(&i.backup)...)
 }
 
 // sealBackup seals the payload of the backup, or keeps the stored one if that is the same.
