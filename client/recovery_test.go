@@ -104,7 +104,7 @@ func TestRedriveInBatchesAndPages(t *testing.T) {
 	if sum, err := c.RedriveSelected(t.Context(), client.Selection{Queue: "mail"}, client.RedriveOptions{}); err != nil || sum != (client.RedriveResult{Redriven: 7, Refused: 2}) {
 		t.Errorf("%+v %v", sum, err)
 	}
-	// What was done before an error is told.
+	// What was done before an error is reported.
 	n.fail = []error{nil, failure(codes.ResourceExhausted)}
 	if sum, err := c.RedriveDeadLetters(t.Context(), names, client.RedriveOptions{}); err == nil || sum.Redriven != 1000 {
 		t.Errorf("%+v %v", sum, err)

@@ -79,7 +79,7 @@ func TestApplyColours(t *testing.T) {
 	}
 }
 
-// TestApplyRefusals: all that is wrong is told with its line before anything is done.
+// TestApplyRefusals: all errors are reported with their lines before anything is done.
 func TestApplyRefusals(t *testing.T) {
 	c := startCluster(t)
 	c.must("jobs", "create", "theirs", "--handler", "h", "--label", client.OwnerLabel+"=them")

@@ -211,7 +211,7 @@ func tlsNode(t *testing.T, ours *tlstest.Authority, auth tls.ClientAuthType) str
 	return listener.Addr().String()
 }
 
-// TestHintsAboutTLS: who and the node disagree on TLS is told which flag is about it.
+// TestHintsAboutTLS: if the client and the node disagree on TLS, the error names the flag.
 func TestHintsAboutTLS(t *testing.T) {
 	t.Parallel()
 	ours := tlstest.New(t, "ours")

@@ -70,7 +70,7 @@ func TestWrongUsageHasItsExitCode(t *testing.T) {
 			}
 			var usage usageError
 			if !errors.As(err, &usage) {
-				t.Errorf("%v is not told apart as wrong usage", err)
+				t.Errorf("%v is not reported as wrong usage", err)
 			}
 		})
 	}

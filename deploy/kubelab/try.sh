@@ -228,7 +228,7 @@ pool_worker() {
 }
 kill_node() { kube delete pod fermata-1 --force --grace-period=0 --timeout=2m; }
 kill_worker() { kube delete pod "$victim" --force --grace-period=0 --timeout=2m; }
-# crash POD: its process ends, and nobody is told.
+# crash POD: end its process without notice.
 crash() {
   crashed+=" $1=1"
   cluster crash "$(kube get pod "$1" -o jsonpath='{.metadata.uid}')" "$2"

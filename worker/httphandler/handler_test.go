@@ -498,7 +498,7 @@ func TestErrorsDoNotMapTheNetwork(t *testing.T) {
 		}
 	}
 	if told["billing.internal"] != told["unknown.internal"] || told["billing.internal"] != told["billing.internal:8080"] {
-		t.Errorf("names inside are told apart: %q", told)
+		t.Errorf("errors distinguish internal names: %q", told)
 	}
 	if !strings.Contains(told["allowed.internal:"+port], "connection refused") {
 		t.Errorf("%q", told)

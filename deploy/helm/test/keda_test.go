@@ -92,7 +92,7 @@ func TestKEDATargets(t *testing.T) {
 	}
 }
 
-// slots is how many attempts a worker runs at once if it is not told.
+// slots is how many attempts a worker runs at once by default.
 func slots(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command(filepath.Join(binaries(), "worker"), "--help").CombinedOutput()

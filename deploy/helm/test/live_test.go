@@ -81,7 +81,7 @@ func TestPodsWork(t *testing.T) {
 	for range first.lines { // until it has ended
 	}
 	if err := first.cmd.Wait(); err != nil {
-		t.Errorf("a node that was told to stop: %v", err)
+		t.Errorf("a stopped node: %v", err)
 	}
 	out, err := commandOf(p, here).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "now runs every 10s instead of 5s") {

@@ -91,7 +91,7 @@ func translate(prefix netip.Addr, bits int, target netip.Addr) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// TestPlainSaysNoAddress: what is told of a failure has no address, and is the same for a
+// TestPlainSaysNoAddress: the text of a failure has no address, and is the same for a
 // name that there is not and one that leads inside.
 func TestPlainSaysNoAddress(t *testing.T) {
 	inside := &net.TCPAddr{IP: net.IPv4(10, 9, 8, 7), Port: 80}

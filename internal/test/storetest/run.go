@@ -49,7 +49,7 @@ func Run(t *testing.T, open func(t testing.TB) redis.UniversalClient, adjust ...
 		{"delete leaves nothing", testDelete},
 		{"a run becomes a record of its own", testSpawn},
 		{"a run in a slot is not overwritten", testSpawnTaken},
-		{"a run that another one spawned is told apart", testSpawnOfAnother},
+		{"a run that another one spawned is distinguished", testSpawnOfAnother},
 		{"two writes together, or neither", testTogether},
 		{"a slot is used again at once", testSlotReused},
 		{"runs of their own leave dead letters", testLettersOfRuns},
