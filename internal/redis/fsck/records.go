@@ -1,6 +1,7 @@
 package fsck
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -91,7 +92,7 @@ func (a *check) checkMissingDefinitions(ids []job.RecordID) error {
 			doubtful = append(doubtful, id)
 		}
 	}
-	parts, err := a.presenceOf(doubtful)
+	parts, err := a.readParts(doubtful, a.store.StoredParts)
 	if err != nil {
 		return err
 	}
@@ -105,8 +106,8 @@ func (a *check) checkMissingDefinitions(ids []job.RecordID) error {
 	return nil
 }
 
-// checkMissingStates rereads definitions whose state was not seen. State and definition are read at one
-// instant.
+// checkMissingStates rereads definitions whose state was not seen: of jobs, and of runs with a payload of their own,
+// which may have ended. State and definition are read at one instant.
 func (a *check) checkMissingStates() error {
 	var doubtful []job.RecordID
 	for id, seen := range a.defined {
@@ -115,7 +116,7 @@ func (a *check) checkMissingStates() error {
 		}
 	}
 	slices.Sort(doubtful)
-	parts, err := a.presenceOf(doubtful)
+	parts, err := a.readParts(doubtful, a.store.StoredOwnParts)
 	if err != nil {
 		return err
 	}
@@ -127,11 +128,12 @@ func (a *check) checkMissingStates() error {
 	return nil
 }
 
-// presenceOf reads which parts of records are stored. Both parts of a record are read at one instant.
-func (a *check) presenceOf(ids []job.RecordID) ([]redisstore.StoredParts, error) {
+// readParts reads which parts of records are stored. Both parts of a record are read at one instant.
+func (a *check) readParts(ids []job.RecordID, read func(context.Context, int, []job.RecordID) ([]redisstore.StoredParts,
+	error)) ([]redisstore.StoredParts, error) {
 	var all []redisstore.StoredParts
 	for step := range slices.Chunk(ids, smallStepSize) {
-		parts, err := a.store.StoredParts(a.ctx, a.shard, step)
+		parts, err := read(a.ctx, a.shard, step)
 		if err != nil {
 			return nil, err
 		}

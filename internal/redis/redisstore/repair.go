@@ -16,13 +16,23 @@ type StoredParts struct{ State, Definition bool }
 // StoredParts reads which parts of records of one shard are stored, whether they can be read or not. The
 // definition of a run that is a record of its own is that of its job. All are read at one instant.
 func (s *Store) StoredParts(ctx context.Context, shard int, ids []job.RecordID) ([]StoredParts, error) {
-	raw, err := s.readRaw(ctx, shard, ids)
+	return s.readParts(ctx, s.newRawRead(shard, ids))
+}
+
+// StoredOwnParts is [Store.StoredParts], and the definition of a run is its own: it has one if it has a payload of its
+// own.
+func (s *Store) StoredOwnParts(ctx context.Context, shard int, ids []job.RecordID) ([]StoredParts, error) {
+	return s.readParts(ctx, s.newNamedRead(shard, ids, ids))
+}
+
+func (s *Store) readParts(ctx context.Context, read *rawRead) ([]StoredParts, error) {
+	err := s.performReads(ctx, []*rawRead{read})
 	if err != nil {
 		return nil, err
 	}
-	parts := make([]StoredParts, len(raw))
-	for i, r := range raw {
-		parts[i] = StoredParts{State: r.hasState, Definition: r.hasDef}
+	var parts []StoredParts
+	for _, r := range read.raw() {
+		parts = append(parts, StoredParts{State: r.hasState, Definition: r.hasDef})
 	}
 	return parts, nil
 }

@@ -67,15 +67,32 @@ func testRunPayloads(w *World) {
 		w.MustWrite(0, redriven...)
 	}
 	w.mustHaveFields("def", string(d.Record()), string(run))
+	w.mustHaveOwnParts(true, d.Record(), run)
+	w.mustHaveOwnParts(false, letter)
 	l = leaseRun()
 	w.MustWrite(0, w.Family(run, w.finish(l, job.OutcomeSucceeded))...)
 	w.mustHaveFields("def", string(d.Record()))
+	w.mustHaveOwnParts(false, run)
 	runs, err := w.Store.Runs(w.T.Context(), d.Key, d.HistoryLimit)
 	if err != nil || len(runs) != 2 || runs[0].OwnPayload == nil || runs[0].OwnPayload.Size != len(ownPayloadOf("p")) {
 		w.T.Errorf("history: %+v, %v", runs, err)
 	}
 	if got := w.Get(d.ID); string(got.Definition.Payload) != "edited" || got.State.OwnBytes != 0 {
 		w.T.Errorf("the job: %+v", got)
+	}
+}
+
+// mustHaveOwnParts checks that records have a state and a definition of their own, or neither.
+func (w *World) mustHaveOwnParts(want bool, ids ...job.RecordID) {
+	w.T.Helper()
+	parts, err := w.Store.StoredOwnParts(w.T.Context(), 0, ids)
+	for i, p := range parts {
+		if p.State != want || p.Definition != want {
+			w.T.Errorf("parts of %s: %+v", ids[i], p)
+		}
+	}
+	if err != nil || len(parts) != len(ids) {
+		w.T.Errorf("%v, %v", parts, err)
 	}
 }
 
