@@ -35,6 +35,8 @@ type auditExport struct {
 	sink  auditSink
 
 	delivered int64 // sequence of the last record that was delivered
+	// fileEnd is the last record of the file, if that is beyond the position, until it was read again.
+	fileEnd *client.AuditRecord
 
 	position *client.AuditExport // that the cluster has; nil: without a name
 	unstored *client.AuditRecord // the last record that was delivered and is not acknowledged
@@ -201,17 +203,24 @@ func (e *auditExport) beginExport(ctx context.Context, c *client.Client) error {
 
 // compareFile goes back to the end of the file if that is before the position: whoever moved the position has not
 // delivered the records between them here. If the export has no position, because somebody deleted it, it continues
-// after the file.
+// after the file. If the file ends after the position, the last delivery was not acknowledged, or Redis was set back.
 func (e *auditExport) compareFile() error {
 	if e.file == "" {
 		return nil
 	}
 	last, err := readLastRecord(e.file)
-	if err != nil || last == nil || e.after != "" && job.CompareTrailIDs(last.GetId(), e.after) >= 0 {
+	if err != nil || last == nil {
 		return err
 	}
-	if e.after == "" {
+	order := job.CompareTrailIDs(last.GetId(), e.after)
+	switch {
+	case e.after == "":
 		e.after, e.seq = last.GetId(), last.GetSequence()
+		return nil
+	case order > 0:
+		e.fileEnd = last
+		return nil
+	case order == 0:
 		return nil
 	}
 	fmt.Fprintf(e.app.err, "%s ends with sequence %d, but up to %d was acknowledged: continuing after the end of the "+
@@ -230,19 +239,21 @@ func (e *auditExport) exportBatch(ctx context.Context, c *client.Client) (more b
 	}
 	bounded, cancel := context.WithTimeout(ctx, e.app.timeout)
 	defer cancel()
-	records, _, err := c.Admin().ReadAuditRecords(bounded, e.after)
+	records, head, err := c.Admin().ReadAuditRecords(bounded, e.after)
 	if err != nil {
 		return false, err
 	}
 	if len(records) == 0 {
 		// The cluster has none after those that were delivered; the position may be beyond them.
 		e.printGap(e.position.GetSequence() + 1)
+		e.printMissingEnd(head)
 		return false, nil
 	}
 	var lines bytes.Buffer
 	before := e.delivered
 	for _, r := range records {
 		if seq := r.GetSequence(); seq > 0 {
+			before = e.passFileEnd(r, before)
 			e.printGap(seq)
 			e.printSetBack(before, seq)
 			e.seq, before = seq, seq
@@ -258,7 +269,11 @@ func (e *auditExport) exportBatch(ctx context.Context, c *client.Client) (more b
 	}
 	last := records[len(records)-1]
 	e.after, e.unstored, e.delivered = last.GetId(), last, before
-	return len(records) == client.AuditPage, e.acknowledge(safe, c)
+	more = len(records) == client.AuditPage
+	if !more {
+		e.printMissingEnd(head)
+	}
+	return more, e.acknowledge(safe, c)
 }
 
 // acknowledge stores the position of what was delivered, unless the one that the cluster has is beyond it. After a
@@ -298,6 +313,40 @@ func (e *auditExport) printSetBack(before, seq int64) {
 		fmt.Fprintf(e.app.err, "GAP: sequence %d is followed by %d: Redis has lost records\n", before, seq)
 		e.missing++
 	}
+}
+
+// passFileEnd returns the sequence that a record has to exceed: that of the record before, or of the end of the file if
+// the record is after it. Records up to there are read again, and are the same.
+func (e *auditExport) passFileEnd(r *client.AuditRecord, before int64) int64 {
+	if e.fileEnd == nil {
+		return before
+	}
+	end, order := e.fileEnd, job.CompareTrailIDs(r.GetId(), e.fileEnd.GetId())
+	if order < 0 {
+		return before
+	}
+	e.fileEnd = nil
+	switch {
+	case order > 0:
+		e.seq = max(e.seq, end.GetSequence())
+		return end.GetSequence()
+	case !bytes.Equal(r.GetHash(), end.GetHash()):
+		fmt.Fprintf(e.app.err, "GAP: %s ends with another record %s of sequence %d than Redis has\n",
+			printableText(e.file), printableText(end.GetId()), end.GetSequence())
+		e.missing++
+	}
+	return before
+}
+
+// printMissingEnd prints that the chain, whose end was read, ends before the file.
+func (e *auditExport) printMissingEnd(head int64) {
+	if e.fileEnd == nil || head >= e.fileEnd.GetSequence() {
+		return
+	}
+	fmt.Fprintf(e.app.err, "GAP: %s ends with sequence %d, and Redis with %d: Redis has lost records\n",
+		printableText(e.file), e.fileEnd.GetSequence(), head)
+	e.missing++
+	e.delivered, e.fileEnd = e.fileEnd.GetSequence(), nil
 }
 
 // readLastRecord returns the last record of a file of records; nil: it has none. A line that has no end was never

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/test/redistest"
@@ -273,6 +274,86 @@ func TestAuditExportNoticesSkips(t *testing.T) {
 		t.Fatal(err)
 	}
 	export(2, "is no audit record", 0)
+}
+
+// TestAuditExportNoticesThatRedisWasSetBack: with its position, so that only the file shows it.
+func TestAuditExportNoticesThatRedisWasSetBack(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	export := func(code int, want string) {
+		t.Helper()
+		got, _, errs := c.run("audit", "export", "--name", "siem", "--file", file)
+		if got != code || !strings.Contains(errs, want) || want == "" && errs != "" {
+			t.Errorf("exit code %d, want %d and %q: %s", got, code, want, errs)
+		}
+	}
+	keys := []string{trailStream, trailStream + ":head", trailStream + ":exports"}
+	saved := map[string]string{}
+	save := func() {
+		t.Helper()
+		for _, key := range keys {
+			saved[key] = c.admin.Dump(t.Context(), key).Val()
+		}
+	}
+	restore := func() {
+		t.Helper()
+		for _, key := range keys {
+			err := c.admin.RestoreReplace(t.Context(), key, 0, saved[key]).Err()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.changes(3)
+	export(0, "")
+	c.recorded(4)
+	export(0, "")
+	save()
+	c.changes(3)
+	export(0, "")
+	all := c.admin.XRange(t.Context(), trailStream, "-", "+").Val()
+	if len(all) != 7 {
+		t.Fatal(all)
+	}
+	restore()
+	export(1, "ends with sequence 7, and Redis with 4: Redis has lost records")
+	// Another node, which has not seen them, goes on where the chain ends.
+	head := strings.Fields(c.admin.HGet(t.Context(), keys[1], "head").Val())
+	for i, record := range all[4:6] {
+		values := record.Values
+		values["resource"] = "namespaces/default/jobs/other"
+		err := c.admin.XAdd(t.Context(), &redis.XAddArgs{Stream: trailStream, Values: values}).Err()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.admin.HSet(t.Context(), keys[1], "head", fmt.Sprint(5+i, " ", head[1], " ", head[2]))
+	}
+	export(1, "GAP: sequence 7 is followed by 5: Redis has lost records")
+	// It was killed before it acknowledged, and the last record that it has delivered is another one by now.
+	save()
+	c.admin.HSet(t.Context(), keys[2], "siem", "4 1 "+all[3].ID)
+	export(0, "")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(text), "\n")
+	last := &client.AuditRecord{}
+	if err := protojson.Unmarshal([]byte(lines[len(lines)-2]), last); err != nil {
+		t.Fatal(err)
+	}
+	last.Hash[0]++
+	forged, err := protojson.Marshal(last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines[len(lines)-2] = string(forged) + "\n"
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.admin.HSet(t.Context(), keys[2], "siem", "4 1 "+all[3].ID)
+	export(1, "than Redis has")
 }
 
 // TestAuditExportFollows through failures of the endpoint, until it is interrupted.
