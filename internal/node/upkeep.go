@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/librarylog"
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 	"github.com/fermata-io/fermata/internal/observe/telemetry"
 	"github.com/fermata-io/fermata/internal/redis/conn"
@@ -298,5 +299,5 @@ func LogRedis(l *slog.Logger) { redis.SetLogger(redisLog{l}) }
 type redisLog struct{ logger *slog.Logger }
 
 func (r redisLog) Printf(_ context.Context, format string, args ...any) {
-	r.logger.Debug("redis client: " + fmt.Sprintf(format, args...))
+	librarylog.Log(r.logger, slog.LevelDebug, "message of the Redis client", fmt.Sprintf(format, args...))
 }

@@ -411,6 +411,48 @@ func TestAListOfAllMembersFits(t *testing.T) {
 	}
 }
 
+// TestProbesAreSmall: names of any length could be written to the log.
+func TestProbesAreSmall(t *testing.T) {
+	type ping struct { // memberlist's own, in indirect pings too
+		SeqNo      uint32
+		Target     []byte
+		Port       uint16
+		Node       string
+		Nack       bool
+		SourceAddr []byte
+		SourcePort uint16
+		SourceNode string
+	}
+	message := func(kind byte, name string) []byte {
+		t.Helper()
+		var text []byte
+		err := codec.NewEncoderBytes(&text, &codec.MsgpackHandle{}).Encode(ping{
+			SeqNo: 1<<32 - 1, Target: make([]byte, 16), Port: 65535, Node: name, SourceAddr: make([]byte, 16), SourcePort: 65535, SourceNode: name,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append([]byte{kind}, text...)
+	}
+	for _, kind := range []byte{pingType, indirectPingType, ackType, nackType} {
+		if why := validatePacket(message(kind, strings.Repeat("x", maxName))); why != "" {
+			t.Errorf("type %d with the longest names: %s", kind, why)
+		}
+		if validatePacket(message(kind, strings.Repeat("x", 4*maxName))) == "" {
+			t.Errorf("type %d with names of %d bytes is taken", kind, 4*maxName)
+		}
+	}
+	long := strings.Repeat("x", 4*maxName)
+	if validateRequest(message(pingType, "a")) != "" || validateRequest(message(pingType, long)) == "" {
+		t.Error("pings of streams")
+	}
+	for _, kind := range []byte{ackType, errorType} {
+		if validateReply(message(kind, "a")) != "" || validateReply(message(kind, long)) == "" {
+			t.Errorf("replies of type %d", kind)
+		}
+	}
+}
+
 func FuzzPacket(f *testing.F) {
 	f.Add([]byte{compoundType, 2, 0, 1, 0, 1, pingType, aliveType})
 	f.Add([]byte{crcType, 0, 0, 0, 0, pingType})

@@ -1,19 +1,23 @@
 package membership
 
 import (
-	"bytes"
-	"context"
 	"log/slog"
 	"regexp"
 	"strings"
+
+	"github.com/fermata-io/fermata/internal/lib/librarylog"
 )
 
-// logBridge turns memberlist's log lines, "date time [LEVEL] memberlist: text", into slog records.
+// logBridge turns memberlist's log lines, "date time [LEVEL] memberlist: text", into slog records. Their texts have names
+// that the sender of a message chose.
 type logBridge struct {
 	logger *slog.Logger
 }
 
-var logLinePattern = regexp.MustCompile(`(?:^|\s)\[(DEBUG|INFO|WARN|ERR|ERROR)\]\s+(.*)$`)
+// maxLogLine is how many bytes of a line are read: the time, the level and the text that is logged.
+const maxLogLine = 100 + librarylog.MaxText
+
+var logLinePattern = regexp.MustCompile(`(?s)(?:^|\s)\[(DEBUG|INFO|WARN|ERR|ERROR)\]\s+(.*)$`)
 
 var slogLevels = map[string]slog.Level{
 	"DEBUG": slog.LevelDebug,
@@ -24,8 +28,8 @@ var slogLevels = map[string]slog.Level{
 }
 
 func (b *logBridge) Write(p []byte) (int, error) {
-	level, text := parseLogLine(string(bytes.TrimRight(p, "\n")))
-	b.logger.Log(context.Background(), level, text, "source", "memberlist")
+	level, text := parseLogLine(string(p[:min(len(p), maxLogLine)]))
+	librarylog.Log(b.logger, level, "message of memberlist", text)
 	return len(p), nil
 }
 

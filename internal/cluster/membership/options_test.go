@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/fermata-io/fermata/internal/lib/librarylog"
 )
 
 func TestOptions(t *testing.T) {
@@ -95,11 +97,13 @@ func TestLogBridge(t *testing.T) {
 	l := log.New(&logBridge{logger: slog.New(handler)}, "", log.LstdFlags)
 	for _, c := range []struct{ line, want string }{
 		{"[DEBUG] memberlist: Stream connection from=1.2.3.4:5",
-			`level=DEBUG msg="Stream connection from=1.2.3.4:5" source=memberlist`},
-		{"[INFO] memberlist: Suspect b", `level=INFO msg="Suspect b" source=memberlist`},
-		{"[WARN] memberlist: Refuting", `level=WARN msg=Refuting source=memberlist`},
-		{"[ERR] Failed to shutdown [x]: y", `level=ERROR msg="Failed to shutdown [x]: y" source=memberlist`},
-		{"[ERROR] memberlist: z", `level=ERROR msg=z source=memberlist`},
+			`level=DEBUG msg="message of memberlist" text="Stream connection from=1.2.3.4:5"`},
+		{"[INFO] memberlist: Suspect b", `level=INFO msg="message of memberlist" text="Suspect b"`},
+		{"[WARN] memberlist: Refuting", `level=WARN msg="message of memberlist" text=Refuting`},
+		{"[ERR] Failed to shutdown [x]: y", `level=ERROR msg="message of memberlist" text="Failed to shutdown [x]: y"`},
+		{"[ERROR] memberlist: z", `level=ERROR msg="message of memberlist" text=z`},
+		{"[WARN] memberlist: Got ping for unexpected node 'a\nb'", `level=WARN msg="message of memberlist" text="Got ping for unexpected node 'a\nb'"`},
+		{"[WARN] memberlist: " + strings.Repeat("x", 1<<20), `level=WARN msg="message of memberlist" text=` + strings.Repeat("x", librarylog.MaxText)},
 	} {
 		out.Reset()
 		l.Print(c.line)

@@ -79,7 +79,7 @@ func validateMessage(m []byte) refusal {
 	}
 	switch m[0] {
 	case pingType, indirectPingType, ackType, nackType:
-		return ""
+		return validateProbe(m)
 	case suspectType, aliveType, deadType:
 		var about struct{ Incarnation uint32 }
 		if err := codec.NewDecoderBytes(m[1:], &codec.MsgpackHandle{}).Decode(&about); err == nil &&
@@ -88,6 +88,16 @@ func validateMessage(m []byte) refusal {
 		}
 	}
 	return refusedContent
+}
+
+// maxProbe bounds a ping and its answer: two names of maxName, addresses and numbers.
+const maxProbe = 1024
+
+func validateProbe(m []byte) refusal {
+	if len(m) > maxProbe {
+		return refusedContent
+	}
+	return ""
 }
 
 // A node refutes a false state of itself with a greater incarnation. Incarnations above a bound are refused, so
@@ -121,7 +131,7 @@ func validateRequest(plain []byte) refusal {
 	switch {
 	case len(plain) == 0:
 	case plain[0] == pingType:
-		return ""
+		return validateProbe(plain)
 	case plain[0] == pushPullType:
 		return validateExchange(plain[1:])
 	}
@@ -133,7 +143,7 @@ func validateReply(plain []byte) refusal {
 	switch {
 	case len(plain) == 0:
 	case plain[0] == ackType, plain[0] == errorType:
-		return ""
+		return validateProbe(plain)
 	case plain[0] == pushPullType:
 		return validateExchange(plain[1:])
 	}

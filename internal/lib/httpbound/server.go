@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/fermata-io/fermata/internal/lib/librarylog"
 	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 )
 
@@ -50,7 +51,7 @@ func Bound(s *http.Server, l net.Listener, o Options) net.Listener {
 	if o.OnClose == nil {
 		o.OnClose = func(string) {}
 	}
-	s.ErrorLog = slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug)
+	s.ErrorLog = librarylog.NewStandard(o.Logger, slog.LevelDebug, "message of the HTTP server")
 	s.Handler = LogPanics(boundHeaders(s.Handler), o.Logger)
 	s.ConnContext = func(ctx context.Context, outer net.Conn) context.Context {
 		return context.WithValue(ctx, connKey{}, boundConn(outer))

@@ -9,8 +9,8 @@
 // Invariants:
 //
 //  1. Omitted records are counted, and the count is written even if nothing else is logged.
-//  2. Memory is bounded: counts are dropped with their window, and jobs beyond a number are
-//     counted together.
+//  2. Memory is bounded: counts are dropped at the end of their window, and jobs and messages beyond a
+//     number are counted together, by their first bytes.
 //  3. Audit records are never omitted.
 //
 // docs/logs.md lists the names of attributes.

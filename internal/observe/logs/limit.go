@@ -3,6 +3,7 @@ package logs
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 )
@@ -12,8 +13,13 @@ const (
 	Window = 10 * time.Second
 	// messageFactor is how many times the limit of one job the records with one message may reach, for all jobs.
 	messageFactor = 10
-	// maxSubjects bounds the subjects that are counted separately in a window.
+	// maxSubjects bounds the subjects that are counted separately in a window, and maxMessages the messages.
 	maxSubjects = 10_000
+	maxMessages = 1_000
+	// maxKeptText bounds the bytes that are kept of a message or of a subject.
+	maxKeptText = 256
+	// otherMessages stands for the messages beyond maxMessages, which are counted together.
+	otherMessages = "other messages"
 )
 
 // unlimited are messages that are never omitted.
@@ -35,10 +41,18 @@ func (h *limited) Enabled(ctx context.Context, l slog.Level) bool { return h.nex
 
 // Handle writes a record, or counts it.
 func (h *limited) Handle(ctx context.Context, r slog.Record) error {
-	if !unlimited[r.Message] && !h.window.allowRecord(recordKind{r.Level, r.Message}, h.recordSubject(r)) {
+	if !unlimited[r.Message] && !h.window.allowRecord(recordKind{r.Level, keptText(r.Message)}, keptText(h.recordSubject(r))) {
 		return nil
 	}
 	return h.next.Handle(ctx, r)
+}
+
+// keptText returns the beginning of a text. It does not keep the memory of the rest.
+func keptText(text string) string {
+	if len(text) <= maxKeptText {
+		return text
+	}
+	return strings.Clone(text[:maxKeptText])
 }
 
 func (h *limited) recordSubject(r slog.Record) string {
@@ -88,26 +102,27 @@ type recordSubjectKey struct {
 	subject string
 }
 
-// window counts the records of a [Window].
+// window counts the records of a [Window]. It begins with a record, and a timer ends it.
 type window struct {
 	out   slog.Handler
 	limit int
 
-	mu            sync.Mutex
-	endsAt        time.Time
-	counts        map[recordSubjectKey]int
-	totals        map[recordKind]int
-	omitted       map[recordKind]int
-	reportPending bool // a timer will report the omitted ones
+	mu      sync.Mutex
+	counts  map[recordSubjectKey]int // nil: no window has begun
+	totals  map[recordKind]int
+	omitted map[recordKind]int
 }
 
 // allowRecord reports whether a record is to be written.
 func (w *window) allowRecord(l recordKind, subject string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now()
-	if !now.Before(w.endsAt) && !w.reportPending {
-		w.startWindow(now)
+	if w.counts == nil {
+		w.counts, w.totals, w.omitted = make(map[recordSubjectKey]int), make(map[recordKind]int), make(map[recordKind]int)
+		time.AfterFunc(Window, w.end)
+	}
+	if len(w.totals) >= maxMessages && w.totals[l] == 0 {
+		l.message = otherMessages
 	}
 	k := recordSubjectKey{l, subject}
 	if len(w.counts) >= maxSubjects && w.counts[k] == 0 {
@@ -122,24 +137,14 @@ func (w *window) allowRecord(l recordKind, subject string) bool {
 		}
 	}
 	w.omitted[l]++
-	if !w.reportPending {
-		w.reportPending = true
-		time.AfterFunc(w.endsAt.Sub(now), w.reportOmitted)
-	}
 	return false
 }
 
-func (w *window) startWindow(now time.Time) {
-	w.endsAt = now.Add(Window)
-	w.counts, w.totals, w.omitted = make(map[recordSubjectKey]int), make(map[recordKind]int), make(map[recordKind]int)
-}
-
-// reportOmitted writes the counts of omitted records, and starts a new window.
-func (w *window) reportOmitted() {
+// end ends the window, and writes the counts of omitted records.
+func (w *window) end() {
 	w.mu.Lock()
 	left := w.omitted
-	w.reportPending = false
-	w.startWindow(time.Now())
+	w.counts, w.totals, w.omitted = nil, nil, nil
 	w.mu.Unlock()
 	for l, n := range left {
 		r := slog.NewRecord(time.Now(), l.level, "log lines left out", 0)

@@ -87,6 +87,43 @@ func TestMessageIsBoundedOverAllJobs(t *testing.T) {
 	})
 }
 
+// TestManyMessagesAreBounded: a peer that chooses what is in a message gets neither any number of lines nor any memory,
+// also if nothing else is logged later.
+func TestManyMessagesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		w := LimitRepeats(slog.NewJSONHandler(&out, nil), 1)
+		logger, counted := slog.New(w), w.(*limited).window
+		long := strings.Repeat("x", 4000)
+		for i := range 3 * maxMessages {
+			logger.Warn(fmt.Sprint(i, " ", long), "job", fmt.Sprint("ns/", i, long))
+		}
+		for range 20 {
+			logger.Warn("run_dead")
+		}
+		if len(counted.totals) > maxMessages+1 || len(counted.counts) > maxSubjects+maxMessages+1 {
+			t.Errorf("%d messages and %d subjects are counted", len(counted.totals), len(counted.counts))
+		}
+		for l := range counted.totals {
+			if len(l.message) > maxKeptText {
+				t.Fatalf("%d bytes of a message are kept", len(l.message))
+			}
+		}
+		time.Sleep(Window)
+		synctest.Wait()
+		if counted.counts != nil || counted.totals != nil || counted.omitted != nil {
+			t.Error("counts are kept after their window")
+		}
+		written := strings.Count(out.String(), "\n")
+		if want := maxMessages + 2*messageFactor; written > want {
+			t.Errorf("%d lines, want %d at most", written, want)
+		}
+		if _, left := linesOf(t, &out); left[otherMessages] != 2*maxMessages+20-messageFactor {
+			t.Errorf("left out %v", left)
+		}
+	})
+}
+
 // TestGroupsMeanSomethingElse: an attribute inside of a group is not the line's job.
 func TestGroupsMeanSomethingElse(t *testing.T) {
 	var out bytes.Buffer
