@@ -3,14 +3,16 @@ package node
 import (
 	"context"
 	"crypto/ed25519"
-	"encoding/hex"
 	"fmt"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/api/rpc"
 	"github.com/fermata-io/fermata/internal/auth/authn"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/engine/quota"
 )
 
@@ -113,21 +115,40 @@ func (n *Node) peerCheck(ctx context.Context) (guard.PeerCheck, error) {
 	if err != nil {
 		return nil, err
 	}
-	return guard.PeerKeyCheck(key, o)
+	self := guard.Callee{Name: n.cfg.Name, Process: n.locks.Process(), Address: n.peerAddr}
+	return guard.PeerKeyCheck(key, self, o)
 }
 
-// peerHeaders are the headers of this node's calls to others.
-func (n *Node) peerHeaders(ctx context.Context) (map[string]string, error) {
-	if n.access == nil || n.security.peers != nil {
+// needsPeerKey reports whether nodes authenticate each other by a key.
+func (n *Node) needsPeerKey() bool { return n.access != nil && n.security.peers == nil }
+
+// peerDialOptions authenticate this node's connections to others by a key, if they need one.
+func (n *Node) peerDialOptions(ctx context.Context) (func(func() sharding.Member) []grpc.DialOption, error) {
+	if !n.needsPeerKey() {
 		return nil, nil
 	}
 	key, err := n.peerKey(ctx)
-	return map[string]string{guard.PeerKeyHeader: key}, err
+	return func(member func() sharding.Member) []grpc.DialOption {
+		return key.DialOptions(func() guard.Callee {
+			m := member()
+			return guard.Callee{Name: m.Name, Process: m.Process, Address: m.PeerAddr}
+		})
+	}, err
 }
 
-func (n *Node) peerKey(ctx context.Context) (string, error) {
-	secret, err := n.store.Secret(ctx, "peers")
-	return hex.EncodeToString(secret), err
+// peerProofOptions have the server for other nodes prove by the key that it belongs to one, if they need that.
+func (n *Node) peerProofOptions(ctx context.Context) ([]grpc.ServerOption, error) {
+	if !n.needsPeerKey() {
+		return nil, nil
+	}
+	key, err := n.peerKey(ctx)
+	return key.ServerOptions(n.cfg.Name), err
+}
+
+// peerKey returns the key of the links between nodes. Earlier builds sent the secret "peers" to each address that they
+// learned by gossip.
+func (n *Node) peerKey(ctx context.Context) (guard.PeerKey, error) {
+	return n.store.Secret(ctx, "links")
 }
 
 // NewAuditKey makes a key that signs the chain of audit records. It returns the line for --audit-key-file, and

@@ -40,13 +40,13 @@ func (n *Node) buildEngines(ctx context.Context) error {
 
 func (n *Node) buildPeers(ctx context.Context) error {
 	c := n.cfg
-	headers, err := n.peerHeaders(ctx)
+	options, err := n.peerDialOptions(ctx)
 	if err != nil {
 		return err
 	}
 	n.peers, err = peer.New(peer.Options{
 		Self: c.Name, Version: c.Version, Keyspace: n.store.Identity, ClientAddr: n.grpcAddr, Handler: n,
-		Forecast: n.forecastShards, Dial: c.Network.Dial, Credentials: n.security.peers, CallHeaders: headers,
+		Forecast: n.forecastShards, Dial: c.Network.Dial, Credentials: n.security.peers, DialOptions: options,
 		Logger: c.Logger, Registerer: c.Registerer,
 	})
 	return err

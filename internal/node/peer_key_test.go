@@ -44,7 +44,7 @@ func TestNoMethodIsOpenWithoutCredential(t *testing.T) {
 		for _, key := range []string{"", "0123456789abcdef"} {
 			ctx := t.Context()
 			if key != "" {
-				ctx = metadata.AppendToOutgoingContext(ctx, guard.PeerKeyHeader, key)
+				ctx = metadata.AppendToOutgoingContext(ctx, guard.PeerProofHeader, key, guard.PeerNonceHeader, "nonce")
 			}
 			served := 0
 			for _, method := range allMethods() {

@@ -226,7 +226,11 @@ func (n *Node) startServers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	peerServer := grpc.NewServer(append(peerOptions,
+	proofs, err := n.peerProofOptions(ctx)
+	if err != nil {
+		return err
+	}
+	peerServer := grpc.NewServer(append(append(peerOptions, proofs...),
 		peer.MessageLimit(),
 		grpc.ConnectionTimeout(peerHandshake),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 2 * time.Second,

@@ -12,7 +12,8 @@ var usedHeaders = map[string]int{
 	"authorization": MaxHeaderBytes,
 	"traceparent":   128,
 	"tracestate":    1 << 10, // W3C Trace Context asks for 512 at least
-	PeerKeyHeader:   256,
+	PeerProofHeader: 128,
+	PeerNonceHeader: maxNonce,
 }
 
 // Bounds of the headers of a call, beside its credential. gRPC keeps headers until the client has read the response, and

@@ -2,14 +2,12 @@ package guard
 
 import (
 	"context"
-	"crypto/subtle"
 	"crypto/x509"
 	"errors"
 	"log/slog"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
 
@@ -22,34 +20,8 @@ type PeerAuthority interface {
 	GrantsRole(authz.Role) bool
 }
 
-// PeerKeyHeader is the header in which nodes send the key of [PeerKeyInterceptors].
-const PeerKeyHeader = "fermata-peer-key"
-
 // PeerCheck decides about each call of another node.
 type PeerCheck func(ctx context.Context, method string) error
-
-// PeerKeyCheck is for the server that other nodes connect to without TLS: callers have to send the key, which only
-// processes have that read the cluster's keyspace.
-func PeerKeyCheck(key string, o Options) (PeerCheck, error) {
-	if key == "" || o.Logger == nil {
-		return nil, errors.New("guard: PeerKeyCheck needs a key and a Logger")
-	}
-	g, err := New(o)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context, method string) error {
-		c := &Caller{gate: g, method: method}
-		sent := metadata.ValueFromIncomingContext(ctx, PeerKeyHeader)
-		switch {
-		case len(sent) == 0:
-			return c.refuseCredential(ctx, "missing", errors.New("there is no "+PeerKeyHeader))
-		case len(sent) > 1 || subtle.ConstantTimeCompare([]byte(sent[0]), []byte(key)) != 1:
-			return c.refuseCredential(ctx, "invalid", errors.New("the "+PeerKeyHeader+" is not that of this cluster"))
-		}
-		return nil
-	}, nil
-}
 
 // PeerCertificateCheck is for the server that other nodes connect to over TLS, which verifies their certificates. If
 // the authority gives the role node to an identity, callers need that role. Otherwise a verified certificate is enough.

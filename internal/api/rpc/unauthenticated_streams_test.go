@@ -367,7 +367,8 @@ func TestCallsThatAreRefusedByTheirHeaders(t *testing.T) {
 // TestCallsOfPeersAreCheckedByTheirHeaders: without TLS, a call without the key of the nodes is refused before its request
 // has arrived, and its connection stays bounded as those of strangers are.
 func TestCallsOfPeersAreCheckedByTheirHeaders(t *testing.T) {
-	check, err := guard.PeerKeyCheck("the key", guard.Options{Logger: slog.New(slog.DiscardHandler)})
+	key, self := guard.PeerKey("the key"), guard.Callee{Name: "n"}
+	check, err := guard.PeerKeyCheck(key, self, guard.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -386,18 +387,19 @@ func TestCallsOfPeersAreCheckedByTheirHeaders(t *testing.T) {
 	t.Cleanup(func() { peers.Stop(); serving.Wait() })
 	f := &flooded{address: listener.Addr().String()}
 	const method = fermatav1.PeerService_DescribeNode_FullMethodName
-	key := func(value string) hpack.HeaderField {
-		return hpack.HeaderField{Name: guard.PeerKeyHeader, Value: value}
+	proof := func(key guard.PeerKey) hpack.HeaderField {
+		return hpack.HeaderField{Name: guard.PeerProofHeader, Value: key.CallerProof(self)}
 	}
+	nonce := hpack.HeaderField{Name: guard.PeerNonceHeader, Value: "nonce"}
 
 	node, stranger := f.rude(t, window), f.rude(t, window)
-	id, err := node.open("", method, key("the key"))
+	id, err := node.open("", method, proof(key), nonce)
 	node.must(t, err, node.framer.WriteData(id, true, prefix(0)))
 	if code := node.answer(t, id); code != codes.Unimplemented {
 		t.Errorf("a call with the key: %s", code)
 	}
 	for i := range guard.MaxRefusedCalls {
-		id, err := stranger.open("", method, key("another key"))
+		id, err := stranger.open("", method, proof(guard.PeerKey("another key")), nonce)
 		stranger.must(t, err)
 		if code := stranger.answer(t, id); code != codes.Unauthenticated { // its request has not arrived
 			t.Fatalf("call %d without the key: %s", i, code)

@@ -34,7 +34,8 @@ type link struct {
 	reportedAddress atomic.Pointer[string]
 	// departed: the member has left the view. The link stays for as long as its
 	// stream does, and is not opened again.
-	departed atomic.Bool
+	departed   atomic.Bool
+	wasRefused bool // the last attempt was; of run
 	// provenKeyspace is the id that the peer has sent on the stream that is open; empty: none. Peer.mu guards it.
 	provenKeyspace string
 	ctx            context.Context
@@ -43,8 +44,10 @@ type link struct {
 
 func (p *Peer) newLink(m sharding.Member) (*link, error) {
 	l := &link{p: p, member: m, queue: newSendQueue(p.latestOffer)}
-	options := append(connectionOptions(p.o.Credentials), grpc.WithContextDialer(l.openConnection),
-		grpc.WithPerRPCCredentials(callHeaders(p.o.CallHeaders)))
+	options := append(connectionOptions(p.o.Credentials), grpc.WithContextDialer(l.openConnection))
+	if p.o.DialOptions != nil {
+		options = append(options, p.o.DialOptions(l.latestMember)...)
+	}
 	conn, err := grpc.NewClient("passthrough:///"+m.PeerAddr, options...)
 	if err != nil {
 		return nil, err
@@ -52,6 +55,18 @@ func (p *Peer) newLink(m sharding.Member) (*link, error) {
 	l.conn, l.client = conn, fermatav1.NewPeerServiceClient(conn)
 	l.ctx, l.cancel = context.WithCancel(p.ctx)
 	return l, nil
+}
+
+// latestMember returns the member as the view has it now, at the address that the link dials.
+func (l *link) latestMember() sharding.Member {
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	m, ok := l.p.view.Member(l.member.Name)
+	if !ok {
+		return l.member
+	}
+	m.PeerAddr = l.member.PeerAddr
+	return m
 }
 
 // openConnection dials the peer. If this link was up before, a refused connection proves that the peer's process
@@ -103,8 +118,14 @@ func (l *link) logEnd(err error, pause time.Duration) time.Duration {
 	case l.p.isForeign(l.member.Name):
 		return retryMax // which is logged once
 	case code == codes.PermissionDenied || code == codes.Unauthenticated:
+		if !l.wasRefused { // by a new process, perhaps, of which gossip has not come yet
+			l.wasRefused = true
+			break
+		}
 		logger.Warn("peer refused this node", "error", err)
 		return retryMax // until the access file or the certificate is changed
+	default:
+		l.wasRefused = false
 	}
 	logger.Info("peer link down", "error", err)
 	return pause

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/forecast"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/lib/rawio"
 )
 
@@ -63,8 +64,9 @@ type Options struct {
 	ClientAddr string
 	// Credentials are for the connections to other nodes. Default: plain text.
 	Credentials credentials.TransportCredentials
-	// CallHeaders are sent with each call to another node: header names and values. Default: none.
-	CallHeaders map[string]string
+	// DialOptions are further options of the connection to a node. member returns it as the cluster knows it at the
+	// time, at the address that is dialled. Default: none.
+	DialOptions func(member func() sharding.Member) []grpc.DialOption
 	// Dial opens connections to other nodes. Default: TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Forecast returns the forecast of the shards that this node holds. Default: peers get none.
@@ -143,15 +145,6 @@ func connectionOptions(c credentials.TransportCredentials) []grpc.DialOption {
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 	}
 }
-
-// callHeaders are headers of each call, also on connections without TLS.
-type callHeaders map[string]string
-
-func (h callHeaders) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return h, nil
-}
-
-func (callHeaders) RequireTransportSecurity() bool { return false }
 
 // rawCredentials make connections of package rawio. The dialer does not: gRPC sets the timeout of unacknowledged
 // data on connections of package net only, between dialling and the handshake.

@@ -86,12 +86,14 @@ func (p *Peer) applyView(v sharding.View) (admitted []*servedLink) {
 	return admitted
 }
 
-// closeLinks closes the links to members that have departed or moved. The caller holds mu.
+// closeLinks closes the links to members that have departed or moved, and those that wait to be opened to a process that
+// another one has replaced. The caller holds mu.
 func (p *Peer) closeLinks() {
 	for name, l := range p.links {
 		m, ok := p.view.Member(name)
 		l.departed.Store(!ok)
-		if ok && m.PeerAddr != l.member.PeerAddr || !ok && !l.isUp() {
+		replaced := m.PeerAddr != l.member.PeerAddr || m.Process != l.member.Process && !l.isUp()
+		if ok && replaced || !ok && !l.isUp() {
 			l.cancel()
 			delete(p.links, name)
 		}
