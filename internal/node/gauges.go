@@ -101,11 +101,8 @@ func (g *gauges) refresh(ctx context.Context, n *Node) {
 	if n.cfg.Virtual {
 		return // Redis's clock is not used
 	}
-	sent := time.Now()
-	there, err := n.lockConns.Time(ctx).Result()
-	if took := time.Since(sent); err == nil && took < maxClockRoundTrip {
-		g.clockOffset.Set(there.Sub(sent.Add(took / 2)).Seconds())
-	}
+	n.measureRedisClock(ctx)
+	g.clockOffset.Set(time.Duration(n.redisClockOffset.Load()).Seconds())
 }
 
 // setFindings exports the findings about Redis. It deletes only obsolete series, so that no scrape misses a

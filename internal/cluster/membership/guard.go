@@ -80,6 +80,7 @@ type guard struct {
 	allow  []netip.Prefix // empty: all
 	label  []byte
 	ring   *memberlist.Keyring // nil: no encryption
+	now    func() time.Time    // by the clock that nodes share
 	logger *slog.Logger
 
 	refused *prometheus.CounterVec
@@ -101,7 +102,7 @@ type guard struct {
 }
 
 func newGuard(o Options) *guard {
-	g := &guard{allow: o.Allow, label: []byte(o.Label), ring: o.ring, logger: o.Logger}
+	g := &guard{allow: o.Allow, label: []byte(o.Label), ring: o.ring, now: o.Now, logger: o.Logger}
 	g.mu.byAddress = map[netip.Addr]*addressUsage{}
 	g.refused = promauto.With(o.Registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "fermata_gossip_refused_total",
@@ -155,7 +156,7 @@ func (g *guard) checkPacket(buf []byte, from netip.Addr) refusal {
 	if why != "" {
 		return why
 	}
-	return validatePacket(plain)
+	return validatePacket(plain, maxIncarnation(g.now()))
 }
 
 // labelHeader is the header of every packet and stream.

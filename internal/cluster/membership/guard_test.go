@@ -435,19 +435,19 @@ func TestProbesAreSmall(t *testing.T) {
 		return append([]byte{kind}, text...)
 	}
 	for _, kind := range []byte{pingType, indirectPingType, ackType, nackType} {
-		if why := validatePacket(message(kind, strings.Repeat("x", maxName))); why != "" {
+		if why := validatePacket(message(kind, strings.Repeat("x", maxName)), 0); why != "" {
 			t.Errorf("type %d with the longest names: %s", kind, why)
 		}
-		if validatePacket(message(kind, strings.Repeat("x", 4*maxName))) == "" {
+		if validatePacket(message(kind, strings.Repeat("x", 4*maxName)), 0) == "" {
 			t.Errorf("type %d with names of %d bytes is taken", kind, 4*maxName)
 		}
 	}
 	long := strings.Repeat("x", 4*maxName)
-	if validateRequest(message(pingType, "a")) != "" || validateRequest(message(pingType, long)) == "" {
+	if validateRequest(message(pingType, "a"), 0) != "" || validateRequest(message(pingType, long), 0) == "" {
 		t.Error("pings of streams")
 	}
 	for _, kind := range []byte{ackType, errorType} {
-		if validateReply(message(kind, "a")) != "" || validateReply(message(kind, long)) == "" {
+		if validateReply(message(kind, "a"), 0) != "" || validateReply(message(kind, long), 0) == "" {
 			t.Errorf("replies of type %d", kind)
 		}
 	}
@@ -458,9 +458,9 @@ func FuzzPacket(f *testing.F) {
 	f.Add([]byte{crcType, 0, 0, 0, 0, pingType})
 	f.Add([]byte{pushPullType, 0x83})
 	f.Fuzz(func(_ *testing.T, plain []byte) {
-		validatePacket(plain)
-		validateRequest(plain)
-		validateReply(plain)
+		validatePacket(plain, 1)
+		validateRequest(plain, 1)
+		validateReply(plain, 1)
 	})
 }
 
@@ -470,7 +470,7 @@ func BenchmarkForgedPacket(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	g := newGuard(Options{Label: "fermata", ring: ring})
+	g := newGuard(Options{Label: "fermata", ring: ring, Now: time.Now})
 	packet := gossiptest.Labelled("fermata", append([]byte{1}, make([]byte, 1400)...))
 	b.ReportAllocs()
 	for b.Loop() {

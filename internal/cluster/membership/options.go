@@ -75,6 +75,10 @@ type Options struct {
 	// RejoinEvery is the mean interval of attempts to join nodes that are not members. Default 10 s.
 	RejoinEvery time.Duration
 
+	// Now is the time by a clock that all nodes share. It bounds the numbers in states that others publish. Default:
+	// that of this host.
+	Now func() time.Time
+
 	// Transport carries the gossip. Default: the host's network, guarded as in invariant 7.
 	Transport Transport
 
@@ -91,6 +95,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.AdvertisePort == 0 {
 		o.AdvertisePort = o.BindPort
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if o.RejoinEvery == 0 {
 		o.RejoinEvery = DefaultRejoinEvery

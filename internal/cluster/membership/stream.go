@@ -139,7 +139,8 @@ func (s *stream) Close() (err error) {
 
 // readFrame reads one encrypted message of a stream, decrypts it with a key of the ring and validates it. It
 // calls keep before it allocates memory for it.
-func readFrame(r io.Reader, g *guard, keep func(int) bool, fault func(plain []byte) refusal) ([]byte, refusal) {
+func readFrame(r io.Reader, g *guard, keep func(int) bool,
+	validate func(plain []byte, mostIncarnation uint32) refusal) ([]byte, refusal) {
 	frame := make([]byte, frameHeader, frameHeader+firstFrameRoom)
 	if _, err := io.ReadFull(r, frame); err != nil {
 		return nil, refusedCut
@@ -158,7 +159,7 @@ func readFrame(r io.Reader, g *guard, keep func(int) bool, fault func(plain []by
 	about := append(bytes.Clone(frame[:frameHeader]), g.label...)
 	plain, why := g.decrypt(frame[frameHeader:], about)
 	if why == "" {
-		why = fault(plain)
+		why = validate(plain, maxIncarnation(g.now()))
 	}
 	return frame, why
 }

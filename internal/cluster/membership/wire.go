@@ -38,8 +38,8 @@ const (
 
 // validatePacket returns the reason to refuse a decrypted packet; empty: a node may send it. Nodes with keys do
 // not compress, send no messages of their own, and do not nest packets. A compressed message could grow a
-// thousandfold.
-func validatePacket(plain []byte) refusal {
+// thousandfold. Incarnations above the most are refused, see [maxIncarnation].
+func validatePacket(plain []byte, mostIncarnation uint32) refusal {
 	if len(plain) >= crcHeader && plain[0] == crcType {
 		plain = plain[crcHeader:]
 	}
@@ -47,7 +47,7 @@ func validatePacket(plain []byte) refusal {
 		return refusedContent
 	}
 	if plain[0] != compoundType {
-		return validateMessage(plain)
+		return validateMessage(plain, mostIncarnation)
 	}
 	if len(plain) < 2 {
 		return refusedContent
@@ -64,7 +64,7 @@ func validatePacket(plain []byte) refusal {
 		if length > len(parts) {
 			return refusedContent
 		}
-		if why := validateMessage(parts[:length]); why != "" {
+		if why := validateMessage(parts[:length], mostIncarnation); why != "" {
 			return why
 		}
 		parts = parts[length:]
@@ -73,7 +73,7 @@ func validatePacket(plain []byte) refusal {
 }
 
 // validateMessage validates one message like [validatePacket].
-func validateMessage(m []byte) refusal {
+func validateMessage(m []byte, mostIncarnation uint32) refusal {
 	if len(m) == 0 {
 		return refusedContent
 	}
@@ -83,7 +83,7 @@ func validateMessage(m []byte) refusal {
 	case suspectType, aliveType, deadType:
 		var about struct{ Incarnation uint32 }
 		if err := codec.NewDecoderBytes(m[1:], &codec.MsgpackHandle{}).Decode(&about); err == nil &&
-			isRefutable(about.Incarnation) {
+			about.Incarnation <= mostIncarnation {
 			return ""
 		}
 	}
@@ -102,9 +102,10 @@ func validateProbe(m []byte) refusal {
 
 // A node refutes a false state of itself with a greater incarnation. Incarnations above a bound are refused, so
 // that a node can always refute. The bound grows faster than nodes need to refute. Without it, a state with the
-// greatest number could not be refuted until all nodes had been stopped.
+// greatest number could not be refuted until all nodes had been stopped. It has to be about the same for all nodes, or
+// some would refuse the answer of another: so they take it from a clock that they share.
 const (
-	minMaxIncarnation     = 1 << 20 // independent of this host's clock
+	minMaxIncarnation     = 1 << 20 // independent of any clock
 	incarnationsPerSecond = 10      // sufficient for 13 years
 )
 
@@ -114,8 +115,6 @@ func maxIncarnation(now time.Time) uint32 {
 	seconds := max(0, now.Sub(incarnationEpoch)) / time.Second
 	return uint32(min(minMaxIncarnation+incarnationsPerSecond*int64(seconds), math.MaxUint32/2))
 }
-
-func isRefutable(incarnation uint32) bool { return incarnation <= maxIncarnation(time.Now()) }
 
 // exchangeHeader is the header of a list of members.
 type exchangeHeader struct {
@@ -127,30 +126,30 @@ type exchangeHeader struct {
 // validateRequest returns the reason to refuse the first message of an incoming stream; empty: a node may send
 // it. Memory for the announced number of members is allocated before they are read, so the number is bounded
 // here.
-func validateRequest(plain []byte) refusal {
+func validateRequest(plain []byte, mostIncarnation uint32) refusal {
 	switch {
 	case len(plain) == 0:
 	case plain[0] == pingType:
 		return validateProbe(plain)
 	case plain[0] == pushPullType:
-		return validateExchange(plain[1:])
+		return validateExchange(plain[1:], mostIncarnation)
 	}
 	return refusedContent
 }
 
 // validateReply does the same for the reply on an outgoing stream.
-func validateReply(plain []byte) refusal {
+func validateReply(plain []byte, mostIncarnation uint32) refusal {
 	switch {
 	case len(plain) == 0:
 	case plain[0] == ackType, plain[0] == errorType:
 		return validateProbe(plain)
 	case plain[0] == pushPullType:
-		return validateExchange(plain[1:])
+		return validateExchange(plain[1:], mostIncarnation)
 	}
 	return refusedContent
 }
 
-func validateExchange(text []byte) refusal {
+func validateExchange(text []byte, mostIncarnation uint32) refusal {
 	d := codec.NewDecoderBytes(text, &codec.MsgpackHandle{})
 	var e exchangeHeader
 	if err := d.Decode(&e); err != nil || e.Nodes < 0 || e.Nodes > MaxMembers || e.UserStateLen != 0 {
@@ -158,7 +157,7 @@ func validateExchange(text []byte) refusal {
 	}
 	for range e.Nodes {
 		var about struct{ Incarnation uint32 }
-		if err := d.Decode(&about); err != nil || !isRefutable(about.Incarnation) {
+		if err := d.Decode(&about); err != nil || about.Incarnation > mostIncarnation {
 			return refusedContent
 		}
 	}
