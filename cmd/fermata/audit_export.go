@@ -189,7 +189,7 @@ func (e *auditExport) deliverRecords(ctx context.Context, c *client.Client) erro
 func (e *auditExport) beginExport(ctx context.Context, c *client.Client) error {
 	if e.name == "" {
 		e.seq = -1
-		return nil
+		return e.repairFile()
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.app.timeout)
 	defer cancel()
@@ -227,6 +227,15 @@ func (e *auditExport) compareFile() error {
 		"file\n", printableText(e.file), last.GetSequence(), e.seq)
 	e.after, e.seq = last.GetId(), last.GetSequence()
 	return nil
+}
+
+// repairFile removes a last line without an end.
+func (e *auditExport) repairFile() error {
+	if e.file == "" {
+		return nil
+	}
+	_, err := readLastRecord(e.file)
+	return err
 }
 
 // exportBatch delivers and acknowledges a page; more: there may be another one.

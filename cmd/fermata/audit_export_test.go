@@ -270,6 +270,15 @@ func TestAuditExportNoticesSkips(t *testing.T) {
 	c.changes(2)
 	c.admin.XTrimMaxLen(t.Context(), trailStream, 1)
 	export(1, "GAP: records with sequences 10 to 14 are missing", 10)
+	// Without a name too, a line without an end is removed.
+	if err := os.WriteFile(file, []byte(`{"id":"17`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.must("audit", "export", "--file", file)
+	text, err := os.ReadFile(file)
+	if err != nil || strings.HasPrefix(string(text), `{"id":"17{`) || !strings.HasSuffix(string(text), "}\n") {
+		t.Errorf("%s, %v", text, err)
+	}
 	if err := os.WriteFile(file, []byte("something else"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,8 @@ func (n *Node) buildPeers(ctx context.Context) error {
 	n.peers, err = peer.New(peer.Options{
 		Self: c.Name, Version: c.Version, Keyspace: n.store.Identity, ClientAddr: n.grpcAddr, Handler: n,
 		Forecast: n.forecastShards, Dial: c.Network.Dial, Credentials: n.security.peers, DialOptions: options,
-		Logger: c.Logger, Registerer: c.Registerer,
+		Features: uint32(membership.AllFeatures),
+		Logger:   c.Logger, Registerer: c.Registerer,
 	})
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/fermata-io/fermata/internal/api/rpc"
 	"github.com/fermata-io/fermata/internal/cluster/membership"
@@ -74,6 +75,29 @@ func (n *Node) reachOfOthers() (anyAlive bool, owners []reachability.Report) {
 		}
 	}
 	return anyAlive, owners
+}
+
+// knownMembers are the other live members whose names have had a heartbeat in the keyspace. A holder of the gossip key
+// can invent others.
+func (n *Node) knownMembers() (known []membership.MemberState) {
+	for _, m := range n.gossip.Members() {
+		if m.State == membership.StateAlive && m.Name != n.cfg.Name && n.locks.HasSeen(m.Name) {
+			known = append(known, m)
+		}
+	}
+	return known
+}
+
+// maxLoggedNodes is how many nodes a line of the log names.
+const maxLoggedNodes = 10
+
+// listNodes joins descriptions of nodes for a line of the log. Parts of them come from gossip.
+func listNodes(nodes []string) string {
+	short := make([]string, len(nodes))
+	for i, text := range nodes {
+		short[i] = job.Clip(text, job.MaxID)
+	}
+	return strings.Join(job.ClipList(short, len(short), maxLoggedNodes), " ")
 }
 
 // publishReach publishes how this node reaches Redis.

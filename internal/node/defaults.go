@@ -2,9 +2,7 @@ package node
 
 import (
 	"maps"
-	"strings"
 
-	"github.com/fermata-io/fermata/internal/cluster/membership"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/engine/defaults"
 )
@@ -17,14 +15,14 @@ func DefaultFlags() map[backoff.Field]string { return maps.Clone(defaults.Flags)
 func (n *Node) compareDefaults() {
 	own := n.defaults.Fingerprint()
 	var others []string
-	for _, m := range n.gossip.Members() {
-		if m.State == membership.StateAlive && m.Defaults != "" && m.Defaults != own {
+	for _, m := range n.knownMembers() {
+		if m.Defaults != "" && m.Defaults != own {
 			others = append(others, m.Name+"="+m.Defaults)
 		}
 	}
 	g := n.gauges
 	g.defaultsMismatches.Set(float64(len(others)))
-	text := strings.Join(others, " ")
+	text := listNodes(others)
 	if text == g.loggedDeviants {
 		return
 	}

@@ -3,11 +3,9 @@ package node
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/fermata-io/fermata/internal/api/rpc"
-	"github.com/fermata-io/fermata/internal/cluster/membership"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/engine/events"
 	"github.com/fermata-io/fermata/internal/engine/webhook"
@@ -94,14 +92,14 @@ func (n *Node) heldLocks() map[int]string {
 // not called concurrently.
 func (n *Node) compareEventsKeep() {
 	var others []string
-	for _, m := range n.gossip.Members() {
-		if m.State == membership.StateAlive && m.EventsKeep >= 0 && m.EventsKeep != n.cfg.EventsKeep {
+	for _, m := range n.knownMembers() {
+		if m.EventsKeep >= 0 && m.EventsKeep != n.cfg.EventsKeep {
 			others = append(others, fmt.Sprintf("%s=%d", m.Name, m.EventsKeep))
 		}
 	}
 	g := n.gauges
 	g.eventsKeepMismatches.Set(float64(len(others)))
-	text := strings.Join(others, " ")
+	text := listNodes(others)
 	if text == g.loggedKeepers {
 		return
 	}

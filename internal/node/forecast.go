@@ -16,7 +16,7 @@ func (n *Node) buildForecaster(context.Context) (err error) {
 }
 
 // countNodes returns the number of nodes of the cluster, this one included.
-func (n *Node) countNodes() int { return max(1, len(n.gossip.View().Members)) }
+func (n *Node) countNodes() int { return 1 + len(n.knownMembers()) }
 
 // forecastShards answers peers, and the clients of this node.
 func (n *Node) forecastShards(ctx context.Context, q core.Query) (core.Answer, error) {

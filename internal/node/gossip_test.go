@@ -3,9 +3,11 @@ package node_test
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,4 +136,56 @@ func holders(t *testing.T, n *node.Node) string {
 		fmt.Fprint(&text, s.GetHolder())
 	}
 	return text.String()
+}
+
+// TestInventedMembersDecideNothing: a holder of the gossip key invents a node of an earlier version, and says that a real
+// one is. Nodes go on to accept runs with another payload, because a node has no heartbeat, or has sent its features.
+func TestInventedMembersDecideNothing(t *testing.T) {
+	t.Parallel()
+	redis, key := redistest.Start(t), keytest.Key("gossip")
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, []byte(base64.StdEncoding.EncodeToString(key)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := &lines{}
+	keyed := func(c *node.Config) { c.GossipKeyFile, c.Logger = keys, log.logger() }
+	a := startWith(t, redis.URL(), "a", keyed)
+	b := startWith(t, redis.URL(), "b", keyed, a.GossipAddr())
+	c := jobs(t, a)
+	create(t, c, "j", &fermatav1.Job{Handler: "h", Payload: []byte("first")})
+	conn, err := net.Dial("udp", a.GossipAddr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	incarnation := uint32(0)
+	forge := func() {
+		t.Helper()
+		incarnation += 1000
+		for name, of := range map[string]string{"invented": "127.0.0.1:9", "b": b.PeerAddr()} {
+			meta := fmt.Appendf(nil, `{"p":%q}`, of)
+			message := gossiptest.Claim(name, incarnation, netip.MustParseAddrPort(b.GossipAddr()), meta)
+			if _, err := conn.Write(gossiptest.Labelled("fermata", gossiptest.Sealed(t, key, "fermata", message))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	run := func() error {
+		forge()
+		_, err := c.RunJobWithPayload(t.Context(), &fermatav1.RunJobWithPayloadRequest{Name: name("j"), Payload: []byte("other")})
+		return err
+	}
+	redistest.Eventually(t, redistest.Patience, "a has believed the forger", func(context.Context) error {
+		forge()
+		if log.count(`msg="members changed" members=3`) == 0 {
+			return errors.New("no third member")
+		}
+		return nil
+	})
+	redistest.Eventually(t, redistest.Patience, "the nodes know each other", func(context.Context) error { return run() })
+	for range 20 {
+		if err := run(); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -302,8 +302,6 @@ func (n *Node) run(context.Context) error {
 		n.slotShare.NotifyPeers() // a new link has the offers sent to the others before
 		n.locks.SetView(v)
 		n.dispatcher.AddressesChanged()
-		n.compareEventsKeep()
-		n.compareDefaults()
 	})
 	n.addCleanup("drain", n.handOver)
 	n.runHooks()

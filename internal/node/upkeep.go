@@ -50,6 +50,8 @@ func (n *Node) statsLoop(ctx context.Context) {
 			n.countQueues(ctx)
 			n.updateFailingJobs(ctx)
 			n.gauges.refresh(ctx, n)
+			n.compareEventsKeep()
+			n.compareDefaults()
 			n.checkSchema(ctx)
 			n.spreadWorkers(time.Now())
 			if n.hasRefusedRights() {

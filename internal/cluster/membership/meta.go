@@ -36,8 +36,8 @@ const (
 	FeatureAnnouncesLeave
 )
 
-// allFeatures are those of this version.
-const allFeatures = FeatureRunPayloads | FeatureAnnouncesLeave
+// AllFeatures are those of this version.
+const AllFeatures = FeatureRunPayloads | FeatureAnnouncesLeave
 
 func encodeMeta(m nodeMeta) []byte {
 	b, _ := json.Marshal(m) // strings, numbers and a bool cannot fail

@@ -187,6 +187,6 @@ func (o Options) memberlistConfig(d *delegate) *memberlist.Config {
 func (o Options) nodeMeta() nodeMeta {
 	return nodeMeta{
 		GRPC: o.GRPCAddr, Peer: o.PeerAddr, Process: o.Process, Version: o.Version[:min(len(o.Version), 32)],
-		Events: o.EventsKeep + 1, Defaults: o.Defaults, Features: allFeatures,
+		Events: o.EventsKeep + 1, Defaults: o.Defaults, Features: AllFeatures,
 	}
 }

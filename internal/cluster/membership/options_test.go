@@ -149,7 +149,7 @@ func TestLostNodes(t *testing.T) {
 		return names
 	}
 	for _, name := range []string{"dies", "leaves", "leaves-late", "returns", "returned"} {
-		d.NotifyJoin(node(name, name+"/1", allFeatures))
+		d.NotifyJoin(node(name, name+"/1", AllFeatures))
 	}
 	d.NotifyJoin(node("earlier", "earlier/1", FeatureRunPayloads))
 	if names := lost(); names != nil {
@@ -157,17 +157,17 @@ func TestLostNodes(t *testing.T) {
 	}
 	d.recordLeaving("leaves")
 	d.recordLeaving("returned")
-	d.NotifyUpdate(node("leaves", "leaves/1", allFeatures))
+	d.NotifyUpdate(node("leaves", "leaves/1", AllFeatures))
 	for _, name := range []string{"dies", "leaves", "leaves-late", "returns"} {
-		d.NotifyLeave(node(name, name+"/1", allFeatures))
+		d.NotifyLeave(node(name, name+"/1", AllFeatures))
 	}
 	d.NotifyLeave(node("earlier", "earlier/1", FeatureRunPayloads))
 	d.recordLeaving("leaves-late")
 	d.recordLeaving("unknown")
 	// The next process of a name has announced nothing.
-	d.NotifyJoin(node("returned", "returned/2", allFeatures))
-	d.NotifyLeave(node("returned", "returned/2", allFeatures))
-	d.NotifyJoin(node("returns", "returns/2", allFeatures))
+	d.NotifyJoin(node("returned", "returned/2", AllFeatures))
+	d.NotifyLeave(node("returned", "returned/2", AllFeatures))
+	d.NotifyJoin(node("returns", "returns/2", AllFeatures))
 	if names := lost(); !slices.Equal(names, []string{"dies", "returned"}) {
 		t.Errorf("lost nodes: %q", names)
 	}

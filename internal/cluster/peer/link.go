@@ -32,6 +32,8 @@ type link struct {
 	processEnded atomic.Bool // the process has ended
 	// reportedAddress is the address for clients that the peer sent over this link; nil: none yet.
 	reportedAddress atomic.Pointer[string]
+	// features are those that the peer has sent on the stream that is open; nil: none is, or it has sent none.
+	features atomic.Pointer[uint32]
 	// departed: the member has left the view. The link stays for as long as its
 	// stream does, and is not opened again.
 	departed   atomic.Bool
@@ -160,6 +162,7 @@ func (l *link) serveStream() (opened bool, err error) {
 		return false, err
 	}
 	l.queue.resetForNewStream()
+	l.features.Store(other.features)
 	l.streamOpen.Store(true)
 	l.wasOpen.Store(true)
 	l.processEnded.Store(false)
@@ -172,6 +175,7 @@ func (l *link) serveStream() (opened bool, err error) {
 	go func() { defer close(addressLearned); l.learnAddress(ctx, other) }()
 	err = l.sendQueued(ctx, stream, ended)
 	l.streamOpen.Store(false)
+	l.features.Store(nil)
 	l.p.metrics.links.WithLabelValues("dialled").Dec()
 	cancel()
 	<-addressLearned

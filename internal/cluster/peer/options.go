@@ -62,6 +62,8 @@ type Options struct {
 	// ClientAddr is the address at which clients and workers reach this node, host:port. It is sent to nodes
 	// that dial this one. Default: none is sent.
 	ClientAddr string
+	// Features of this node, one bit each. They are sent to nodes that dial this one.
+	Features uint32
 	// Credentials are for the connections to other nodes. Default: plain text.
 	Credentials credentials.TransportCredentials
 	// DialOptions are further options of the connection to a node. member returns it as the cluster knows it at the

@@ -178,6 +178,22 @@ func (p *Peer) countForeignMembers() float64 {
 	return float64(len(p.foreignMembers))
 }
 
+// Features returns the features that a node has sent over the link that is open to it; ok is false if there is none, or
+// the node does not send them.
+func (p *Peer) Features(node string) (features uint32, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.links[node]
+	if l == nil {
+		return 0, false
+	}
+	sent := l.features.Load()
+	if sent == nil {
+		return 0, false
+	}
+	return *sent, true
+}
+
 // HasPeers reports whether there are peers to notify of free slots.
 func (p *Peer) HasPeers() bool {
 	p.mu.Lock()

@@ -24,13 +24,14 @@ const (
 type handshake struct {
 	node, version         string
 	protocol, minProtocol int
-	keyspace              string // empty if the node does not send it
-	address               string // for clients and workers; empty if the node does not send it
+	keyspace              string  // empty if the node does not send it
+	address               string  // for clients and workers; empty if the node does not send it
+	features              *uint32 // one bit each; nil if the node does not send them
 }
 
 func (p *Peer) localHandshake() handshake {
 	return handshake{node: p.o.Self, version: p.o.Version, protocol: Protocol, minProtocol: MinProtocol,
-		keyspace: p.o.Keyspace(), address: p.o.ClientAddr}
+		keyspace: p.o.Keyspace(), address: p.o.ClientAddr, features: &p.o.Features}
 }
 
 // Names of the header fields that the dialled node answers with.
@@ -41,6 +42,7 @@ const (
 	keyspaceHeader    = "fermata-keyspace"
 	addressHeader     = "fermata-client-address"
 	nodeHeader        = "fermata-node"
+	featuresHeader    = "fermata-features"
 )
 
 func (a handshake) helloRequest() *fermatav1.LinkRequest {
@@ -51,9 +53,13 @@ func (a handshake) helloRequest() *fermatav1.LinkRequest {
 }
 
 func (a handshake) responseHeader() metadata.MD {
-	return metadata.Pairs(versionHeader, a.version, protocolHeader, strconv.Itoa(a.protocol),
+	md := metadata.Pairs(versionHeader, a.version, protocolHeader, strconv.Itoa(a.protocol),
 		minProtocolHeader, strconv.Itoa(a.minProtocol),
 		keyspaceHeader, a.keyspace, addressHeader, a.address, nodeHeader, a.node)
+	if a.features != nil {
+		md.Set(featuresHeader, strconv.FormatUint(uint64(*a.features), 10))
+	}
+	return md
 }
 
 func handshakeFromHello(h *fermatav1.LinkHello) handshake {
@@ -71,11 +77,15 @@ func handshakeFromHeader(member string, md metadata.MD) handshake {
 		n, _ := strconv.Atoi(firstValue(md, name)) // nodes that do not send it use 1
 		return max(1, n)
 	}
+	var features *uint32
+	if bits, err := strconv.ParseUint(firstValue(md, featuresHeader), 10, 32); err == nil {
+		features = new(uint32(bits))
+	}
 	return handshake{
 		node: cmp.Or(firstValue(md, nodeHeader), member), version: job.Clip(firstValue(md, versionHeader), job.MaxID),
 		protocol: number(protocolHeader), minProtocol: number(minProtocolHeader),
 		keyspace: job.Clip(firstValue(md, keyspaceHeader), job.MaxID),
-		address:  firstValue(md, addressHeader),
+		address:  firstValue(md, addressHeader), features: features,
 	}
 }
 

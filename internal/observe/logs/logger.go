@@ -27,7 +27,7 @@ func New(w io.Writer, o Options) (*slog.Logger, *Level, error) {
 		err = fmt.Errorf("--log-level %q: want debug, info, warn or error", o.Level)
 	}
 	level := newLevel(initial)
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: cutAttr}
 	var h slog.Handler
 	switch o.Format {
 	case "json":

@@ -174,6 +174,17 @@ func (m *Manager) KeyspaceMembers() []sharding.Member {
 	})
 }
 
+// HasSeen reports whether this node has read a heartbeat of a node of this name in this keyspace, or has this name. Until
+// heartbeats have been read for a while, every name counts.
+func (m *Manager) HasSeen(node string) bool {
+	seen := m.seen.Load()
+	if seen == nil {
+		return true
+	}
+	_, ok := (*seen)[node]
+	return ok
+}
+
 func (m *Manager) wakeLoop() {
 	select {
 	case m.inboxWake <- struct{}{}:
