@@ -322,9 +322,14 @@ func auditFilter(filter string) (fields []string) {
 	return fields
 }
 
-// sortedPaths are the paths of a mask, each once.
+// maxRecordedPaths is more than the fields of a job.
+const maxRecordedPaths = 1000
+
+// sortedPaths are the paths of a mask, each once. A longer mask than any edit needs is cut.
 func sortedPaths(mask *fieldmaskpb.FieldMask) []string {
-	return slices.Compact(slices.Sorted(slices.Values(mask.GetPaths())))
+	paths := mask.GetPaths()
+	paths = paths[:min(len(paths), maxRecordedPaths)]
+	return slices.Compact(slices.Sorted(slices.Values(paths)))
 }
 
 func requestName(q proto.Message) string { return q.(interface{ GetName() string }).GetName() }

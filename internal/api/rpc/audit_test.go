@@ -506,11 +506,18 @@ func TestOptionsInRecords(t *testing.T) {
 	}
 }
 
-// TestLongFiltersAreCutAtOnce: one that is too long, and so refused, takes no time.
-func TestLongFiltersAreCutAtOnce(t *testing.T) {
+// TestLongRequestsAreCutAtOnce: a filter or a mask that is too long, and so refused, takes no time.
+func TestLongRequestsAreCutAtOnce(t *testing.T) {
 	long := auditFilter(strings.Repeat("x", 15<<20))
 	if len(long) != 1 || len(long[0]) > job.MaxTrailText || !strings.HasPrefix(long[0], "filter=xx") {
 		t.Errorf("%d fields, %.300q", len(long), long)
+	}
+	mask := &fieldmaskpb.FieldMask{}
+	for i := range 2 * maxRecordedPaths {
+		mask.Paths = append(mask.Paths, fmt.Sprint("path", i))
+	}
+	if got := len(sortedPaths(mask)); got != maxRecordedPaths {
+		t.Errorf("%d paths", got)
 	}
 }
 

@@ -10,8 +10,10 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -40,13 +42,13 @@ func (l *fakeListener) Addr() net.Addr { return &net.TCPAddr{} }
 type fakeConn struct {
 	net.Conn
 	from     net.Addr
-	isClosed bool
+	isClosed atomic.Bool
 }
 
 func (c *fakeConn) RemoteAddr() net.Addr { return c.from }
 
 func (c *fakeConn) Close() error {
-	c.isClosed = true
+	c.isClosed.Store(true)
 	return nil
 }
 
@@ -71,7 +73,7 @@ func (b *bounded) connect(from string) *conn {
 	b.fake.queued = append(b.fake.queued, fake)
 	c, err := b.listener.Accept()
 	if err != nil {
-		if !fake.isClosed {
+		if !fake.isClosed.Load() {
 			b.t.Error("a refused connection is open")
 		}
 		return nil
@@ -91,7 +93,7 @@ func (b *bounded) serve(c *conn) (called bool) {
 	return true
 }
 
-func isClosedNow(c *conn) bool { return c.Conn.(*fakeConn).isClosed }
+func isClosedNow(c *conn) bool { return c.Conn.(*fakeConn).isClosed.Load() }
 
 // TestEvictedConnectionsServeNothing: a request whose headers have arrived when its connection makes room is not
 // served, because nobody would learn of it.
@@ -115,37 +117,39 @@ func TestEvictedConnectionsServeNothing(t *testing.T) {
 
 // TestHandlersKeepTheirConnections, also several of one connection, and only while they run.
 func TestHandlersKeepTheirConnections(t *testing.T) {
-	var inHandler func()
-	b := bound(t, Options{Connections: 2, ConnectionsOfHost: 2, HeaderMemory: 1 << 20},
-		func(http.ResponseWriter, *http.Request) {
-			if call := inHandler; call != nil {
-				inHandler = nil
-				call()
+	synctest.Test(t, func(t *testing.T) {
+		var inHandler func()
+		b := bound(t, Options{Connections: 2, ConnectionsOfHost: 2, HeaderMemory: 1 << 20},
+			func(http.ResponseWriter, *http.Request) {
+				if call := inHandler; call != nil {
+					inHandler = nil
+					call()
+				}
+			})
+		c, other := b.connect("192.0.2.1:1"), b.connect("192.0.2.1:2")
+		other.waiting.Store(0)
+		inHandler = func() {
+			b.serve(c) // another stream, which ends before
+			b.server.ConnState(c, http.StateIdle)
+			if b.connect("192.0.2.2:1") != nil {
+				t.Error("a connection whose handler runs made room")
 			}
-		})
-	c, other := b.connect("192.0.2.1:1"), b.connect("192.0.2.1:2")
-	other.waiting.Store(0)
-	inHandler = func() {
-		b.serve(c) // another stream, which ends before
-		b.server.ConnState(c, http.StateIdle)
-		if b.connect("192.0.2.2:1") != nil {
-			t.Error("a connection whose handler runs made room")
 		}
-	}
-	b.serve(c)
-	b.server.ConnState(c, http.StateIdle) // a stream that the client resets ends before its handler runs
-	b.serve(c)
-	if b.connect("192.0.2.2:1") == nil {
-		t.Error("a connection without a handler made no room")
-	}
-	if isClosedNow(c) {
-		t.Error("the connection was closed before the response was sent")
-	}
-	for began := time.Now(); !isClosedNow(c); runtime.Gosched() {
-		if time.Since(began) > patience {
-			t.Fatal("the connection stays open")
+		b.serve(c)
+		b.server.ConnState(c, http.StateIdle) // a stream that the client resets ends before its handler runs
+		b.serve(c)
+		if b.connect("192.0.2.2:1") == nil {
+			t.Error("a connection without a handler made no room")
 		}
-	}
+		if isClosedNow(c) {
+			t.Error("the connection was closed before the response was sent")
+		}
+		time.Sleep(flushTime)
+		synctest.Wait()
+		if !isClosedNow(c) {
+			t.Error("the connection stays open")
+		}
+	})
 }
 
 // TestClosedConnectionsTakeNoPlaceOfHTTP2: a handshake that goes on when its connection is closed takes no place.
