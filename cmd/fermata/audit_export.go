@@ -379,7 +379,8 @@ func readLastRecord(path string) (*client.AuditRecord, error) {
 	line := bytes.TrimSuffix(whole, []byte("\n"))
 	line = line[bytes.LastIndexByte(line, '\n')+1:]
 	last := &client.AuditRecord{}
-	isRecord := len(line) == 0 || protojson.Unmarshal(line, last) == nil && last.GetId() != ""
+	laterFields := protojson.UnmarshalOptions{DiscardUnknown: true}
+	isRecord := len(line) == 0 || laterFields.Unmarshal(line, last) == nil && last.GetId() != ""
 	rest := string(text[len(whole):])
 	if !isRecord || !strings.HasPrefix(rest, recordStart) && !strings.HasPrefix(recordStart, rest) {
 		return nil, usageErrorf("--file: the last line of %s is no audit record", path)

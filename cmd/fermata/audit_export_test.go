@@ -357,7 +357,7 @@ func TestAuditExportNoticesThatRedisWasSetBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines[len(lines)-2] = string(forged) + "\n"
+	lines[len(lines)-2] = strings.Replace(string(forged), "{", `{"fieldOfALaterVersion": 1, `, 1) + "\n"
 	if err := os.WriteFile(file, []byte(strings.Join(lines, "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
