@@ -202,7 +202,7 @@ func TestInvalidStates(t *testing.T) {
 		`{"state":"STATE_SCHEDULED","run":{"trigger":"TRIGGER_SCHEDULE","delay_source":"DELAY_SOURCE_SCHEDULE"}}`:                                                   "checkpoint.run.nominal_time",
 		`{"state":"STATE_SCHEDULED","run":{"trigger":"TRIGGER_MANUAL","delay_source":"DELAY_SOURCE_MANUAL","nominal_time":"2026-03-01T12:00:00Z"}}`:                 "checkpoint.run.request_id",
 		`{"state":"STATE_DONE","waiting_request_id":"a"}`:                                                                                                           "checkpoint.waiting_request_id",
-		`{"state":"STATE_DONE","dead_letters":[{"name":"namespaces/default/jobs/x/deadLetters/7"}]}`:                                                                "checkpoint.dead_letters[0].name",
+		`{"state":"STATE_DONE","dead_letters":[{"name":"namespaces/default/jobs/x/deadLetters/7","queue":"default"}]}`:                                              "checkpoint.dead_letters[0].name",
 		`{"state":"STATE_DONE","dead_letters":[{"name":"namespaces/default/jobs/x/deadLetters/7","queue":"a b"}]}`:                                                  "checkpoint.dead_letters[0].queue",
 		`{"state":"STATE_DONE","concurrent_runs":[{"slot":64}]}`:                                                                                                    "checkpoint.concurrent_runs[0].slot",
 		`{"state":"STATE_DONE","backfills":[{"id":"a","concurrency":1,"slots":[3]}]}`:                                                                               "checkpoint.backfills[0].slots",

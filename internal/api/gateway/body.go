@@ -60,18 +60,20 @@ func hasBody(r *http.Request) bool {
 	return r.Body != nil && r.Body != http.NoBody && r.Method != http.MethodGet && r.Method != http.MethodHead
 }
 
-// readBody replaces the body of a request by its content. The memory that it takes is given back by release.
-func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, who *identityUse) (release func(), err error) {
+// readBody replaces the body of a request by its content, and returns that. The memory that it takes is given back by
+// release.
+func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, who *identityUse) (content []byte, release func(),
+	err error) {
 	if !hasBody(r) {
 		r.Body = http.NoBody
-		return func() {}, nil
+		return nil, func() {}, nil
 	}
 	limit, values := int64(maxBodyBytes), maxBodyValues
 	if takesBatch(r) {
 		limit, values = maxBatchBodyBytes, maxBatchBodyValues
 	}
 	if r.ContentLength > limit {
-		return nil, refuseBody()
+		return nil, nil, refuseBody()
 	}
 	control := http.NewResponseController(w)
 	began := time.Now()
@@ -79,14 +81,14 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, who *identity
 		allowed := bodyTime + time.Duration(received)*time.Second/bodyRate
 		_ = control.SetReadDeadline(began.Add(min(allowed, readTimeout)))
 	}}
-	content, err := b.read(r.Context(), r.Body)
+	content, err = b.read(r.Context(), r.Body)
 	if err != nil {
 		b.release()
-		return nil, g.explainBody(err)
+		return nil, nil, g.explainBody(err)
 	}
 	_ = control.SetReadDeadline(time.Time{}) // the server sets that of the next request
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(content)), int64(len(content))
-	return b.release, nil
+	return content, b.release, nil
 }
 
 // explainBody is the answer to a body that was not read.

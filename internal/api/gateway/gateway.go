@@ -212,12 +212,15 @@ func (g *Gateway) serveCaller(w http.ResponseWriter, r *http.Request, cred *cred
 	defer flushResponse(w, r)
 	endUnverifiedPart(w, r)
 	c := newCall(r, cred)
-	release, err := g.readBody(w, r, cred.identity)
+	body, release, err := g.readBody(w, r, cred.identity)
 	if err != nil {
 		writeError(w, r, err)
 		return
 	}
 	defer release()
+	if r.Method == http.MethodPatch {
+		c.patch = body
+	}
 	giveBack, err := g.takeCallMemory(r.Context(), c)
 	if err != nil {
 		writeError(w, r, err)

@@ -29,6 +29,8 @@ type call struct {
 	// requestID and etag are the headers X-Request-Id and If-Match; "" if unset.
 	requestID, etag string
 	trace           metadata.MD
+	// patch is the body of a PATCH.
+	patch []byte
 
 	onlyReads bool
 	memory    *memorybudget.Budget
@@ -185,6 +187,9 @@ func (c *call) completeRequest(m proto.Message) error {
 		return err
 	}
 	if u, ok := m.(*fermatav1.UpdateJobRequest); ok {
+		if err := completeMask(u, c.patch); err != nil {
+			return err
+		}
 		cleanMask(u)
 		if c.etag != "" && u.Job == nil {
 			u.Job = &fermatav1.Job{}
