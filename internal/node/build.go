@@ -47,8 +47,8 @@ func (n *Node) buildPeers(ctx context.Context) error {
 	n.peers, err = peer.New(peer.Options{
 		Self: c.Name, Version: c.Version, Keyspace: n.store.Identity, ClientAddr: n.grpcAddr, Handler: n,
 		Forecast: n.forecastShards, Dial: c.Network.Dial, Credentials: n.security.peers, DialOptions: options,
-		Features: uint32(membership.AllFeatures),
-		Logger:   c.Logger, Registerer: c.Registerer,
+		Process: func() string { return n.locks.Process() }, Features: uint32(membership.AllFeatures),
+		Logger: c.Logger, Registerer: c.Registerer,
 	})
 	return err
 }

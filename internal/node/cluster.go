@@ -77,11 +77,12 @@ func (n *Node) reachOfOthers() (anyAlive bool, owners []reachability.Report) {
 	return anyAlive, owners
 }
 
-// knownMembers are the other live members whose names have had a heartbeat in the keyspace. A holder of the gossip key
-// can invent others.
+// knownMembers are the other live members whose processes have a heartbeat in the keyspace. A holder of the gossip key can
+// invent others. Until heartbeats have been read for a while, that is all members.
 func (n *Node) knownMembers() (known []membership.MemberState) {
+	owners, ok := n.locks.EligibleOwners()
 	for _, m := range n.gossip.Members() {
-		if m.State == membership.StateAlive && m.Name != n.cfg.Name && n.locks.HasSeen(m.Name) {
+		if m.State == membership.StateAlive && m.Name != n.cfg.Name && (!ok || owners[m.Name] == m.Process) {
 			known = append(known, m)
 		}
 	}

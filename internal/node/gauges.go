@@ -86,6 +86,7 @@ func (g *gauges) refresh(ctx context.Context, n *Node) {
 	defer cancel()
 	holders, err := n.locks.Holders(ctx)
 	if err == nil {
+		n.shardHolders.Store(&holders)
 		unheld := 0
 		for _, h := range holders {
 			if h.Node == "" {

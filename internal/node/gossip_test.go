@@ -139,7 +139,8 @@ func holders(t *testing.T, n *node.Node) string {
 }
 
 // TestInventedMembersDecideNothing: a holder of the gossip key invents a node of an earlier version, and says that a real
-// one is. Nodes go on to accept runs with another payload, because a node has no heartbeat, or has sent its features.
+// one is, at another address or as another process, and that one runs that was stopped. Nodes go on to accept runs with
+// another payload: Redis says who holds shards, and a process has sent its features over a link.
 func TestInventedMembersDecideNothing(t *testing.T) {
 	t.Parallel()
 	redis, key := redistest.Start(t), keytest.Key("gossip")
@@ -159,12 +160,12 @@ func TestInventedMembersDecideNothing(t *testing.T) {
 	}
 	defer conn.Close()
 	incarnation := uint32(0)
+	forged := map[string]string{"invented": `{"p":"127.0.0.1:9"}`}
 	forge := func() {
 		t.Helper()
 		incarnation += 1000
-		for name, of := range map[string]string{"invented": "127.0.0.1:9", "b": b.PeerAddr()} {
-			meta := fmt.Appendf(nil, `{"p":%q}`, of)
-			message := gossiptest.Claim(name, incarnation, netip.MustParseAddrPort(b.GossipAddr()), meta)
+		for name, meta := range forged {
+			message := gossiptest.Claim(name, incarnation, netip.MustParseAddrPort(b.GossipAddr()), []byte(meta))
 			if _, err := conn.Write(gossiptest.Labelled("fermata", gossiptest.Sealed(t, key, "fermata", message))); err != nil {
 				t.Fatal(err)
 			}
@@ -183,9 +184,37 @@ func TestInventedMembersDecideNothing(t *testing.T) {
 		return nil
 	})
 	redistest.Eventually(t, redistest.Patience, "the nodes know each other", func(context.Context) error { return run() })
-	for range 20 {
-		if err := run(); err != nil {
-			t.Error(err)
+	process := processOf(t, redis, "b")
+	for _, meta := range []string{
+		fmt.Sprintf(`{"p":%q,"i":%q}`, b.PeerAddr(), process), fmt.Sprintf(`{"p":"127.0.0.1:9","i":%q}`, process),
+		fmt.Sprintf(`{"p":%q,"i":"another"}`, b.PeerAddr()), "{}",
+	} {
+		forged["b"] = meta
+		for range 8 {
+			if err := run(); err != nil {
+				t.Errorf("forged %s: %v", meta, err)
+			}
 		}
 	}
+	forged["b"] = fmt.Sprintf(`{"i":%q}`, process)
+	if err := b.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		if err := run(); err != nil {
+			t.Errorf("a stopped node: %v", err)
+		}
+	}
+}
+
+// processOf returns the process of a node that has a heartbeat.
+func processOf(t *testing.T, redis *redistest.Server, name string) string {
+	t.Helper()
+	for _, key := range redis.Client().Keys(t.Context(), "*:life:*").Val() {
+		if strings.HasSuffix(redis.Client().Get(t.Context(), key).Val(), " "+name) {
+			return key[strings.LastIndexByte(key, ':')+1:]
+		}
+	}
+	t.Fatalf("%s has no heartbeat", name)
+	return ""
 }

@@ -59,6 +59,8 @@ type status struct {
 	started         atomic.Bool            // Start has returned: the fields of the node may be read concurrently
 	redisWaitReason atomic.Pointer[string] // why Start waits for Redis; nil: it does not
 	report          atomic.Pointer[conn.Report]
+	// shardHolders are the holders of all shards, as they were read last.
+	shardHolders atomic.Pointer[[]shardlock.Holder]
 	// redisClockOffset is by how much Redis's clock is ahead of this node's, in nanoseconds, as it was measured last.
 	redisClockOffset atomic.Int64
 	refusedRight     atomic.Pointer[error] // the latest command refused for lack of a right, since the last round

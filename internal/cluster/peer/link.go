@@ -32,8 +32,6 @@ type link struct {
 	processEnded atomic.Bool // the process has ended
 	// reportedAddress is the address for clients that the peer sent over this link; nil: none yet.
 	reportedAddress atomic.Pointer[string]
-	// features are those that the peer has sent on the stream that is open; nil: none is, or it has sent none.
-	features atomic.Pointer[uint32]
 	// departed: the member has left the view. The link stays for as long as its
 	// stream does, and is not opened again.
 	departed   atomic.Bool
@@ -162,7 +160,6 @@ func (l *link) serveStream() (opened bool, err error) {
 		return false, err
 	}
 	l.queue.resetForNewStream()
-	l.features.Store(other.features)
 	l.streamOpen.Store(true)
 	l.wasOpen.Store(true)
 	l.processEnded.Store(false)
@@ -175,7 +172,6 @@ func (l *link) serveStream() (opened bool, err error) {
 	go func() { defer close(addressLearned); l.learnAddress(ctx, other) }()
 	err = l.sendQueued(ctx, stream, ended)
 	l.streamOpen.Store(false)
-	l.features.Store(nil)
 	l.p.metrics.links.WithLabelValues("dialled").Dec()
 	cancel()
 	<-addressLearned

@@ -62,7 +62,9 @@ type Options struct {
 	// ClientAddr is the address at which clients and workers reach this node, host:port. It is sent to nodes
 	// that dial this one. Default: none is sent.
 	ClientAddr string
-	// Features of this node, one bit each. They are sent to nodes that dial this one.
+	// Process returns the name of this process in locks, and Features are what it can do, one bit each. They are sent to
+	// nodes that dial this one. Default: none are sent.
+	Process  func() string
 	Features uint32
 	// Credentials are for the connections to other nodes. Default: plain text.
 	Credentials credentials.TransportCredentials
@@ -92,6 +94,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Keyspace == nil {
 		o.Keyspace = func() string { return "" }
+	}
+	if o.Process == nil {
+		o.Process = func() string { return "" }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

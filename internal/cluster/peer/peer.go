@@ -30,6 +30,7 @@ type Peer struct {
 	links          map[string]*link       // that this node dialled, by peer
 	servedLinks    map[string]*servedLink // that peers dialled
 	foreignMembers map[string]bool        // members that use another keyspace
+	processes      map[string]nodeProcess // by node, which may be no member any more
 }
 
 // New makes a Peer without links.
@@ -39,7 +40,7 @@ func New(o Options) (*Peer, error) {
 		return nil, err
 	}
 	p := &Peer{o: o, links: make(map[string]*link), servedLinks: make(map[string]*servedLink),
-		foreignMembers: make(map[string]bool)}
+		foreignMembers: make(map[string]bool), processes: make(map[string]nodeProcess)}
 	p.metrics, err = newMetrics(o.Registerer, p.countForeignMembers)
 	if err != nil {
 		return nil, err
@@ -123,7 +124,11 @@ func (p *Peer) checkDialled(l *link, other handshake) error {
 	defer p.mu.Unlock()
 	l.provenKeyspace = other.keyspace
 	p.noteKeyspace(l.member.Name, self, other)
-	return self.checkCompatible(other)
+	err := self.checkCompatible(other)
+	if err == nil && other.process != "" {
+		p.noteProcess(l.member.Name, nodeProcess{other.process, other.features})
+	}
+	return err
 }
 
 // checkHello refuses a node that dialled and that this one cannot work with. Nodes may send any name in a hello: while
@@ -178,20 +183,34 @@ func (p *Peer) countForeignMembers() float64 {
 	return float64(len(p.foreignMembers))
 }
 
-// Features returns the features that a node has sent over the link that is open to it; ok is false if there is none, or
-// the node does not send them.
-func (p *Peer) Features(node string) (features uint32, ok bool) {
+// nodeProcess is what the process of a node has sent about itself on a link that this node has opened.
+type nodeProcess struct {
+	name     string
+	features uint32
+}
+
+// maxProcesses is more nodes than a cluster has.
+const maxProcesses = 2048
+
+// noteProcess notes what a node has sent about its process. It stays when the node leaves the view, because gossip may
+// show that though the process runs. The caller holds mu.
+func (p *Peer) noteProcess(node string, sent nodeProcess) {
+	if len(p.processes) >= maxProcesses {
+		maps.DeleteFunc(p.processes, func(name string, _ nodeProcess) bool {
+			_, ok := p.view.Member(name)
+			return !ok
+		})
+	}
+	p.processes[node] = sent
+}
+
+// Features returns the features that a process of a node has sent on a link, also if that is closed by now; ok is false if
+// no link to it was open, or if it does not send them.
+func (p *Peer) Features(node, process string) (features uint32, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := p.links[node]
-	if l == nil {
-		return 0, false
-	}
-	sent := l.features.Load()
-	if sent == nil {
-		return 0, false
-	}
-	return *sent, true
+	sent := p.processes[node]
+	return sent.features, process != "" && sent.name == process
 }
 
 // HasPeers reports whether there are peers to notify of free slots.

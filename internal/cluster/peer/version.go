@@ -24,14 +24,15 @@ const (
 type handshake struct {
 	node, version         string
 	protocol, minProtocol int
-	keyspace              string  // empty if the node does not send it
-	address               string  // for clients and workers; empty if the node does not send it
-	features              *uint32 // one bit each; nil if the node does not send them
+	keyspace              string // empty if the node does not send it
+	address               string // for clients and workers; empty if the node does not send it
+	process               string // empty if the node does not send it
+	features              uint32 // of the process, one bit each
 }
 
 func (p *Peer) localHandshake() handshake {
 	return handshake{node: p.o.Self, version: p.o.Version, protocol: Protocol, minProtocol: MinProtocol,
-		keyspace: p.o.Keyspace(), address: p.o.ClientAddr, features: &p.o.Features}
+		keyspace: p.o.Keyspace(), address: p.o.ClientAddr, process: p.o.Process(), features: p.o.Features}
 }
 
 // Names of the header fields that the dialled node answers with.
@@ -42,6 +43,7 @@ const (
 	keyspaceHeader    = "fermata-keyspace"
 	addressHeader     = "fermata-client-address"
 	nodeHeader        = "fermata-node"
+	processHeader     = "fermata-process"
 	featuresHeader    = "fermata-features"
 )
 
@@ -53,13 +55,10 @@ func (a handshake) helloRequest() *fermatav1.LinkRequest {
 }
 
 func (a handshake) responseHeader() metadata.MD {
-	md := metadata.Pairs(versionHeader, a.version, protocolHeader, strconv.Itoa(a.protocol),
+	return metadata.Pairs(versionHeader, a.version, protocolHeader, strconv.Itoa(a.protocol),
 		minProtocolHeader, strconv.Itoa(a.minProtocol),
-		keyspaceHeader, a.keyspace, addressHeader, a.address, nodeHeader, a.node)
-	if a.features != nil {
-		md.Set(featuresHeader, strconv.FormatUint(uint64(*a.features), 10))
-	}
-	return md
+		keyspaceHeader, a.keyspace, addressHeader, a.address, nodeHeader, a.node,
+		processHeader, a.process, featuresHeader, strconv.FormatUint(uint64(a.features), 10))
 }
 
 func handshakeFromHello(h *fermatav1.LinkHello) handshake {
@@ -77,15 +76,13 @@ func handshakeFromHeader(member string, md metadata.MD) handshake {
 		n, _ := strconv.Atoi(firstValue(md, name)) // nodes that do not send it use 1
 		return max(1, n)
 	}
-	var features *uint32
-	if bits, err := strconv.ParseUint(firstValue(md, featuresHeader), 10, 32); err == nil {
-		features = new(uint32(bits))
-	}
+	features, _ := strconv.ParseUint(firstValue(md, featuresHeader), 10, 32)
 	return handshake{
 		node: cmp.Or(firstValue(md, nodeHeader), member), version: job.Clip(firstValue(md, versionHeader), job.MaxID),
 		protocol: number(protocolHeader), minProtocol: number(minProtocolHeader),
 		keyspace: job.Clip(firstValue(md, keyspaceHeader), job.MaxID),
-		address:  firstValue(md, addressHeader), features: features,
+		address:  firstValue(md, addressHeader),
+		process:  job.Clip(firstValue(md, processHeader), job.MaxID), features: uint32(features),
 	}
 }
 

@@ -113,10 +113,11 @@ func (l *managerLoop) holderIsAlive(value string) bool {
 	return h.node != l.o.Node && l.members[h.node] && !l.isReplacedProcess(h)
 }
 
-// isReplacedProcess is true if the holder's node runs another process now.
+// isReplacedProcess is true if the holder's node runs another process now: one that gossip names, and that has had a
+// heartbeat in this keyspace. Gossip alone proves nothing.
 func (l *managerLoop) isReplacedProcess(h lockHolder) bool {
-	now := l.currentProcess[h.node]
-	return now != "" && h.process != "" && now != h.process
+	now, seen := l.currentProcess[h.node], l.m.seen.Load()
+	return now != "" && h.process != "" && now != h.process && seen != nil && (*seen)[h.node] == now
 }
 
 func holderName(value string) string {

@@ -56,9 +56,10 @@
 //  5. A lock is broken only if its holder is in no view that this node knows, and
 //     in one script its value is the one that was read and its PTTL is below TTL/3:
 //     two refreshes were missed. It is broken earlier if the holder's process is
-//     known to have ended (ProcessEnded; or its node has another process now), three of
-//     its heartbeats were missed just before, and in one script the value is the
-//     one that was read and has not been refreshed since. A healthy lock is never
+//     known to have ended (ProcessEnded; or its node has another process now, whose
+//     heartbeat is in this keyspace), three of its heartbeats were missed just
+//     before, and in one script the value is the one that was read and has not been
+//     refreshed since. A healthy lock is never
 //     broken, whatever gossip reports. (A key without any TTL, which only a person
 //     can make, counts as unrefreshed.)
 //  6. A node breaks at most a quarter of the shards in any second, or half of them

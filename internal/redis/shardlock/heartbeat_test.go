@@ -235,6 +235,7 @@ func TestEndedHolder(t *testing.T) {
 		"gone and silent":            {value, silent, true, 0},
 		"restarted and silent":       {value, silent, false, 0},
 		"restarted, heard":           {value, fresh, false, 1101 * time.Millisecond},
+		"forged as restarted, silent": {value, silent, false, defaultPollEvery},
 		"present process":            {newToken() + other + "|x:1|now", silent, false, defaultPollEvery},
 		"gone, heard just now":       {value, fresh, true, 1101 * time.Millisecond},
 		"gone, signs cannot be read": {value, heartbeat{}, true, defaultPollEvery},
@@ -246,7 +247,10 @@ func TestEndedHolder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := idleLoop(t)
 			shown := sharding.NewView(1, "a", v.Members)
-			if name == "present process" || strings.HasPrefix(name, "restarted") {
+			if strings.HasPrefix(name, "restarted") {
+				l.m.seen.Store(&map[string]string{other: "now"})
+			}
+			if name == "present process" || strings.Contains(name, "restarted") {
 				for i := range shown.Members { // gossip has the name of its current process
 					shown.Members[i].Process = "now"
 				}

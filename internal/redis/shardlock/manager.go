@@ -174,15 +174,14 @@ func (m *Manager) KeyspaceMembers() []sharding.Member {
 	})
 }
 
-// HasSeen reports whether this node has read a heartbeat of a node of this name in this keyspace, or has this name. Until
-// heartbeats have been read for a while, every name counts.
-func (m *Manager) HasSeen(node string) bool {
-	seen := m.seen.Load()
-	if seen == nil {
-		return true
+// EligibleOwners returns the processes that may own shards, by node: those whose heartbeats are in this keyspace, and this
+// one; ok is false until heartbeats have been read for a while.
+func (m *Manager) EligibleOwners() (processes map[string]string, ok bool) {
+	owners := m.owners.Load()
+	if owners == nil {
+		return nil, false
 	}
-	_, ok := (*seen)[node]
-	return ok
+	return *owners, true
 }
 
 func (m *Manager) wakeLoop() {
