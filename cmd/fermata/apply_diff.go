@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -174,13 +175,23 @@ func diffPayload(before, after *client.Job, hide bool) []fieldDiff {
 	case hide:
 		return []fieldDiff{{"payload", payloadSide(x, true), payloadSide(y, true)}}
 	}
-	var a, b map[string]any
-	if json.Unmarshal(y, &b) == nil && b != nil && (len(x) == 0 || json.Unmarshal(x, &a) == nil && a != nil) {
-		return diffJSON("payload", a, b)
+	if a, b, ok := decodePayloads(x, y); ok {
+		fields := diffJSON("payload", a, b)
+		if len(fields) > 0 {
+			return fields
+		}
 	}
-	return []fieldDiff{{"payload", payloadSide(x, false), payloadSide(y, false)}}
+	return []fieldDiff{diffTexts("payload", wholePayload(x), wholePayload(y))}
 }
 
+func wholePayload(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	return bytesText(b)
+}
+
+// payloadSide returns a payload for people.
 func payloadSide(b []byte, hide bool) string {
 	switch {
 	case len(b) == 0:
@@ -188,9 +199,62 @@ func payloadSide(b []byte, hide bool) string {
 	case hide:
 		return fmt.Sprintf("%d bytes", len(b))
 	}
-	return clipText(bytesText(b), 200)
+	return diffTexts("", "", bytesText(b)).After
 }
 
+// decodePayloads decodes two payloads that are JSON objects; the first one may be empty. ok is false if they are not, or if
+// their fields do not show all of their text: a key is repeated.
+func decodePayloads(x, y []byte) (a, b map[string]any, ok bool) {
+	decode := func(text []byte, to *map[string]any) bool {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber()
+		return d.Decode(to) == nil && *to != nil && json.Valid(text) && !hasRepeatedKeys(text)
+	}
+	return a, b, decode(y, &b) && (len(x) == 0 || decode(x, &a))
+}
+
+// hasRepeatedKeys reports whether an object of a JSON text has a key twice.
+func hasRepeatedKeys(text []byte) bool {
+	type level struct {
+		keys  map[string]bool // nil: a list
+		isKey bool            // the next text is a key
+	}
+	var levels []*level
+	d := json.NewDecoder(bytes.NewReader(text))
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return false
+		}
+		var in *level
+		if len(levels) > 0 {
+			in = levels[len(levels)-1]
+		}
+		if key, ok := token.(string); ok && in != nil && in.isKey {
+			if in.keys[key] {
+				return true
+			}
+			in.keys[key], in.isKey = true, false
+			continue
+		}
+		switch token {
+		case json.Delim('}'), json.Delim(']'):
+			levels = levels[:len(levels)-1]
+			continue
+		}
+		if in != nil {
+			in.isKey = in.keys != nil // after this value
+		}
+		switch token {
+		case json.Delim('{'):
+			levels = append(levels, &level{keys: map[string]bool{}, isKey: true})
+		case json.Delim('['):
+			levels = append(levels, &level{})
+		}
+	}
+}
+
+// diffJSON compares two objects field by field, and lists entry by entry.
 func diffJSON(path string, x, y map[string]any) (out []fieldDiff) {
 	all := maps.Clone(x)
 	if all == nil {
@@ -198,19 +262,7 @@ func diffJSON(path string, x, y map[string]any) (out []fieldDiff) {
 	}
 	maps.Copy(all, y)
 	for _, k := range slices.Sorted(maps.Keys(all)) {
-		a, inA := x[k]
-		b, inB := y[k]
-		at := path + "." + k
-		below, ok := b.(map[string]any)
-		was, ok2 := a.(map[string]any)
-		if ok && (ok2 || !inA) {
-			out = append(out, diffJSON(at, was, below)...)
-			continue
-		}
-		d := fieldDiff{Path: at, Before: jsonSide(a, inA), After: jsonSide(b, inB)}
-		if d.Before != d.After {
-			out = append(out, d)
-		}
+		out = append(out, diffValues(path+"."+k, sideOf(x, k), sideOf(y, k))...)
 	}
 	if len(out) == 0 && len(x) == 0 && len(y) == 0 {
 		out = []fieldDiff{{path, "", "{}"}}
@@ -218,15 +270,99 @@ func diffJSON(path string, x, y map[string]any) (out []fieldDiff) {
 	return out
 }
 
-func jsonSide(v any, there bool) string {
-	if !there {
+// jsonValue is a value of a JSON text, or is not there.
+type jsonValue struct {
+	value any
+	there bool
+}
+
+func sideOf(object map[string]any, key string) jsonValue {
+	value, there := object[key]
+	return jsonValue{value, there}
+}
+
+func diffValues(path string, x, y jsonValue) (out []fieldDiff) {
+	before, wasObject := x.value.(map[string]any)
+	after, isObject := y.value.(map[string]any)
+	if isObject && (wasObject || !x.there) {
+		if wasObject && len(before) == 0 && len(after) == 0 {
+			return nil
+		}
+		return diffJSON(path, before, after)
+	}
+	old, wasList := x.value.([]any)
+	list, isList := y.value.([]any)
+	if wasList && isList && len(old)+len(list) > 0 {
+		for i := range max(len(old), len(list)) {
+			out = append(out, diffValues(fmt.Sprintf("%s[%d]", path, i), entryOf(old, i), entryOf(list, i))...)
+		}
+		return out
+	}
+	d := diffTexts(path, jsonText(x), jsonText(y))
+	if x.there == y.there && jsonText(x) == jsonText(y) {
+		return nil
+	}
+	return []fieldDiff{d}
+}
+
+func entryOf(list []any, i int) jsonValue {
+	if i >= len(list) {
+		return jsonValue{}
+	}
+	return jsonValue{list[i], true}
+}
+
+// jsonText returns the whole text of a value, "" if it is not there.
+func jsonText(v jsonValue) string {
+	if !v.there {
 		return ""
 	}
-	text, err := encodeValue(v)
+	text, err := encodeValue(v.value)
 	if err != nil {
-		return fmt.Sprint(v)
+		return fmt.Sprint(v.value)
 	}
-	return clipText(string(text), 200)
+	return string(text)
+}
+
+const (
+	// maxWholeText is how many characters of a value are shown whether they differ or not.
+	maxWholeText = 200
+	// maxDifference is how many characters are shown of what differs, with aroundDifference of them before and after it.
+	maxDifference    = 1000
+	aroundDifference = 40
+)
+
+// diffTexts shows how two long texts differ: what is between their common beginning and their common end.
+func diffTexts(path, before, after string) fieldDiff {
+	x, y := []rune(before), []rune(after)
+	if len(x) <= maxWholeText && len(y) <= maxWholeText {
+		return fieldDiff{path, before, after}
+	}
+	shorter := min(len(x), len(y))
+	begin, end := 0, 0
+	for begin < shorter && x[begin] == y[begin] {
+		begin++
+	}
+	for end < shorter-begin && x[len(x)-1-end] == y[len(y)-1-end] {
+		end++
+	}
+	begin, end = max(0, begin-aroundDifference), max(0, end-aroundDifference)
+	return fieldDiff{path, showPart(x, begin, len(x)-end), showPart(y, begin, len(y)-end)}
+}
+
+// showPart shows a part of a text, and says what of it is not shown.
+func showPart(text []rune, from, to int) string {
+	shown := string(text[from:min(to, from+maxDifference)])
+	if from > 0 {
+		shown = "…" + shown
+	}
+	switch {
+	case to-from > maxDifference:
+		return fmt.Sprintf("%s… (%d more characters)", shown, to-from-maxDifference)
+	case to < len(text):
+		return shown + "…"
+	}
+	return shown
 }
 
 // withDefaults returns the limits of a file with unset fields filled in. A pause that the file does not set
