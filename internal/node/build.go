@@ -185,12 +185,12 @@ func (n *Node) buildLocks(context.Context) (err error) {
 
 func (n *Node) buildGossip(ctx context.Context) (err error) {
 	c := n.cfg
-	n.measureRedisClock(ctx)
+	n.startRedisClock(ctx)
 	o := membership.Options{
 		Name: c.Name, Join: c.Join, KeyFile: c.GossipKeyFile, Allow: n.security.gossip, Label: c.Cluster,
 		GRPCAddr: n.grpcAddr, PeerAddr: n.peerAddr, Version: c.Version,
 		Process: n.locks.Process(), EventsKeep: c.EventsKeep, Defaults: n.defaults.Fingerprint(),
-		Transport: c.Network.Gossip, Now: n.redisTime, Logger: c.Logger, Registerer: c.Registerer,
+		Transport: c.Network.Gossip, Now: n.redisClock.now, Logger: c.Logger, Registerer: c.Registerer,
 	}
 	o.BindAddr, o.BindPort, err = splitHostPort(c.GossipAddr)
 	if err != nil {

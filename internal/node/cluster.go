@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fermata-io/fermata/internal/api/rpc"
 	"github.com/fermata-io/fermata/internal/cluster/membership"
@@ -27,6 +28,7 @@ func (n *Node) otherNodes() []string {
 
 // relocateWorkers asks the workers of this node to move to nodes that own shards, when this node withdraws.
 func (n *Node) relocateWorkers(withdrawn bool) {
+	n.reports.withdrawn.Store(withdrawn)
 	var addresses []string
 	if withdrawn {
 		addresses = n.nodesWhere(func(m sharding.Member) bool { return !m.Withdrawn })
@@ -60,7 +62,8 @@ func (n *Node) confirmedAddress(m sharding.Member) string {
 }
 
 // reachOfOthers are the published reports of the other nodes that could own shards, and whether gossip has any other
-// live node. A member that this node has never seen in the keyspace could not: it may have nothing but the gossip key.
+// live node. A member that this node has never seen in the keyspace could not: it may have nothing but the gossip key. See
+// [reportFilter] for when reports count.
 func (n *Node) reachOfOthers() (anyAlive bool, owners []reachability.Report) {
 	known := n.locks.KeyspaceMembers()
 	for _, m := range n.gossip.Members() {
@@ -73,6 +76,9 @@ func (n *Node) reachOfOthers() (anyAlive bool, owners []reachability.Report) {
 				Withdrawn: m.Withdrawn, Unreachable: m.UnreachablePrimaries, Latency: m.Latency,
 			})
 		}
+	}
+	if !n.reports.accepts(n.othersHoldShards(), time.Now()) {
+		owners = nil
 	}
 	return anyAlive, owners
 }

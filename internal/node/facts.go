@@ -38,21 +38,6 @@ func (n *Node) JobFacts(ctx context.Context, shard int, q job.QueueKey) job.Fact
 	return f
 }
 
-// measureRedisClock measures by how much Redis's clock is ahead of this node's.
-func (n *Node) measureRedisClock(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	sent := time.Now()
-	there, err := n.lockConns.Time(ctx).Result()
-	took := time.Since(sent)
-	if err == nil && took < maxClockRoundTrip {
-		n.redisClockOffset.Store(int64(there.Sub(sent.Add(took / 2))))
-	}
-}
-
-// redisTime is the time by Redis's clock, as it was measured last.
-func (n *Node) redisTime() time.Time { return time.Now().Add(time.Duration(n.redisClockOffset.Load())) }
-
 // currentTime is the time of a keyspace with a virtual clock, or this node's.
 func (n *Node) currentTime() time.Time {
 	if n.cfg.Virtual {

@@ -102,8 +102,9 @@ func (g *gauges) refresh(ctx context.Context, n *Node) {
 	if n.cfg.Virtual {
 		return // Redis's clock is not used
 	}
-	n.measureRedisClock(ctx)
-	g.clockOffset.Set(time.Duration(n.redisClockOffset.Load()).Seconds())
+	if offset, ok := n.measureRedisClock(ctx); ok {
+		g.clockOffset.Set(offset.Seconds())
+	}
 }
 
 // setFindings exports the findings about Redis. It deletes only obsolete series, so that no scrape misses a

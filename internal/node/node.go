@@ -61,10 +61,10 @@ type status struct {
 	report          atomic.Pointer[conn.Report]
 	// shardHolders are the holders of all shards, as they were read last.
 	shardHolders atomic.Pointer[[]shardlock.Holder]
-	// redisClockOffset is by how much Redis's clock is ahead of this node's, in nanoseconds, as it was measured last.
-	redisClockOffset atomic.Int64
-	refusedRight     atomic.Pointer[error] // the latest command refused for lack of a right, since the last round
-	unheld           *unheldShards
+	redisClock   sharedClock
+	reports      reportFilter
+	refusedRight atomic.Pointer[error] // the latest command refused for lack of a right, since the last round
+	unheld       *unheldShards
 }
 
 // addresses are the listeners of the node, and their addresses as advertised.

@@ -1,0 +1,54 @@
+package node
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// reportFilter decides whether the reports of other nodes about Redis count, by which this node may give up its shards.
+// Reports come by gossip, where others may publish some in the names of nodes. Which nodes hold shards is in Redis: while
+// no other node does, none would do better than this one. If that is so after this node has given up its shards, the
+// reports were wrong, and none count for a while.
+type reportFilter struct {
+	withdrawn atomic.Bool // this node has given up its shards
+
+	// Only the monitor uses these.
+	distrustedUntil time.Time
+	distrust        time.Duration // the last time for which reports did not count
+}
+
+const (
+	minDistrust = time.Minute
+	maxDistrust = 16 * time.Minute
+)
+
+// accepts reports whether reports count now. othersHold: other nodes hold shards.
+func (f *reportFilter) accepts(othersHold bool, now time.Time) bool {
+	switch {
+	case now.Before(f.distrustedUntil):
+		return false
+	case othersHold:
+		return true
+	case f.withdrawn.Load():
+		if now.Sub(f.distrustedUntil) > 4*f.distrust {
+			f.distrust = 0
+		}
+		f.distrust = min(max(2*f.distrust, minDistrust), maxDistrust)
+		f.distrustedUntil = now.Add(f.distrust)
+	}
+	return false
+}
+
+// othersHoldShards reports whether other nodes hold shards, by the locks as they were read last. Unknown counts as true.
+func (n *Node) othersHoldShards() bool {
+	holders := n.shardHolders.Load()
+	if holders == nil {
+		return true
+	}
+	for _, h := range *holders {
+		if h.Unknown || h.Node != "" && h.Process != n.locks.Process() {
+			return true
+		}
+	}
+	return false
+}
