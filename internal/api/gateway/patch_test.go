@@ -68,3 +68,14 @@ func TestPatchesTakeTheMemoryOfTheirBody(t *testing.T) {
 		t.Errorf("mask %.100q", got)
 	}
 }
+
+// TestEntityTags: an empty tag is a condition that nothing meets.
+func TestEntityTags(t *testing.T) {
+	for header, want := range map[string]string{
+		"": "", "*": "", `"e-1"`: "e-1", `W/"e-1"`: "e-1", "e-1": "e-1", `""`: `""`, `W/""`: `""`, ` "" `: `""`,
+	} {
+		if got := entityTag(header); got != want {
+			t.Errorf("If-Match: %s: %q, want %q", header, got, want)
+		}
+	}
+}

@@ -61,13 +61,18 @@ func newCall(r *http.Request, cred *credential) *call {
 	return c
 }
 
-// entityTag is the etag of an If-Match header. `*` states no condition on the version.
+// entityTag is the etag of an If-Match header. `*` states no condition on the version, and an empty tag is that of no
+// version.
 func entityTag(header string) string {
-	tag := strings.TrimPrefix(strings.TrimSpace(header), "W/")
-	if tag == "*" {
+	text := strings.TrimPrefix(strings.TrimSpace(header), "W/")
+	if text == "*" {
 		return ""
 	}
-	return strings.Trim(tag, `"`)
+	tag := strings.Trim(text, `"`)
+	if tag == "" {
+		return text
+	}
+	return tag
 }
 
 // isHeaderText reports whether gRPC can send a value as metadata.

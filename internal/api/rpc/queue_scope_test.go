@@ -187,12 +187,17 @@ func (f *twoQueues) CancelBackfill(_ context.Context, key job.Key, _ string) (jo
 }
 
 func (f *twoQueues) ListDeadLetters(_ context.Context, filter job.Filter, _ int, _ string) (job.DeadLetterPage, error) {
-	letter := func(r job.Record, queue string) job.DeadLetter {
-		return job.DeadLetter{Record: r.Definition.Key.Record() + "#1-1", Queue: queue, JobQueue: r.Definition.Queue}
-	}
 	before := inQueue("theirs-before", "mail") // in another queue when its run died
-	letters := []job.DeadLetter{letter(mine, "mail"), letter(theirs, "web"), letter(theirs, "mail"), letter(before, "web")}
-	return job.DeadLetterPage{DeadLetters: slices.DeleteFunc(letters, func(l job.DeadLetter) bool { return !filter.CoversAll(l.Queue, l.JobQueue) })}, nil
+	page := job.DeadLetterPage{}
+	for _, letter := range []struct {
+		of    job.Record
+		queue string
+	}{{mine, "mail"}, {theirs, "web"}, {theirs, "mail"}, {before, "web"}} {
+		if filter.CoversAll(letter.queue, letter.of.Definition.Queue) {
+			page.DeadLetters = append(page.DeadLetters, job.DeadLetter{Record: letter.of.Definition.Key.Record() + "#1-1", Queue: letter.queue})
+		}
+	}
+	return page, nil
 }
 
 func (f *twoQueues) RedriveDeadLetters(_ context.Context, q job.RedriveRequest) (job.Bulk, error) {

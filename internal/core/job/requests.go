@@ -24,8 +24,8 @@ type BackfillRequest struct {
 type DeadLetter struct {
 	// Record is the dead letter's own, or, of a one-time job, the job's.
 	Record RecordID
-	// Queue is where the run was, JobQueue is where its job is now.
-	Queue, JobQueue string
+	// Queue is where the run was. The job may be in another one by now.
+	Queue string
 
 	Labels map[string]string
 	Run    Run

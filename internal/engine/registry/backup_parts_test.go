@@ -183,6 +183,54 @@ func TestStrictNodesRestoreNoUnsealedRuns(t *testing.T) {
 	}
 }
 
+// TestDeadLettersOfMovedJobsAreHidden: who may see the queue alone where a run died sees no dead letter of a job that was
+// moved away since, neither in lists nor in a count.
+func TestDeadLettersOfMovedJobsAreHidden(t *testing.T) {
+	r := newRenameRig(t)
+	for _, id := range []string{"moved", "stays"} {
+		d := jobOf(id)
+		d.Queue, d.Schedule.Every = "mail", 10_000*time.Hour
+		if _, err := r.Create(t.Context(), d, ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.RunJobWithPayload(t.Context(), d.Key, withPayload("r", "x")); err != nil {
+			t.Fatal(err)
+		}
+		r.die(t, d.Key)
+	}
+	moved, stays := jobOf("moved").Key, jobOf("stays").Key
+	see := func(queues ...string) (seen []string) {
+		t.Helper()
+		f := job.Filter{Namespace: moved.Namespace, Covers: func(queue string) bool { return slices.Contains(queues, queue) }}
+		page, err := r.ListDeadLetters(t.Context(), f, 0, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range page.DeadLetters {
+			seen = append(seen, l.Record.Key().ID)
+		}
+		slices.Sort(seen)
+		for _, records := range [][]job.RecordID{nil, {moved.Record().Letter(0), stays.Record().Letter(0)}} {
+			done, err := r.RedriveDeadLetters(t.Context(), job.RedriveRequest{Filter: f, Records: records, DryRun: true})
+			if err != nil || done.Done != len(seen) {
+				t.Errorf("a dry run of %q counts %d dead letters, %v", records, done.Done, err)
+			}
+		}
+		return seen
+	}
+	want := func(what string, seen []string, queues ...string) {
+		t.Helper()
+		if got := see(queues...); !slices.Equal(got, seen) {
+			t.Errorf("%s: callers of %q see %q, want %q", what, queues, got, seen)
+		}
+	}
+	want("before", []string{"moved", "stays"}, "mail")
+	r.edit(t, moved, "", func(d *job.Definition) { d.Queue = "web" })
+	want("moved", []string{"stays"}, "mail")
+	want("moved", nil, "web")
+	want("moved", []string{"moved", "stays"}, "mail", "web")
+}
+
 // TestRestoredDeadLettersStayInTheirQueue: who may see the queue alone to which a job was moved gets no dead letter of
 // the queue before, after a restore either. A backup that does not say where they were is restored without those that
 // may have been elsewhere.

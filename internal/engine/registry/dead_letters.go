@@ -1,8 +1,10 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,15 +48,16 @@ func (r *Registry) listLetters(f job.Filter, size int, token, call string) (*pag
 			if r.walksVisible(&f, cursor) {
 				letters, next, bytes, ok, err := r.lettersVisible(ctx, f, cursor, n)
 				if ok || err != nil {
-					return letters, next, bytes, err
+					return r.withoutHiddenJobs(ctx, f, letters, next, bytes, err)
 				}
 			}
-			return r.o.Store.ListDeadLetters(ctx, f.Namespace, cursor, n)
+			letters, next, bytes, err := r.o.Store.ListDeadLetters(ctx, f.Namespace, cursor, n)
+			return r.withoutHiddenJobs(ctx, f, letters, next, bytes, err)
 		},
 		id: func(l job.DeadLetter) string { return string(l.Record) },
 		want: func(l job.DeadLetter) bool {
 			key := l.Record.Key()
-			return f.CoversAll(l.Queue, l.JobQueue) && (f.Queue == "" || l.Queue == f.Queue) &&
+			return (f.Queue == "" || l.Queue == f.Queue) &&
 				strings.HasPrefix(key.ID, f.IDPrefix) && hasLabels(l.Labels, f.Labels) &&
 				(f.Condition == nil || f.Condition.Matches(l.Stored, f.NowMS))
 		},
@@ -64,6 +67,38 @@ func (r *Registry) listLetters(f job.Filter, size int, token, call string) (*pag
 		at:      at,
 		started: time.Now(), patience: r.o.ScanTime,
 	}, nil
+}
+
+// withoutHiddenJobs leaves out the dead letters of a page that the caller's roles do not cover, by their own queue or by
+// that of their job.
+func (r *Registry) withoutHiddenJobs(ctx context.Context, f job.Filter, letters []job.DeadLetter, next string, bytes int,
+	err error) ([]job.DeadLetter, string, int, error) {
+	if err != nil || f.Covers == nil {
+		return letters, next, bytes, err
+	}
+	letters = slices.DeleteFunc(letters, func(l job.DeadLetter) bool { return !f.CoversAll(l.Queue) })
+	keys := make([]job.Key, len(letters))
+	for i, l := range letters {
+		keys[i] = l.Record.Key()
+	}
+	hidden, err := r.hiddenJobs(ctx, f, keys)
+	if err != nil {
+		return nil, "", 0, err
+	}
+	return slices.DeleteFunc(letters, func(l job.DeadLetter) bool { return hidden[l.Record.Key()] }), next, bytes, nil
+}
+
+// hiddenJobs returns the jobs that are gone, or in queues that the filter does not cover. A dead letter has a copy of the
+// definition from when its run died, and does not show where its job is now.
+func (r *Registry) hiddenJobs(ctx context.Context, f job.Filter, keys []job.Key) (hidden map[job.Key]bool, err error) {
+	hidden = map[job.Key]bool{}
+	keys = slices.Clone(keys)
+	slices.SortFunc(keys, func(a, b job.Key) int { return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.ID, b.ID)) })
+	keys = slices.Compact(keys)
+	err = r.readJobs(ctx, keys, func(i int, record *job.Record) {
+		hidden[keys[i]] = record == nil || !f.CoversAll(record.Definition.Queue)
+	})
+	return hidden, err
 }
 
 // RedriveDeadLetters runs dead letters again: those that are named, or a page of those that the filter selects. The
@@ -131,8 +166,7 @@ func (r *Registry) findDead(ctx context.Context, q job.RedriveRequest) (dead []j
 		err := readInParts(ids, func(part []job.RecordID) ([]*job.Record, error) {
 			return r.o.Store.GetRecords(ctx, shard, part)
 		}, func(i int, record *job.Record) {
-			if record != nil && record.State.Region == job.RegionDead &&
-				q.Filter.CoversAll(record.State.Lane.Queue, record.Definition.Queue) {
+			if record != nil && record.State.Region == job.RegionDead && q.Filter.CoversAll(record.State.Lane.Queue) {
 				dead = append(dead, ids[i])
 			}
 		})
@@ -140,7 +174,15 @@ func (r *Registry) findDead(ctx context.Context, q job.RedriveRequest) (dead []j
 			return nil, err
 		}
 	}
-	return dead, nil
+	if q.Filter.Covers == nil {
+		return dead, nil
+	}
+	keys := make([]job.Key, len(dead))
+	for i, record := range dead {
+		keys[i] = record.Key()
+	}
+	hidden, err := r.hiddenJobs(ctx, q.Filter, keys)
+	return slices.DeleteFunc(dead, func(record job.RecordID) bool { return hidden[record.Key()] }), err
 }
 
 // commitInParts submits many changes to the ledger, in parts, until all are done or BulkTime is over: some

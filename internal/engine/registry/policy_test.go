@@ -280,7 +280,7 @@ func TestDeleteLeavesLiveChildrenToFinish(t *testing.T) {
 func (f *fake) bury(key job.Key, slot int, queue string) string {
 	id := key.Record().Letter(slot)
 	f.children[id] = job.State{Region: job.RegionDead, Lane: job.Lane{Namespace: key.Namespace, Queue: queue}, Nominal: unixtime.Milli(slot + 1), Generation: 1, Revision: 1}
-	f.letters[id] = job.DeadLetter{Record: id, Queue: queue, JobQueue: f.records[key].Definition.Queue, Labels: map[string]string{"team": queue}, Run: job.Run{ID: "1-" + fmt.Sprint(slot+1)}}
+	f.letters[id] = job.DeadLetter{Record: id, Queue: queue, Labels: map[string]string{"team": queue}, Run: job.Run{ID: "1-" + fmt.Sprint(slot+1)}}
 	return string(id)
 }
 

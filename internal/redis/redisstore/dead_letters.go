@@ -84,7 +84,7 @@ func (s *Store) lettersAmong(ctx context.Context, shard int, found []scannedReco
 		d := &dead[i]
 		_, expires := job.SplitScore(ops[i].Reply.ScoreAt(0))
 		letters[i] = job.DeadLetter{
-			Record: d.id, Queue: d.State.Lane.Queue, JobQueue: d.Definition.Queue, Labels: d.Definition.Labels,
+			Record: d.id, Queue: d.State.Lane.Queue, Labels: d.Definition.Labels,
 			Run: deadRun(&d.State), ExpireMS: expires, Stored: &d.Record,
 		}
 		if !runs.Reply.HasTextAt(i) {

@@ -232,17 +232,17 @@ func TestEndedHolder(t *testing.T) {
 		gone  bool
 		wait  time.Duration // until it is looked at again; 0 is: broken at once
 	}{
-		"gone and silent":            {value, silent, true, 0},
-		"restarted and silent":       {value, silent, false, 0},
-		"restarted, heard":           {value, fresh, false, 1101 * time.Millisecond},
+		"gone and silent":             {value, silent, true, 0},
+		"restarted and silent":        {value, silent, false, 0},
+		"restarted, heard":            {value, fresh, false, 1101 * time.Millisecond},
 		"forged as restarted, silent": {value, silent, false, defaultPollEvery},
-		"present process":            {newToken() + other + "|x:1|now", silent, false, defaultPollEvery},
-		"gone, heard just now":       {value, fresh, true, 1101 * time.Millisecond},
-		"gone, signs cannot be read": {value, heartbeat{}, true, defaultPollEvery},
-		"silent, not gone":           {value, silent, false, defaultPollEvery},
-		"of another version":         {newToken() + other + "|x:1", silent, true, defaultPollEvery},
-		"former process":             {newToken() + "a|x:1|" + newToken(), silent, false, 0},
-		"former process, heard":      {newToken() + "a|x:1|" + newToken(), fresh, false, 1101 * time.Millisecond},
+		"present process":             {newToken() + other + "|x:1|now", silent, false, defaultPollEvery},
+		"gone, heard just now":        {value, fresh, true, 1101 * time.Millisecond},
+		"gone, signs cannot be read":  {value, heartbeat{}, true, defaultPollEvery},
+		"silent, not gone":            {value, silent, false, defaultPollEvery},
+		"of another version":          {newToken() + other + "|x:1", silent, true, defaultPollEvery},
+		"former process":              {newToken() + "a|x:1|" + newToken(), silent, false, 0},
+		"former process, heard":       {newToken() + "a|x:1|" + newToken(), fresh, false, 1101 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := idleLoop(t)

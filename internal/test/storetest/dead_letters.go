@@ -130,7 +130,7 @@ func testListLetters(w *World) {
 				state := w.Records(record)[0].State
 				if !want[record] || l.Run.Outcome != job.OutcomeDead || l.Run.Error != "no luck" ||
 					l.Run.FinishedMS != state.LastFinished || l.Run.NominalMS == 0 || l.Run.ID == "" ||
-					l.Queue != state.Lane.Queue || l.JobQueue != w.Records(record)[0].Definition.Queue {
+					l.Queue != state.Lane.Queue {
 					w.T.Errorf("listed %s: %+v", record, l)
 				}
 			}
