@@ -15,8 +15,9 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// DescribeAll asks all other members for their description without workers, concurrently, each for at most two
-// seconds. Members that do not answer are returned as unreachable. The answers are sorted by name.
+// DescribeAll asks the other members, to which a link is open, for their description without workers, concurrently, each
+// for at most two seconds. Members that do not answer, or have no link, are returned as unreachable: gossip may show any
+// number of members that are silent. The answers are sorted by name.
 func (p *Peer) DescribeAll(ctx context.Context) []job.NodeInfo {
 	return p.describeAll(ctx, &fermatav1.DescribeNodeRequest{OmitWorkers: true, MaxBytes: maxDescription})
 }
@@ -36,6 +37,10 @@ func (p *Peer) describeAll(ctx context.Context, r *fermatav1.DescribeNodeRequest
 	infos := make([]job.NodeInfo, len(links))
 	var asked sync.WaitGroup
 	for i, l := range links {
+		if !l.isUp() {
+			infos[i] = l.unreachable()
+			continue
+		}
 		asked.Go(func() { infos[i] = l.describePeer(ctx, r) })
 	}
 	asked.Wait()
@@ -59,13 +64,18 @@ func (l *link) describePeer(ctx context.Context, r *fermatav1.DescribeNodeReques
 	answer, err := l.client.DescribeNode(ctx, r)
 	if err != nil {
 		l.logNoDescription(err)
-		return job.NodeInfo{
-			Name: l.member.Name, GRPCAddress: l.clientAddress(), PeerAddress: l.member.PeerAddr, Unreachable: true,
-		}
+		return l.unreachable()
 	}
 	info := infoFromPB(answer)
 	info.Name = l.member.Name
 	return info
+}
+
+// unreachable describes a peer that does not answer.
+func (l *link) unreachable() job.NodeInfo {
+	return job.NodeInfo{
+		Name: l.member.Name, GRPCAddress: l.clientAddress(), PeerAddress: l.member.PeerAddr, Unreachable: true,
+	}
 }
 
 // logNoDescription logs why a peer that can be reached is listed as unreachable. That it cannot be reached is logged

@@ -331,6 +331,44 @@ func TestDepartedNodeIsRemovedWhenItsStreamEnds(t *testing.T) {
 	again.waitFor(fmt.Sprintf("demand a %v", demandOf(0)))
 }
 
+// TestSilentMembersAreNotWaitedFor: a member that gossip shows, and whose port accepts connections and says no more than
+// that it speaks HTTP/2, delays no description.
+func TestSilentMembersAreNotWaitedFor(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var accepting sync.WaitGroup
+	asked := make(chan struct{}, 100)
+	accepting.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0}) // empty settings
+			t.Cleanup(func() { _ = conn.Close() })
+			asked <- struct{}{}
+		}
+	})
+	t.Cleanup(func() { _ = listener.Close(); accepting.Wait() })
+	a := start(t, "a", "127.0.0.1:0", nil)
+	a.peer.SetView(sharding.NewView(1, "a", append(members(a), sharding.Member{Name: "silent", PeerAddr: listener.Addr().String()})))
+	<-asked
+	fastest := time.Hour
+	for range 3 {
+		began := time.Now()
+		infos := a.peer.DescribeAll(t.Context())
+		fastest = min(fastest, time.Since(began))
+		if len(infos) != 1 || !infos[0].Unreachable || infos[0].Name != "silent" {
+			t.Errorf("%+v", infos)
+		}
+	}
+	if fastest >= describeTimeout {
+		t.Errorf("the description took %v at least", fastest)
+	}
+}
+
 func TestDescribeAll(t *testing.T) {
 	a, b, c := cluster(t)
 	// Who does not answer within two seconds counts as out of reach: not for ever.
