@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
 
 // maxClockRoundTrip is the longest round trip for a comparison of clocks, whose error is half of it.
@@ -84,18 +86,19 @@ func (n *Node) countOwned() int {
 func (g *gauges) refresh(ctx context.Context, n *Node) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	holders, err := n.locks.Holders(ctx)
-	if err == nil {
-		n.shardHolders.Store(&holders)
+	// With an error some primaries did not answer: the shards of the others are known.
+	holders, _ := n.locks.Holders(ctx)
+	known := slices.DeleteFunc(slices.Clone(holders), func(h shardlock.Holder) bool { return h.Unknown })
+	if len(known) > 0 {
+		n.shardHolders.Store(&known)
 		unheld := 0
-		for _, h := range holders {
+		for _, h := range known {
 			if h.Node == "" {
 				unheld++
 			}
 		}
 		g.unheld.Set(float64(unheld))
 	}
-	// With an error some primaries did not answer: the shards of the others are known.
 	if abandoned := n.unheld.updateHolders(n.locks.ShardOwners(), holders, time.Now()); len(abandoned) > 0 {
 		n.locks.TakeAbandoned(abandoned)
 	}

@@ -59,7 +59,7 @@ type status struct {
 	started         atomic.Bool            // Start has returned: the fields of the node may be read concurrently
 	redisWaitReason atomic.Pointer[string] // why Start waits for Redis; nil: it does not
 	report          atomic.Pointer[conn.Report]
-	// shardHolders are the holders of all shards, as they were read last.
+	// shardHolders are the holders of the shards whose locks could be read last.
 	shardHolders atomic.Pointer[[]shardlock.Holder]
 	redisClock   sharedClock
 	reports      reportFilter

@@ -39,14 +39,14 @@ func (f *reportFilter) accepts(othersHold bool, now time.Time) bool {
 	return false
 }
 
-// othersHoldShards reports whether other nodes hold shards, by the locks as they were read last. Unknown counts as true.
+// othersHoldShards reports whether other nodes hold shards, by the locks that could be read last.
 func (n *Node) othersHoldShards() bool {
 	holders := n.shardHolders.Load()
 	if holders == nil {
 		return true
 	}
 	for _, h := range *holders {
-		if h.Unknown || h.Node != "" && h.Process != n.locks.Process() {
+		if h.Node != "" && h.Process != n.locks.Process() {
 			return true
 		}
 	}
