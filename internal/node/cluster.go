@@ -77,6 +77,7 @@ func (n *Node) reachOfOthers() (anyAlive bool, owners []reachability.Report) {
 			})
 		}
 	}
+	n.rereadHolders()
 	if !n.reports.accepts(n.othersHoldShards(), time.Now()) {
 		owners = nil
 	}

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/fermata-io/fermata/internal/redis/conn"
-	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
 
 // maxClockRoundTrip is the longest round trip for a comparison of clocks, whose error is half of it.
@@ -86,11 +84,8 @@ func (n *Node) countOwned() int {
 func (g *gauges) refresh(ctx context.Context, n *Node) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	// With an error some primaries did not answer: the shards of the others are known.
-	holders, _ := n.locks.Holders(ctx)
-	known := slices.DeleteFunc(slices.Clone(holders), func(h shardlock.Holder) bool { return h.Unknown })
+	holders, known := n.readHolders(ctx)
 	if len(known) > 0 {
-		n.shardHolders.Store(&known)
 		unheld := 0
 		for _, h := range known {
 			if h.Node == "" {

@@ -1,8 +1,12 @@
 package node
 
 import (
+	"context"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
 
 // reportFilter decides whether the reports of other nodes about Redis count, by which this node may give up its shards.
@@ -15,6 +19,7 @@ type reportFilter struct {
 	// Only the monitor uses these.
 	distrustedUntil time.Time
 	distrust        time.Duration // the last time for which reports did not count
+	holdersReadAt   time.Time
 }
 
 const (
@@ -37,6 +42,28 @@ func (f *reportFilter) accepts(othersHold bool, now time.Time) bool {
 		f.distrustedUntil = now.Add(f.distrust)
 	}
 	return false
+}
+
+// readHolders reads the holders of shards, and keeps those that are known: some primaries may not answer.
+func (n *Node) readHolders(ctx context.Context) (all, known []shardlock.Holder) {
+	all, _ = n.locks.Holders(ctx)
+	known = slices.DeleteFunc(slices.Clone(all), func(h shardlock.Holder) bool { return h.Unknown })
+	if len(known) > 0 {
+		n.shardHolders.Store(&known)
+	}
+	return all, known
+}
+
+// rereadHolders reads the holders again after a second while this node has given up its shards: if nobody takes them, it
+// has to return soon. Only the monitor calls it.
+func (n *Node) rereadHolders() {
+	if !n.reports.withdrawn.Load() || time.Since(n.reports.holdersReadAt) < time.Second {
+		return
+	}
+	n.reports.holdersReadAt = time.Now()
+	ctx, cancel := context.WithTimeout(n.ctx, time.Second)
+	defer cancel()
+	n.readHolders(ctx)
 }
 
 // othersHoldShards reports whether other nodes hold shards, by the locks that could be read last.
