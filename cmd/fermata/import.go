@@ -82,11 +82,14 @@ func (a *app) importCrontabCommand() *cobra.Command {
 			default:
 				return usageErrorf("--overlap %q: want allow_all, skip, buffer_one or cancel_other", o.Overlap)
 			}
-			o.Zone, o.Queue, o.Prefix = flags.zone, flags.queue, flags.prefix
+			o.Zone, o.Queue, o.Prefix, o.Budget = flags.zone, flags.queue, flags.prefix, &importer.Budget{}
 			return a.importFiles(args, flags.strict, func(file string, text []byte) (_ []importer.Entry, err error) {
 				of := o
 				of.System, err = hasUserColumn(system, file, text)
-				return importer.Crontab(file, text, of), err
+				if err != nil {
+					return nil, err
+				}
+				return importer.Crontab(file, text, of)
 			})
 		},
 	}
@@ -140,9 +143,10 @@ func (a *app) importCronJobCommand() *cobra.Command {
 			if err := flags.checkFlags(); err != nil {
 				return err
 			}
-			o := importer.CronJobOptions{Zone: flags.zone, Queue: flags.queue, Prefix: flags.prefix}
+			o := importer.CronJobOptions{Zone: flags.zone, Queue: flags.queue, Prefix: flags.prefix,
+				Budget: &importer.Budget{}}
 			return a.importFiles(args, flags.strict, func(file string, text []byte) ([]importer.Entry, error) {
-				return importer.CronJobs(file, text, o), nil
+				return importer.CronJobs(file, text, o)
 			})
 		},
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,5 +73,33 @@ func TestUserColumnOfACrontabFromAPipe(t *testing.T) {
 	}
 	if out := c.must("import", "crontab", "--user-column", "no", unclear); !strings.Contains(out, "- app /opt/app/tidy") {
 		t.Errorf("%s", out)
+	}
+}
+
+// TestImportsOfOthersDoNotFillTheMemory: small files whose jobs would be hundreds of times their size are refused for
+// what the jobs would hold.
+func TestImportsOfOthersDoNotFillTheMemory(t *testing.T) {
+	variables := "{name: V0, value: xxxxxxxxxx}"
+	for i := range 6 {
+		variables += fmt.Sprintf(", {name: V%d, value: '%s'}", i+1, strings.Repeat(fmt.Sprintf("$(V%d)", i), 10))
+	}
+	dir := files(t, map[string]string{
+		"cronjob.yaml": "kind: CronJob\nmetadata: {name: x}\nspec: {schedule: '@daily', jobTemplate: {spec: {template: {spec: " +
+			"{containers: [{command: [/bin/a], env: [" + variables + "]}]}}}}}\n",
+		"one":   "A=" + strings.Repeat("x", 200_000) + "\n" + strings.Repeat("@daily /bin/a\n", 200),
+		"two":   "@daily /bin/b\n",
+		"three": "A=" + strings.Repeat("x", 200_000) + "\n" + strings.Repeat("@daily /bin/a\n", 200),
+	})
+	for want, args := range map[string][]string{
+		"cronjob.yaml:3: its command, input and variables have more than 262144 bytes": {"cronjob", "cronjob.yaml"},
+		"three:137: the jobs and notes up to this line have more than 64 MiB":          {"crontab", "one", "two", "three"},
+	} {
+		for i := range args[1:] {
+			args[i+1] = filepath.Join(dir, args[i+1])
+		}
+		code, said := command(t, nil, append([]string{"import"}, args...)...)
+		if code != 1 || !strings.Contains(said, want) || len(said) > 4096 {
+			t.Errorf("%v: exit %d, %d bytes, no %q in %.1000s", args, code, len(said), want, said)
+		}
 	}
 }

@@ -69,7 +69,11 @@ func TestImportsLeaveOutReservedVariables(t *testing.T) {
 	for _, name := range payload.ReservedVariables() {
 		crontab += strings.Replace(name, "*", "X", 1) + "=x\n"
 	}
-	text, err := importer.Write("", importer.Crontab("crontab", []byte(crontab+"* * * * * /bin/a\n"), importer.CrontabOptions{Zone: "UTC"}))
+	entries, err := importer.Crontab("crontab", []byte(crontab+"* * * * * /bin/a\n"), importer.CrontabOptions{Zone: "UTC"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := importer.Write("", entries)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,17 +24,20 @@ type CronJobOptions struct {
 	Queue string
 	// Prefix of ids.
 	Prefix string
+	// Budget is shared by the files of an import. Default: one of its own.
+	Budget *Budget
 }
 
 // maxManifestBytes is the longest time that one attempt may take.
 const maxManifestBytes = 24 * time.Hour
 
 // CronJobs converts each CronJob in a file of Kubernetes manifests to a job. Other kinds are reported and left
-// out.
-func CronJobs(file string, text []byte, o CronJobOptions) []Entry {
-	r := manifestReader{file: file, options: o, namespaces: map[string]bool{}, secrets: map[string]string{}}
-	in := yamldoc.NewReader(text, &yamldoc.Budget{})
-	for {
+// out. It fails if the budget is spent.
+func CronJobs(file string, text []byte, o CronJobOptions) ([]Entry, error) {
+	r := manifestReader{file: file, options: o, budget: cmp.Or(o.Budget, &Budget{}), namespaces: map[string]bool{},
+		secrets: map[string]string{}}
+	in := yamldoc.NewReader(text, &r.budget.documents)
+	for r.budget.err == nil {
 		document, err := in.Next()
 		if yamldoc.Ended(err) {
 			break
@@ -51,11 +54,14 @@ func CronJobs(file string, text []byte, o CronJobOptions) []Entry {
 		}
 		r.readObject(value, unwrapDocument(document), "", 0)
 	}
+	if r.budget.err != nil {
+		return nil, r.budget.err
+	}
 	if len(r.namespaces) > 1 {
 		r.qualifyIDs()
 	}
 	makeIDsUnique(r.entries)
-	return r.entries
+	return r.entries, nil
 }
 
 func unwrapDocument(n *yaml.Node) *yaml.Node {
@@ -69,6 +75,7 @@ func unwrapDocument(n *yaml.Node) *yaml.Node {
 type manifestReader struct {
 	file                string
 	options             CronJobOptions
+	budget              *Budget
 	entries             []Entry
 	namespaces          map[string]bool
 	namespacesOfEntries []string          // the namespace of each entry
@@ -89,8 +96,10 @@ func (r *manifestReader) addEntry(e Entry, namespace string) {
 
 func (r *manifestReader) dropObject(line int, what, text string) {
 	line = max(1, line)
-	r.addEntry(Entry{Source: strings.TrimSpace(fmt.Sprintf("%s:%d: %s", r.file, line, what)),
-		Notes: []Note{{r.file, line, text}}}, "")
+	if r.budget.spend(r.file, line, perValue+len(text)) {
+		r.addEntry(Entry{Source: strings.TrimSpace(fmt.Sprintf("%s:%d: %s", r.file, line, what)),
+			Notes: []Note{{r.file, line, text}}}, "")
+	}
 }
 
 // qualifyIDs puts the namespace into ids where there are several. A CronJob that names none,
@@ -106,6 +115,9 @@ func (r *manifestReader) qualifyIDs() {
 
 // readObject reads a CronJob, or a list of objects. Items of a list may omit their kind.
 func (r *manifestReader) readObject(value any, node *yaml.Node, kindOfList string, depth int) {
+	if r.budget.err != nil {
+		return
+	}
 	o, ok := value.(map[string]any)
 	if !ok {
 		if value != nil {
@@ -134,7 +146,7 @@ func (r *manifestReader) readObject(value any, node *yaml.Node, kindOfList strin
 		r.dropObject(node.Line, kind, fmt.Sprintf("is a %q and no CronJob; it is left out", clipText(kind, 64)))
 		return
 	}
-	c := cronJob{reader: r, node: node, values: valueTree{o}, unknown: map[string]bool{}}
+	c := cronJob{reader: r, node: node, values: valueTree{o}, unknown: map[string]bool{}, room: maxPayload}
 	c.readAll()
 }
 
@@ -171,6 +183,8 @@ type cronJob struct {
 	disabledReason string
 	// unknown are variables whose values are not in the manifest.
 	unknown map[string]bool
+	// room is how many bytes values may still take by expansion. Below 0: they were too many, and some are missing.
+	room int
 }
 
 // addNote adds a note at a path, or at the object.
@@ -181,7 +195,9 @@ func (c *cronJob) addNote(text string, path ...string) {
 			line = n.Line
 		}
 	}
-	c.notes = append(c.notes, Note{c.reader.file, max(1, line), text})
+	if c.reader.budget.spend(c.reader.file, max(1, line), perValue+len(text)) {
+		c.notes = append(c.notes, Note{c.reader.file, max(1, line), text})
+	}
 }
 
 func (c *cronJob) readAll() {
@@ -197,29 +213,35 @@ func (c *cronJob) readAll() {
 		id = ""
 	}
 	if id != "" {
-		e.id = c.reader.options.Prefix + id
-		head := newMapping().setField("id", e.id)
-		if c.reader.options.Queue != "" {
-			head.setField("queue", c.reader.options.Queue)
-		}
-		rule := c.fields
-		c.fields = head
-		c.readLabels()
-		c.readProgram()
-		c.fields.node.Content = append(c.fields.node.Content, rule.node.Content...)
-		c.readPolicies()
-		c.noteLeftOut()
-		c.noteMistyped()
-		e.fields = c.fields
-		if c.disabledReason != "" {
-			e.turnOff(c.disabledReason, func(text string) { c.addNote(text, containersPath...) })
-		}
+		c.readJob(&e, c.reader.options.Prefix+id)
 		if namespace != "" {
 			c.reader.namespaces[namespace] = true
 		}
 	}
 	e.Notes = c.notes
 	c.reader.addEntry(e, namespace)
+}
+
+// readJob reads all but the schedule, which has been read.
+func (c *cronJob) readJob(e *Entry, id string) {
+	rule := c.fields
+	c.fields = newMapping().setField("id", id)
+	if c.reader.options.Queue != "" {
+		c.fields.setField("queue", c.reader.options.Queue)
+	}
+	c.readLabels()
+	if !c.readProgram() {
+		c.addNote(tooLarge, containersPath...)
+		return
+	}
+	c.fields.node.Content = append(c.fields.node.Content, rule.node.Content...)
+	c.readPolicies()
+	c.noteLeftOut()
+	c.noteMistyped()
+	e.id, e.fields = id, c.fields
+	if c.disabledReason != "" {
+		e.turnOff(c.disabledReason, func(text string) { c.addNote(text, containersPath...) })
+	}
 }
 
 // jobID returns the object's name, or the prefix of a generated name.

@@ -20,12 +20,20 @@ type expansion struct {
 // missingNames are the variables without a value.
 func (p expansion) missingNames() []string { return slices.Concat(p.unknown, p.maybeUnknown) }
 
-// expandVariables replaces $(NAME) by values. As in Kubernetes, unknown names stay.
+// expandVariables replaces $(NAME) by values. As in Kubernetes, unknown names stay. It stops if the values are
+// too large for a payload: each may be made of many others.
 func (c *cronJob) expandVariables(s string, env map[string]string) (string, expansion) {
 	var p expansion
+	c.room -= len(s)
+	if c.room < 0 {
+		return "", p
+	}
 	text := variableReference.ReplaceAllStringFunc(s, func(ref string) string {
 		if ref == "$$" {
 			return "$"
+		}
+		if c.room < 0 {
+			return ""
 		}
 		name := ref[2 : len(ref)-1]
 		value, ok := env[name]
@@ -42,6 +50,10 @@ func (c *cronJob) expandVariables(s string, env map[string]string) (string, expa
 		default:
 			return ref
 		}
+		c.room -= len(value) - len(ref)
+		if c.room < 0 {
+			return ""
+		}
 		return value
 	})
 	return text, p
@@ -52,6 +64,10 @@ func (c *cronJob) expandVariables(s string, env map[string]string) (string, expa
 func (c *cronJob) resolveArguments(argv []string, script int, env map[string]string) {
 	for i := range argv {
 		word := argv[i]
+		if c.room < len(word) { // before a long script is analysed
+			c.room = -1
+			return
+		}
 		if i == script && script > 0 {
 			word = c.readsSecrets(word, env)
 		}

@@ -11,8 +11,8 @@ import (
 
 var containersPath = []string{"spec", "jobTemplate", "spec", "template", "spec", "containers"}
 
-// readProgram converts the first container to a payload.
-func (c *cronJob) readProgram() {
+// readProgram converts the first container to a payload. It returns false if the payload would be too large.
+func (c *cronJob) readProgram() bool {
 	list, _ := c.values.valueAt(containersPath...).([]any)
 	var first map[string]any
 	if len(list) > 0 {
@@ -36,9 +36,12 @@ func (c *cronJob) readProgram() {
 	}
 	script := scriptIndex(argv)
 	c.resolveArguments(argv, script, env)
+	if !c.takeProgram(env, append(slices.Clip(argv), box.textAt("workingDir"))) {
+		return false
+	}
 	if len(command) == 0 {
 		c.setHandler(argv, image, env)
-		return
+		return true
 	}
 	c.checkProgram(argv)
 	c.checkSurroundings(box, argv, script, env)
@@ -74,6 +77,18 @@ func (c *cronJob) readProgram() {
 			}
 		}
 	}
+	return true
+}
+
+// takeProgram takes the variables and other texts of the payload out of the budget. It returns false if they are
+// too large for a payload.
+func (c *cronJob) takeProgram(env map[string]string, texts []string) bool {
+	budget, line := c.reader.budget, max(1, c.node.Line)
+	if c.room < 0 {
+		budget.spend(c.reader.file, line, maxPayload) // what the expansion has taken
+		return false
+	}
+	return budget.spendProgram(c.reader.file, line, env, texts...)
 }
 
 // setHandler uses a custom handler for the default command of an image.
@@ -186,7 +201,7 @@ func (c *cronJob) readEnvironment(box valueTree) map[string]string {
 	}
 	c.unknown[anyVariable] = !isEmpty(box.valueAt("envFrom"))
 	for _, item := range list {
-		if fields, ok := item.(map[string]any); ok {
+		if fields, ok := item.(map[string]any); ok && c.room >= 0 {
 			c.readVariable(valueTree{fields}, env)
 		}
 	}

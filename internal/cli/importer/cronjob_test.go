@@ -91,7 +91,7 @@ func TestCronJobsKeepTheirMeaning(t *testing.T) {
 		{"", "command: [python, a.py]", []string{"no absolute path", "commented out", "#     - python"}, true},
 		{"", "command: [/bin/a, '${secret:x}']", []string{"workers refuse this command"}, true},
 	} {
-		text, jobs := show(t, importer.CronJobs("f", []byte(cronJobText(c.spec, c.container)), importer.CronJobOptions{Zone: "UTC"}))
+		text, jobs := show(t, readCronJobs(t, "f", []byte(cronJobText(c.spec, c.container)), importer.CronJobOptions{Zone: "UTC"}))
 		for _, want := range c.want {
 			if !strings.Contains(text, want) && !strings.Contains(flat(text), flat(want)) {
 				t.Errorf("%s %s: no %q in\n%s", c.spec, c.container, want, text)
@@ -122,7 +122,7 @@ func TestFieldsOfJobs(t *testing.T) {
 		if strings.HasPrefix(spec, "template") {
 			template = ""
 		}
-		out, _ := show(t, importer.CronJobs("f", []byte("kind: CronJob\nmetadata: {name: x}\nspec: {schedule: \"@daily\", jobTemplate: {spec: {"+spec+template+"}}}\n"), importer.CronJobOptions{Zone: "UTC"}))
+		out, _ := show(t, readCronJobs(t, "f", []byte("kind: CronJob\nmetadata: {name: x}\nspec: {schedule: \"@daily\", jobTemplate: {spec: {"+spec+template+"}}}\n"), importer.CronJobOptions{Zone: "UTC"}))
 		if want != "" && !strings.Contains(out, want) || want == "" && strings.Contains(out, "a run is one program") {
 			t.Errorf("%s: no %q in\n%s", spec, want, out)
 		}
@@ -147,7 +147,7 @@ func TestObjectsOfKubernetes(t *testing.T) {
 		"kind: CronJob\nmetadata: {name: x}\nspec: {schedule: '@daily'}":                                                            {"", "no list of containers"},
 		jsonCronJob("x") + " " + jsonCronJob("y"):                                                                                   {"x y", ""},
 	} {
-		out, jobs := show(t, importer.CronJobs("f", []byte(text), importer.CronJobOptions{Zone: "UTC"}))
+		out, jobs := show(t, readCronJobs(t, "f", []byte(text), importer.CronJobOptions{Zone: "UTC"}))
 		var ids []string
 		for i := range jobs {
 			ids = append(ids, jobs[i].ID)
@@ -165,7 +165,7 @@ func jsonCronJob(name string) string {
 // TestScheduleInABlock: a line break at the end of a schedule makes no difference.
 func TestScheduleInABlock(t *testing.T) {
 	text := "kind: CronJob\nmetadata: {name: x}\nspec:\n  schedule: |\n    0 5 * * *\n  jobTemplate: {spec: {template: {spec: {containers: [{command: [/bin/a]}]}}}}\n"
-	_, jobs := show(t, importer.CronJobs("f", []byte(text), importer.CronJobOptions{Zone: "UTC"}))
+	_, jobs := show(t, readCronJobs(t, "f", []byte(text), importer.CronJobOptions{Zone: "UTC"}))
 	if len(jobs) != 1 || jobs[0].Job.GetSchedule().GetCron().GetExpressions()[0] != "0 5 * * *" {
 		t.Errorf("%+v", jobs)
 	}
@@ -174,7 +174,7 @@ func TestScheduleInABlock(t *testing.T) {
 // TestSuspendedJobTemplate: the Jobs of the CronJob would not start.
 func TestSuspendedJobTemplate(t *testing.T) {
 	text := strings.Replace(cronJobText("", ""), "jobTemplate: {spec: {", "jobTemplate: {spec: {suspend: true, ", 1)
-	if out, _ := show(t, importer.CronJobs("f", []byte(text), importer.CronJobOptions{Zone: "UTC"})); !strings.Contains(out, "paused: true") {
+	if out, _ := show(t, readCronJobs(t, "f", []byte(text), importer.CronJobOptions{Zone: "UTC"})); !strings.Contains(out, "paused: true") {
 		t.Errorf("%s", out)
 	}
 }
@@ -183,7 +183,7 @@ func TestSuspendedJobTemplate(t *testing.T) {
 func TestCronJobsInJSON(t *testing.T) {
 	text := `{"kind": "CronJob", "metadata": {"name": "x"}, "spec": {"schedule": "@daily", "jobTemplate": {"spec": {"template": {"spec": {
 	"containers": [{"command": ["\/bin\/echo", "\ud83d\ude80"]}]}}}}}}`
-	_, jobs := show(t, importer.CronJobs("f.json", []byte(text), importer.CronJobOptions{Zone: "UTC"}))
+	_, jobs := show(t, readCronJobs(t, "f.json", []byte(text), importer.CronJobOptions{Zone: "UTC"}))
 	if len(jobs) != 1 || string(jobs[0].Job.GetPayload()) != `{"argv":["/bin/echo","🚀"]}` {
 		t.Errorf("%+v", jobs)
 	}

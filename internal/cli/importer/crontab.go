@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -24,29 +25,39 @@ type CrontabOptions struct {
 	// Overlap and Timeout are set in the jobs.
 	Overlap string
 	Timeout time.Duration
+	// Budget is shared by the files of an import. Default: one of its own.
+	Budget *Budget
 }
 
 // maxCrontab is the maximum number of lines of a file.
 const maxCrontab = 100_000
 
-// Crontab converts each entry of a crontab to a job.
-func Crontab(file string, text []byte, o CrontabOptions) []Entry {
-	t := crontabReader{file: file, options: o, env: map[string]string{}, zone: o.Zone}
-	for i, line := range strings.Split(strings.TrimPrefix(string(text), "\ufeff"), "\n") {
+// Crontab converts each entry of a crontab to a job. It fails if the budget is spent.
+func Crontab(file string, text []byte, o CrontabOptions) ([]Entry, error) {
+	t := crontabReader{file: file, options: o, budget: cmp.Or(o.Budget, &Budget{}), env: map[string]string{},
+		zone: o.Zone}
+	for i, line := range strings.SplitN(strings.TrimPrefix(string(text), "\ufeff"), "\n", maxCrontab+1) {
 		if i == maxCrontab {
 			t.dropLine(i+1, "", fmt.Sprintf("the file has more than %d lines; the rest is not read", maxCrontab))
 			break
 		}
 		t.readLine(i+1, line)
+		if t.budget.err != nil {
+			break
+		}
+	}
+	if t.budget.err != nil {
+		return nil, t.budget.err
 	}
 	makeIDsUnique(t.entries)
-	return t.entries
+	return t.entries, nil
 }
 
 // crontabReader is a file that is being read; assignments hold for the lines below them.
 type crontabReader struct {
 	file      string
 	options   CrontabOptions
+	budget    *Budget
 	env       map[string]string
 	shell     string
 	zone      string
@@ -88,7 +99,15 @@ func unquote(s string) string {
 }
 
 func (t *crontabReader) dropLine(n int, line, text string) {
-	t.entries = append(t.entries, Entry{Source: t.sourceName(n, line), Notes: []Note{{t.file, n, text}}})
+	e := Entry{Source: t.sourceName(n, line)}
+	t.addNote(&e, n, text)
+	t.entries = append(t.entries, e)
+}
+
+func (t *crontabReader) addNote(e *Entry, n int, text string) {
+	if t.budget.spend(t.file, n, perValue+len(text)) {
+		e.Notes = append(e.Notes, Note{t.file, n, text})
+	}
 }
 
 func (t *crontabReader) sourceName(n int, line string) string {
@@ -155,7 +174,7 @@ func splitFields(line string, n int) (words []string, rest string) {
 
 func (t *crontabReader) readEntry(n int, line string) {
 	e := Entry{Source: t.sourceName(n, line)}
-	note := func(text string) { e.Notes = append(e.Notes, Note{t.file, n, text}) }
+	note := func(text string) { t.addNote(&e, n, text) }
 	defer func() { t.entries = append(t.entries, e) }()
 	line = strings.TrimPrefix(line, "-") // of cronie: not to the system's log
 	times := 5
@@ -186,6 +205,10 @@ func (t *crontabReader) readEntry(n int, line string) {
 	rule, err := t.readRule(words, note)
 	if err != nil {
 		note(err.Error() + "; it was skipped")
+		return
+	}
+	if !t.budget.spendProgram(t.file, n, t.env, t.shell, command) {
+		note(tooLarge)
 		return
 	}
 	t.buildJob(&e, rule, strings.Join(words, " "), command, user, note)

@@ -92,7 +92,7 @@ func TestCommandsKeepTheirMeaning(t *testing.T) {
 		{"0 0 * * * root su -c x", `{"argv":["/bin/sh","-c","root su -c x"]}`, []string{"looks like a user"}},
 		{"\ufeff0 0 * * * /bin/a", `{"argv":["/bin/a"]}`, nil},
 	} {
-		text, jobs := show(t, importer.Crontab("f", []byte(c.text), options(false)))
+		text, jobs := show(t, readCrontab(t, "f", []byte(c.text), options(false)))
 		got := ""
 		if len(jobs) == 1 {
 			got = strings.NewReplacer(`\u0026`, "&", `\u003e`, ">").Replace(string(jobs[0].Job.GetPayload()))
@@ -118,7 +118,7 @@ func TestHarmlessCommandsHaveNoNote(t *testing.T) {
 		"a && b", "a >/x 2>&1", "a &> /x", "a >& /x", "echo 'x & y' \"z & ~/w $1\" \\& \\~", "a # & ~/b", "cd /srv && ./a && bin/b", "a & wait", "wget https://e.example/a/b",
 		"sed 's/a/b/' /x", "docker run shop/jobs", "sleep 3 && cd /a && ./b", "awk '{print $USER}' /x", "/opt/a~/b",
 	} {
-		text, jobs := show(t, importer.Crontab("f", []byte("0 0 * * * "+command+"\n"), options(false)))
+		text, jobs := show(t, readCrontab(t, "f", []byte("0 0 * * * "+command+"\n"), options(false)))
 		if len(jobs) != 1 || strings.Count(text, "NOTE") > 1 || strings.Contains(text, "NOTE") && !strings.Contains(text, "NOTE: runs in a shell") {
 			t.Errorf("%q:\n%s", command, text)
 		}
@@ -127,7 +127,7 @@ func TestHarmlessCommandsHaveNoNote(t *testing.T) {
 
 // TestOneRunAtATime: -s of OpenBSD.
 func TestOneRunAtATime(t *testing.T) {
-	text, _ := show(t, importer.Crontab("f", []byte("* * * * * -ns /bin/a\n"), options(false)))
+	text, _ := show(t, readCrontab(t, "f", []byte("* * * * * -ns /bin/a\n"), options(false)))
 	if !strings.Contains(text, "overlap_policy: skip") {
 		t.Errorf("%s", text)
 	}
@@ -135,7 +135,7 @@ func TestOneRunAtATime(t *testing.T) {
 
 // TestNoUserColumn: a command in the place of the user.
 func TestNoUserColumn(t *testing.T) {
-	text, jobs := show(t, importer.Crontab("f", []byte("* * * * * cd /srv && ./a\n"), options(true)))
+	text, jobs := show(t, readCrontab(t, "f", []byte("* * * * * cd /srv && ./a\n"), options(true)))
 	if len(jobs) != 0 || !strings.Contains(text, "is no user") {
 		t.Errorf("%s", text)
 	}

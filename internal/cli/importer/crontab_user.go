@@ -58,7 +58,7 @@ func setOf(words string) map[string]bool {
 // of the first ambiguous entry.
 func DetectUserColumn(text []byte) (column UserColumn, line int, word string) {
 	var users, others, header bool
-	for i, text := range strings.Split(string(text), "\n") {
+	for i, text := range strings.SplitN(string(text), "\n", maxCrontab+1) {
 		if i == maxCrontab {
 			break
 		}

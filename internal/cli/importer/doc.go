@@ -12,4 +12,6 @@
 //  3. The id of a job depends only on its own entry, so that importing again after an edit
 //     elsewhere changes nothing.
 //  4. No clock, random numbers, network or file system: the same text gives the same jobs.
+//  5. A [Budget] bounds what jobs and notes hold, whatever their text expands to. A variable counts for each job that
+//     has it.
 package importer

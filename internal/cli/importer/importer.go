@@ -90,12 +90,17 @@ func textNode(s string) *yaml.Node {
 	return n
 }
 
-// Write writes entries as YAML documents, with their notes as comments. head is a comment above all of them.
+// Write writes entries as YAML documents, with their notes as comments. head is a comment above all of them. It fails
+// if they are too large for a file.
 func Write(head string, entries []Entry) ([]byte, error) {
 	var out bytes.Buffer
 	writeComment(&out, head)
 	for i := range entries {
 		e := &entries[i]
+		if out.Len() > maxImport {
+			return nil, fmt.Errorf("%s: the jobs above this line have more than %d MiB as YAML, and fermata apply reads "+
+				"no larger file: import fewer files or entries at once", clipText(e.Source, 80), maxImport>>20)
+		}
 		out.WriteString("---\n")
 		writeComment(&out, e.Source)
 		for _, n := range e.Notes {

@@ -15,6 +15,24 @@ import (
 
 var rewrite = flag.Bool("update", false, "rewrite the golden files")
 
+func readCrontab(t testing.TB, file string, text []byte, o importer.CrontabOptions) []importer.Entry {
+	t.Helper()
+	entries, err := importer.Crontab(file, text, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+func readCronJobs(t testing.TB, file string, text []byte, o importer.CronJobOptions) []importer.Entry {
+	t.Helper()
+	entries, err := importer.CronJobs(file, text, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
 // show is what Write gives, after which manifest has to understand it.
 func show(t testing.TB, entries []importer.Entry) (string, []manifest.Job) {
 	t.Helper()
@@ -68,9 +86,9 @@ func TestGoldenImports(t *testing.T) {
 		var entries []importer.Entry
 		switch name {
 		case "cronjobs.yaml", "found.cronjobs.yaml", "more.cronjobs.yaml":
-			entries = importer.CronJobs(name, text, importer.CronJobOptions{Zone: "UTC"})
+			entries = readCronJobs(t, name, text, importer.CronJobOptions{Zone: "UTC"})
 		default:
-			entries = importer.Crontab(name, text, options(strings.HasSuffix(name, "system.crontab")))
+			entries = readCrontab(t, name, text, options(strings.HasSuffix(name, "system.crontab")))
 		}
 		got, _ := show(t, entries)
 		golden(t, name+".golden", got)
@@ -145,7 +163,7 @@ func TestHostileCrontabs(t *testing.T) {
 		{`MAILTO=me@example.com`, `is not mailed`},
 		{`TZ=UTC`, `given to the programs`},
 	} {
-		entries := importer.Crontab("f", []byte(c.line+"\n"), options(false))
+		entries := readCrontab(t, "f", []byte(c.line+"\n"), options(false))
 		if len(entries) != 1 {
 			t.Errorf("%q: %d entries", c.line, len(entries))
 			continue
@@ -171,7 +189,7 @@ func flat(s string) string {
 }
 
 func TestAssignmentsApplyToLaterEntries(t *testing.T) {
-	entries := importer.Crontab("f", []byte(`* * * * * /bin/a
+	entries := readCrontab(t, "f", []byte(`* * * * * /bin/a
 PATH = /opt/bin:/bin
 'QUOTED'="two words"
 SHELL=/usr/bin/fish
@@ -198,8 +216,8 @@ RANDOM_DELAY=3
 
 // TestIDsDependOnTheEntryOnly: an edit of one line leaves the ids of others alone.
 func TestIDsDependOnTheEntryOnly(t *testing.T) {
-	_, before := show(t, importer.Crontab("f", []byte("0 1 * * * /bin/a\n0 2 * * * /bin/a\n"), options(false)))
-	_, after := show(t, importer.Crontab("f", []byte("# new\n5 5 * * * /bin/z\n0 2 * * * /bin/a\n"), options(false)))
+	_, before := show(t, readCrontab(t, "f", []byte("0 1 * * * /bin/a\n0 2 * * * /bin/a\n"), options(false)))
+	_, after := show(t, readCrontab(t, "f", []byte("# new\n5 5 * * * /bin/z\n0 2 * * * /bin/a\n"), options(false)))
 	if after[1].ID != before[1].ID || after[0].ID == before[0].ID {
 		t.Errorf("%s %s, then %s %s", before[0].ID, before[1].ID, after[0].ID, after[1].ID)
 	}
@@ -218,8 +236,10 @@ func FuzzCrontab(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, system bool) {
 		o := options(system)
 		o.Queue = "q-{user}"
-		entries := importer.Crontab("f", []byte(text), o)
-		show(t, entries)
+		entries, err := importer.Crontab("f", []byte(text), o)
+		if err == nil {
+			show(t, entries)
+		}
 	})
 }
 
@@ -229,7 +249,7 @@ func TestYAMLBombsAreRefused(t *testing.T) {
 	for i := 1; i <= 10; i++ {
 		text += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10))
 	}
-	entries := importer.CronJobs("f", []byte(text), importer.CronJobOptions{Zone: "UTC"})
+	entries := readCronJobs(t, "f", []byte(text), importer.CronJobOptions{Zone: "UTC"})
 	if len(entries) != 1 || entries[0].HasJob() || !strings.Contains(entries[0].Notes[0].Text, "stands for more than 32 MiB") {
 		t.Errorf("%+v", entries)
 	}
@@ -246,6 +266,9 @@ func FuzzCronJobs(f *testing.F) {
 	}
 	f.Add("kind: List\nitems: &a [*a, {kind: CronJob}]")
 	f.Fuzz(func(t *testing.T, text string) {
-		show(t, importer.CronJobs("f", []byte(text), importer.CronJobOptions{Zone: "UTC"}))
+		entries, err := importer.CronJobs("f", []byte(text), importer.CronJobOptions{Zone: "UTC"})
+		if err == nil {
+			show(t, entries)
+		}
 	})
 }

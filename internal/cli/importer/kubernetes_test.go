@@ -82,7 +82,7 @@ func TestCronJobsRunWhenKubernetesRunsThem(t *testing.T) {
 			"0 0 */2 * 1", "0 0 1 * */2", "30 2 * * *", "0 3 */10 * 1", "30 1 * * 0", "15 1,2 8-14 3,11 0", "*/20 2 * * *", "0 */5 * * *", "0 0 * * *", "0 0 13 * 5", "5/20 0-3 29,30 3,10 *",
 			"0 0 1,* * 1", "0 0 * * 1/2", "0 0 * * 6/2,1", "59 23 31 12 *",
 		} {
-			_, jobs := show(t, importer.CronJobs("f", []byte(cronJobText(fmt.Sprintf("schedule: %q, timeZone: %s,", expression, name), "")), importer.CronJobOptions{Zone: "UTC"}))
+			_, jobs := show(t, readCronJobs(t, "f", []byte(cronJobText(fmt.Sprintf("schedule: %q, timeZone: %s,", expression, name), "")), importer.CronJobOptions{Zone: "UTC"}))
 			if len(jobs) != 1 {
 				t.Fatalf("%s: %d jobs", expression, len(jobs))
 			}

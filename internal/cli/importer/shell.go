@@ -50,7 +50,7 @@ func readScript(text string) shellScript {
 				blank(i, len(text))
 				return shellScript{text: text, plain: string(plain), background: s.background, unterminated: true}
 			}
-			if !embeddedVariable.MatchString(text[:i]) {
+			if !embeddedVariable.MatchString(text[max(0, i-maxEmbeddedVariable):i]) {
 				blank(i, i+end+2)
 			}
 			i += end + 1
@@ -111,6 +111,9 @@ var (
 	embeddedVariable = regexp.MustCompile(`\s-[a-z]*c\s+$`)
 	shellName        = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
+
+// maxEmbeddedVariable is how far back of a quotation embeddedVariable is looked for.
+const maxEmbeddedVariable = 64
 
 // quoteShell quotes a text as one shell word.
 func quoteShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

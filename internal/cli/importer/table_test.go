@@ -52,9 +52,9 @@ func hereOf(t *testing.T, from, expression string) string {
 	var jobs []manifest.Job
 	switch from {
 	case "crontab", "Jenkins":
-		_, jobs = show(t, importer.Crontab("f", []byte(expression+" /bin/a\n"), importer.CrontabOptions{Zone: "UTC", Overlap: "skip", Timeout: time.Hour}))
+		_, jobs = show(t, readCrontab(t, "f", []byte(expression+" /bin/a\n"), importer.CrontabOptions{Zone: "UTC", Overlap: "skip", Timeout: time.Hour}))
 	case "Kubernetes":
-		_, jobs = show(t, importer.CronJobs("f", []byte(cronJobText(fmt.Sprintf("schedule: %q,", expression), "")), importer.CronJobOptions{Zone: "UTC"}))
+		_, jobs = show(t, readCronJobs(t, "f", []byte(cronJobText(fmt.Sprintf("schedule: %q,", expression), "")), importer.CronJobOptions{Zone: "UTC"}))
 	default:
 		spec := schedule.Spec{Kind: schedule.KindCron, Cron: []string{expression}}
 		if _, err := schedule.Compile(spec, time.Unix(1_700_000_000, 0), 1); err == nil {

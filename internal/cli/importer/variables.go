@@ -37,6 +37,7 @@ func hasValidReferences(text string) bool {
 // that are left out.
 func programVariables(all map[string]string, shell bool, note func(string)) (env *yamlMapping, exports string) {
 	env = newMapping()
+	var lines strings.Builder
 	var kept, dropped, invalid, unnamed []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		switch value := all[name]; {
@@ -45,7 +46,7 @@ func programVariables(all map[string]string, shell bool, note func(string)) (env
 		case !hasValidReferences(value):
 			unnamed = append(unnamed, clipText(name, 64))
 		case shell && matchesAny(name, shellVariables) && !strings.Contains(value, secretReference):
-			exports += "export " + name + "=" + quoteShell(value) + "\n"
+			lines.WriteString("export " + name + "=" + quoteShell(value) + "\n")
 		case matchesAny(name, workerVariables):
 			dropped = append(dropped, clipText(name, 64))
 		default:
@@ -66,10 +67,10 @@ func programVariables(all map[string]string, shell bool, note func(string)) (env
 			"can, and HOME is their --exec-home")
 	}
 	if len(kept) == 0 {
-		return nil, exports
+		return nil, lines.String()
 	}
 	note("sets variables: workers need --exec-env " + strings.Join(kept, ","))
-	return env, exports
+	return env, lines.String()
 }
 
 func matchesAny(name string, patterns []string) bool {
