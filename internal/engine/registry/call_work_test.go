@@ -194,6 +194,42 @@ func TestChangesAreNoted(t *testing.T) {
 	}
 }
 
+// TestRepeatsDoNotMultiplyALargeJob: a batch may name one job in each of its requests, and only some of these have its
+// payload.
+func TestRepeatsDoNotMultiplyALargeJob(t *testing.T) {
+	f, r := newFake(t)
+	large := definition("large")
+	large.Payload = make([]byte, 200_000)
+	if _, err := r.Create(t.Context(), large, "first"); err != nil {
+		t.Fatal(err)
+	}
+	record := f.records[large.Key]
+	edited := *record.Definition
+	edited.Revision, edited.Priority = 2, 7
+	record.Definition = &edited
+	f.records[large.Key] = record
+	requests := []job.CreateRequest{{Definition: large, RequestID: "first"}}
+	for range 99 {
+		requests = append(requests, job.CreateRequest{Definition: definition("large"), RequestID: "first"})
+	}
+	for range 2 { // in both orders
+		bytes := 0
+		for i, answer := range r.CreateBatch(t.Context(), requests) {
+			if answer.Err != nil || answer.Record.Definition.Key != large.Key {
+				t.Fatalf("request %d: %+v", i, answer)
+			}
+			if got, want := len(answer.Record.Definition.Payload), len(requests[i].Definition.Payload); got > want+sparePayload {
+				t.Errorf("request %d with %d bytes is answered with %d", i, want, got)
+			}
+			bytes += len(answer.Record.Definition.Payload)
+		}
+		if bytes > len(large.Payload)+sparePayload {
+			t.Errorf("the answers have %d bytes", bytes)
+		}
+		slices.Reverse(requests)
+	}
+}
+
 // hardlyEver excludes all but a minute of each day, minute by minute: no expression excludes two in a row.
 var hardlyEver = []string{"*/2 * * * *", "1-59/2 0-22 * * *", "1-57/2 23 * * *"}
 

@@ -372,10 +372,18 @@ func (b *createCall) answerItem(ctx context.Context, c *createItem, result job.C
 	return result.Code == job.Created
 }
 
-// answerExisting answers requests for a job that exists.
+// answerExisting answers requests for a job that exists. In a batch, each request is answered with a payload of its own
+// size at most: a batch may name one large job any number of times.
 func (b *createCall) answerExisting(existing *job.Record, noPayload bool, items ...*createItem) {
 	for _, c := range items {
-		b.answers[c.index] = b.r.answerForExisting(existing, noPayload, c.request)
+		answer := b.r.answerForExisting(existing, noPayload, c.request)
+		if answer.Err == nil && len(b.answers) > 1 &&
+			len(existing.Definition.Payload) > len(c.request.Definition.Payload)+sparePayload {
+			definition := *existing.Definition
+			definition.Payload, definition.PayloadKey = nil, ""
+			answer.Record.Definition = &definition
+		}
+		b.answers[c.index] = answer
 	}
 }
 
