@@ -73,7 +73,7 @@ func (n *Node) othersHoldShards() bool {
 		return true
 	}
 	for _, h := range *holders {
-		if h.Node != "" && h.Process != n.locks.Process() {
+		if h.Node != "" && h.Node != n.cfg.Name {
 			return true
 		}
 	}

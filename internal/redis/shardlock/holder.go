@@ -64,8 +64,6 @@ type Holder struct {
 	// Node and PeerAddr are empty if no process holds the shard.
 	Node     string
 	PeerAddr string
-	// Process is the holder's process; empty also if the value is of another version.
-	Process string
 	// TTL is the rest of the lock's time; negative if it has no limit.
 	TTL time.Duration
 	// Unknown is true if the lock could not be read.
@@ -94,8 +92,7 @@ func (m *Manager) Holders(ctx context.Context) ([]Holder, error) {
 			}
 			continue
 		}
-		h := parseHolder(value)
-		holders[i].Node, holders[i].PeerAddr, holders[i].Process = h.node, h.peerAddr, h.process
+		holders[i].Node, holders[i].PeerAddr, _ = ParseHolder(value)
 		holders[i].TTL = ttls[i].Val()
 	}
 	if err != nil && !errors.Is(err, redis.Nil) {
