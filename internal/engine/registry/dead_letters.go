@@ -89,14 +89,30 @@ func (r *Registry) withoutHiddenJobs(ctx context.Context, f job.Filter, letters 
 }
 
 // hiddenJobs returns the jobs that are gone, or in queues that the filter does not cover. A dead letter has a copy of the
-// definition from when its run died, and does not show where its job is now.
+// definition from when its run died, and does not show where its job is now. Definitions may be large: the states of jobs
+// have their queues, except while a run is live.
 func (r *Registry) hiddenJobs(ctx context.Context, f job.Filter, keys []job.Key) (hidden map[job.Key]bool, err error) {
 	hidden = map[job.Key]bool{}
 	keys = slices.Clone(keys)
 	slices.SortFunc(keys, func(a, b job.Key) int { return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.ID, b.ID)) })
 	keys = slices.Compact(keys)
-	err = r.readJobs(ctx, keys, func(i int, record *job.Record) {
-		hidden[keys[i]] = record == nil || !f.CoversAll(record.Definition.Queue)
+	entries := make([]job.IndexEntry, len(keys))
+	for i, key := range keys {
+		entries[i] = job.IndexEntry{Shard: r.o.Store.ShardOf(key), Record: key.Record()}
+	}
+	states, err := r.o.Store.ReadStates(ctx, entries)
+	if err != nil {
+		return nil, err
+	}
+	var live []job.Key // their lanes may be those of before a move
+	for i, state := range states {
+		hidden[keys[i]] = state == nil || !f.CoversAll(state.Lane.Queue)
+		if state != nil && state.Live() && !hidden[keys[i]] {
+			live = append(live, keys[i])
+		}
+	}
+	err = r.readJobs(ctx, live, func(i int, record *job.Record) {
+		hidden[live[i]] = record == nil || !f.CoversAll(record.Definition.Queue)
 	})
 	return hidden, err
 }
