@@ -33,10 +33,11 @@
 //     reunite, whichever side has the seeds. A node that was withdrawn tries at once
 //     when it returns: until it knows the others, it holds the shards that they release to
 //     it and knows no node whose workers could run due jobs.
-//  5. With keys, nothing unencrypted is sent or accepted, and nothing is compressed before
-//     encryption. With a label, packets of other clusters are refused. Keys are replaced
-//     without a gap if every node has the new key before the first one encrypts with it,
-//     and the old key is removed after the last node has stopped encrypting with it.
+//  5. With keys, nothing unencrypted is sent or accepted. Nothing is compressed; without
+//     keys, what nodes of the previous build compress is accepted. With a label, packets
+//     of other clusters are refused. Keys are replaced without a gap if every node has the new
+//     key before the first one encrypts with it, and the old key is removed after the last
+//     node has stopped encrypting with it.
 //  6. A name may return with another address 5 s after its node was declared dead: a
 //     rescheduled pod is not locked out. It is known again after the next full exchange, at
 //     most 5 s later in small clusters. Two live nodes with one name are an error that is
@@ -46,8 +47,11 @@
 //     and per address, and end after 3 s. Their bytes are bounded, and nothing is
 //     kept of an unauthenticated packet. Authenticated traffic is bounded too: a stream by the
 //     size of a list of [MaxMembers] members, and the number of known names by MaxMembers.
-//  8. A holder of the key can neither crash a node nor exceed these bounds: messages that no
-//     node sends are refused before memberlist allocates memory for them. Nor can it publish
-//     a state of a node that this node could not refute: incarnations are bounded, and the
-//     bound grows.
+//     Without keys, a stream has 3 s for its message, and its bytes count as unauthenticated
+//     until it ends.
+//  8. Neither a holder of the key nor, without keys, anybody who reaches the port can crash a
+//     node or exceed these bounds: messages that no node sends are refused before memory is
+//     allocated for them, and compressed ones are decompressed up to the bounds of others. Nor
+//     can they publish a state of a node that this node could not refute: incarnations are
+//     bounded, and the bound grows.
 package membership

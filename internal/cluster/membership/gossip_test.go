@@ -50,7 +50,7 @@ func TestAPacketBeginsGossip(t *testing.T) {
 	}
 	defer conn.Close()
 	redistest.Eventually(t, patience, "gossip has begun", func() bool {
-		if _, err := conn.Write(gossiptest.Labelled(a.o.Label, []byte("ping"))); err != nil {
+		if _, err := conn.Write(gossiptest.Labelled(a.o.Label, []byte{pingType, 0x80})); err != nil {
 			t.Fatal(err)
 		}
 		return isGossiping(a)

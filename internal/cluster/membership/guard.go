@@ -37,7 +37,7 @@ const (
 	maxStreams          = 128
 	maxStreamsOfAddress = 16
 	// maxUnauthenticatedBytes bounds the bytes that are kept of all unauthenticated streams, and
-	// maxUnauthenticatedBytesOfAddress those of one address.
+	// maxUnauthenticatedBytesOfAddress those of one address. Without keys all streams count until they end.
 	maxUnauthenticatedBytes          = 8 << 20
 	maxUnauthenticatedBytesOfAddress = maxUnauthenticatedBytes / 4
 	// authTimeout is how long a stream has to authenticate, and minAuthTime how long before it may be evicted
@@ -75,7 +75,8 @@ var refusalTexts = map[refusal]string{
 }
 
 // guard filters the traffic of the gossip port for memberlist. It passes traffic from an allowed network, with
-// the cluster's label, within bounds, and encrypted with a key of the ring. Memberlist decrypts it again.
+// the cluster's label, within bounds, encrypted with a key of the ring if there is one, and of messages that nodes
+// send. Memberlist decrypts it again, and decompresses packets again.
 type guard struct {
 	allow  []netip.Prefix // empty: all
 	label  []byte
@@ -150,7 +151,7 @@ func (g *guard) checkPacket(buf []byte, from netip.Addr) refusal {
 		return refusedLabel
 	}
 	if g.ring == nil {
-		return ""
+		return validatePlainPacket(rest, maxIncarnation(g.now()))
 	}
 	plain, why := g.decrypt(rest, g.label)
 	if why != "" {

@@ -144,13 +144,25 @@ func TestUnauthenticatedStreamsAreDropped(t *testing.T) {
 // TestSilentStreamsEnd: a stream that sends nothing, or less than announced, is closed.
 func TestSilentStreamsEnd(t *testing.T) {
 	t.Parallel()
-	x := newTarget(t)
-	ours := gossiptest.Labelled(x.o.Label, nil)
-	silent, slow := x.openStream(t, "127.0.0.1"), x.openStream(t, "127.0.0.1")
-	sendRaw(slow, ours, binary.BigEndian.AppendUint32([]byte{encryptedType}, 1000), make([]byte, 100))
-	awaitClose(t, silent)
-	awaitClose(t, slow)
-	redistest.Eventually(t, patience, "both are counted", func() bool { return refusals(t, x.reg)["stream cut"] == 2 })
+	for name, c := range map[string]struct {
+		keyFile func(*Options)
+		begin   []byte // of a message
+	}{
+		"with a key": {func(*Options) {}, append([]byte{encryptedType, 0, 0, 4, 0}, make([]byte, 100)...)},
+		"in the clear": {func(o *Options) { o.KeyFile = "" },
+			encodeMessage(t, pushPullType, exchangeHeader{Nodes: 2}, testMember{"a", 1})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := newTarget(t, c.keyFile)
+			silent, slow := x.openStream(t, "127.0.0.1"), x.openStream(t, "127.0.0.1")
+			sendRaw(slow, gossiptest.Labelled(x.o.Label, nil), c.begin)
+			awaitClose(t, silent)
+			awaitClose(t, slow)
+			redistest.Eventually(t, patience, "both are counted",
+				func() bool { return refusals(t, x.reg)["stream cut"] == 2 })
+		})
+	}
 }
 
 // TestStreamsOfOtherNetworksAreDropped: the key is valid, the network is not allowed.
@@ -457,10 +469,21 @@ func FuzzPacket(f *testing.F) {
 	f.Add([]byte{compoundType, 2, 0, 1, 0, 1, pingType, aliveType})
 	f.Add([]byte{crcType, 0, 0, 0, 0, pingType})
 	f.Add([]byte{pushPullType, 0x83})
-	f.Fuzz(func(_ *testing.T, plain []byte) {
+	f.Add(compress(f, encodeMessage(f, pingType, testPing{1}), 0))
+	f.Add(compress(f, encodeMessage(f, pushPullType, exchangeHeader{Nodes: 1}, testMember{"a", 1}), 0))
+	f.Fuzz(func(t *testing.T, plain []byte) {
 		validatePacket(plain, 1)
-		validateRequest(plain, 1)
-		validateReply(plain, 1)
+		validatePlainPacket(plain, 1)
+		for _, validate := range []validator{validateRequest, validateReply} {
+			accepted := validate(plain, 1) == ""
+			message, kept, why := readsPlain(plain, validate)
+			if why == "" && (len(message) > maxStream || validate(message, 1) != "") || kept > maxUnauthenticatedBytesOfAddress+maxStream {
+				t.Errorf("%q: %d bytes are kept", message, kept)
+			}
+			if accepted && why != "" {
+				t.Errorf("it is accepted if it is encrypted, and refused in the clear: %s", why)
+			}
+		}
 	})
 }
 

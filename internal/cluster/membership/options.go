@@ -177,7 +177,7 @@ func (o Options) memberlistConfig(d *delegate) *memberlist.Config {
 	c.TCPTimeout = streamTimeout
 	c.DeadNodeReclaimTime = deadNodeReclaim
 	c.GossipVerifyIncoming, c.GossipVerifyOutgoing = true, true
-	c.EnableCompression = o.ring == nil // sizes of compressed metadata leak it
+	c.EnableCompression = false // compressed messages may be bombs, and the sizes of encrypted ones leak metadata
 	c.LogOutput = &logBridge{logger: o.Logger}
 	c.Delegate, c.Events, c.Conflict, c.Alive = d, d, d, d
 	return c

@@ -65,6 +65,9 @@ func TestConfig(t *testing.T) {
 	if c.EnableCompression || !c.GossipVerifyIncoming || !c.GossipVerifyOutgoing || c.Label != "l" {
 		t.Errorf("an encrypted cluster compresses or does not verify: %+v", c)
 	}
+	if (Options{}).memberlistConfig(cluster.nodes).EnableCompression {
+		t.Error("a cluster without a key compresses")
+	}
 	if c.SkipInboundLabelCheck {
 		t.Error("labels are not checked")
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"container/list"
 	"encoding/binary"
-	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -14,27 +13,19 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/hostgroup"
 )
 
-// errTooLong ends an unencrypted stream of more than maxStream bytes.
-var errTooLong = errors.New("membership: the stream is too long")
-
-// firstFrameRoom is the initial size of the buffer for an encrypted message. The buffer grows with the bytes
-// that arrive, so that a client that only announces a length reserves nothing.
-const firstFrameRoom = 4 << 10
-
-// stream is an incoming connection. The bytes that are read from it have the cluster's label and are encrypted
-// with a key of the ring; there is at most one message.
+// stream is an incoming connection. The bytes that are read from it have the cluster's label. They are one message,
+// encrypted with a key of the ring if there is one.
 type stream struct {
 	net.Conn
 	guard     *guard
-	from      netip.Addr // as counted by bounds
-	buffered  []byte     // authenticated bytes, not read yet
-	remaining int        // how many bytes may be read from the connection after buffered
+	from      netip.Addr  // as counted by bounds
+	buffered  net.Buffers // validated bytes, not read yet
 	closeOnce sync.Once
 
 	// Guarded by the guard's lock.
 	reservedBytes  int
 	acquiredAt     time.Time
-	pendingElement *list.Element // among the unauthenticated streams; nil: authenticated
+	pendingElement *list.Element // among the unauthenticated streams; nil: its message is complete
 	hasSlot        bool
 }
 
@@ -56,8 +47,7 @@ func (g *guard) admitStream(conn net.Conn, from netip.Addr) (*stream, refusal) {
 	return s, ""
 }
 
-// authenticate reads and buffers the first message, which a key of the ring must decrypt. Without keys it reads
-// the label only.
+// authenticate reads and buffers the first message, which a key of the ring must decrypt, if there is a ring.
 func (s *stream) authenticate() refusal {
 	_ = s.Conn.SetReadDeadline(time.Now().Add(authTimeout)) // an error shows in the next read
 	g := s.guard
@@ -68,18 +58,15 @@ func (s *stream) authenticate() refusal {
 	if !bytes.Equal(head, g.labelHeader()) {
 		return refusedLabel
 	}
-	if g.ring == nil {
-		s.buffered, s.remaining = head, maxStream
-		return s.finishAuthentication("")
-	}
-	frame, why := readFrame(s.Conn, g, s.reserveBytes, validateRequest)
+	message, why := g.readMessage(s.Conn, s.reserveBytes, validateRequest)
 	if why == "" {
-		s.buffered = append(head, frame...)
+		s.buffered = net.Buffers{head, message}
 	}
 	return s.finishAuthentication(why)
 }
 
-// finishAuthentication returns the result of authentication; refusedBounds if the stream was evicted.
+// finishAuthentication returns the result of authentication; refusedBounds if the stream was evicted. The sender of
+// an unencrypted stream is still unknown: its bytes count until the stream ends, for memberlist keeps as many.
 func (s *stream) finishAuthentication(why refusal) refusal {
 	s.guard.mu.Lock()
 	defer s.guard.mu.Unlock()
@@ -87,7 +74,10 @@ func (s *stream) finishAuthentication(why refusal) refusal {
 		return refusedBounds
 	}
 	if why == "" {
-		s.guard.mu.markAuthenticated(s)
+		s.guard.mu.markComplete(s)
+	}
+	if why == "" && s.guard.ring != nil {
+		s.guard.mu.releaseBytes(s)
 	}
 	return why
 }
@@ -102,29 +92,8 @@ func (s *stream) reserveBytes(n int) bool {
 	return ok
 }
 
-func (s *stream) Read(p []byte) (n int, err error) {
-	if len(s.buffered) > 0 {
-		n = copy(p, s.buffered)
-		s.buffered = s.buffered[n:]
-		if len(s.buffered) == 0 {
-			s.buffered = nil
-		}
-		return n, nil
-	}
-	return readUpTo(s.Conn, p, &s.remaining, s.guard.ring != nil)
-}
-
-// readUpTo reads at most the remaining bytes. After one encrypted message the stream ends.
-func readUpTo(r io.Reader, p []byte, left *int, encrypted bool) (int, error) {
-	if *left <= 0 && encrypted {
-		return 0, io.EOF
-	} else if *left <= 0 {
-		return 0, errTooLong
-	}
-	n, err := r.Read(p[:min(len(p), *left)])
-	*left -= n
-	return n, err
-}
+// Read ends after the message.
+func (s *stream) Read(p []byte) (n int, err error) { return s.buffered.Read(p) }
 
 // Close may be called more than once.
 func (s *stream) Close() (err error) {
@@ -137,64 +106,48 @@ func (s *stream) Close() (err error) {
 	return err
 }
 
-// readFrame reads one encrypted message of a stream, decrypts it with a key of the ring and validates it. It
-// calls keep before it allocates memory for it.
-func readFrame(r io.Reader, g *guard, keep func(int) bool,
-	validate func(plain []byte, mostIncarnation uint32) refusal) ([]byte, refusal) {
-	frame := make([]byte, frameHeader, frameHeader+firstFrameRoom)
-	if _, err := io.ReadFull(r, frame); err != nil {
-		return nil, refusedCut
+// readMessage reads one message of a stream and validates it. It calls keep before it allocates memory for it.
+func (g *guard) readMessage(r io.Reader, keep func(int) bool, validate validator) ([]byte, refusal) {
+	if g.ring == nil {
+		return readPlain(r, maxIncarnation(g.now()), keep, validate)
 	}
-	if frame[0] != encryptedType {
-		return nil, refusedKey
-	}
-	length := binary.BigEndian.Uint32(frame[1:])
-	if length < encryptionOverhead || length > maxStream {
-		return nil, refusedSize
-	}
-	frame, why := readRest(r, frame, int(length), keep)
+	return g.readEncrypted(r, keep, validate)
+}
+
+// readEncrypted does so with a message that a key of the ring decrypts.
+func (g *guard) readEncrypted(r io.Reader, keep func(int) bool, validate validator) ([]byte, refusal) {
+	f := frame{source: r, keep: keep, most: frameHeader + maxStream}
+	head, why := f.take(frameHeader)
 	if why != "" {
 		return nil, why
 	}
-	about := append(bytes.Clone(frame[:frameHeader]), g.label...)
-	plain, why := g.decrypt(frame[frameHeader:], about)
+	if head[0] != encryptedType {
+		return nil, refusedKey
+	}
+	length := binary.BigEndian.Uint32(head[1:])
+	if length < encryptionOverhead || length > maxStream {
+		return nil, refusedSize
+	}
+	about := append(bytes.Clone(head), g.label...)
+	f.most = frameHeader + int(length)
+	sealed, why := f.take(int(length))
+	if why != "" {
+		return nil, why
+	}
+	plain, why := g.decrypt(sealed, about)
 	if why == "" {
 		why = validate(plain, maxIncarnation(g.now()))
 	}
-	return frame, why
+	return f.message(), why
 }
 
-// readRest appends n more bytes to frame.
-func readRest(r io.Reader, frame []byte, n int, keep func(int) bool) ([]byte, refusal) {
-	want := len(frame) + n
-	if !keep(cap(frame)) {
-		return nil, refusedBounds
-	}
-	for len(frame) < want {
-		if len(frame) == cap(frame) {
-			more := min(cap(frame), want-cap(frame))
-			if !keep(more) {
-				return nil, refusedBounds
-			}
-			frame = append(make([]byte, 0, cap(frame)+more), frame...)
-		}
-		n, err := r.Read(frame[len(frame):min(cap(frame), want)])
-		frame = frame[:len(frame)+n]
-		if err != nil && len(frame) < want {
-			return nil, refusedCut
-		}
-	}
-	return frame, ""
-}
-
-// dialledStream is an outgoing connection. The reply is authenticated like an incoming stream, within the
-// deadlines that memberlist sets.
+// dialledStream is an outgoing connection. The reply is authenticated and validated like an incoming stream, within
+// the deadlines that memberlist sets.
 type dialledStream struct {
 	net.Conn
 	guard         *guard
 	from          netip.Addr
-	buffered      []byte
-	remaining     int
+	buffered      net.Buffers
 	authenticated bool
 }
 
@@ -209,27 +162,18 @@ func (a *dialledStream) Read(p []byte) (n int, err error) {
 			return 0, err
 		}
 	}
-	if len(a.buffered) > 0 {
-		n = copy(p, a.buffered)
-		a.buffered = a.buffered[n:]
-		return n, nil
-	}
-	return readUpTo(a.Conn, p, &a.remaining, a.guard.ring != nil)
+	return a.buffered.Read(p)
 }
 
 func (a *dialledStream) authenticate() error {
-	if a.guard.ring == nil {
-		a.remaining = maxStream
-		return nil
-	}
-	frame, why := readFrame(a.Conn, a.guard, func(int) bool { return true }, validateReply)
+	message, why := a.guard.readMessage(a.Conn, func(int) bool { return true }, validateReply)
 	if why == refusedCut {
 		return io.EOF // the peer closed the connection: not a refusal
 	} else if why != "" {
 		a.guard.recordRefusal("stream", a.from, why)
 		return why
 	}
-	a.buffered = frame
+	a.buffered = net.Buffers{message}
 	return nil
 }
 

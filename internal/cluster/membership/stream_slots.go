@@ -19,7 +19,7 @@ type streamSlots struct {
 // addressUsage is the usage of the streams from one address.
 type addressUsage struct {
 	streams, unauthenticated int
-	pending                  list.List // of *stream that are not authenticated, the oldest in front
+	pending                  list.List // of *stream whose message is not complete, the oldest in front
 }
 
 // acquire takes a slot for a stream, unless too many are taken. The slot may be that of an evicted stream, which
@@ -107,19 +107,19 @@ func (p *streamSlots) reserveBytes(s *stream, n int) (evicted *stream, ok bool) 
 	return evicted, true
 }
 
-// markAuthenticated releases the bytes that were reserved for authentication.
-func (p *streamSlots) markAuthenticated(s *stream) {
-	if !s.hasSlot {
-		return
-	}
-	u := p.byAddress[s.from]
-	p.unauthenticated -= s.reservedBytes
-	u.unauthenticated -= s.reservedBytes
-	s.reservedBytes = 0
+// markComplete records that a stream does not wait for its sender any more: it cannot be evicted.
+func (p *streamSlots) markComplete(s *stream) {
 	if s.pendingElement != nil {
-		u.pending.Remove(s.pendingElement)
+		p.byAddress[s.from].pending.Remove(s.pendingElement)
 		s.pendingElement = nil
 	}
+}
+
+// releaseBytes releases the bytes that were reserved for a stream.
+func (p *streamSlots) releaseBytes(s *stream) {
+	p.unauthenticated -= s.reservedBytes
+	p.byAddress[s.from].unauthenticated -= s.reservedBytes
+	s.reservedBytes = 0
 }
 
 // release returns a slot. It may be repeated.
@@ -127,7 +127,8 @@ func (p *streamSlots) release(s *stream) {
 	if !s.hasSlot {
 		return
 	}
-	p.markAuthenticated(s)
+	p.markComplete(s)
+	p.releaseBytes(s)
 	s.hasSlot = false
 	p.streams--
 	u := p.byAddress[s.from]

@@ -29,7 +29,7 @@ func TestSlotsAreSharedByAddress(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	p := &streamSlots{byAddress: map[netip.Addr]*addressUsage{}}
 	proved := acquireFor(p, now, "10.0.0.1", 1)[0]
-	p.markAuthenticated(proved)
+	p.markComplete(proved)
 	crowds := map[int][]*stream{}
 	for i := range 7 {
 		crowds[i] = acquireFor(p, now.Add(time.Duration(i)), fmt.Sprintf("10.1.0.%d", i), maxStreamsOfAddress)

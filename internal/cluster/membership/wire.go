@@ -30,19 +30,44 @@ const (
 	deadType         = 5
 	pushPullType     = 6
 	compoundType     = 7
+	compressedType   = 9
 	encryptedType    = 10
 	nackType         = 11
 	crcType          = 12
 	errorType        = 13
 )
 
-// validatePacket returns the reason to refuse a decrypted packet; empty: a node may send it. Nodes with keys do
-// not compress, send no messages of their own, and do not nest packets. A compressed message could grow a
-// thousandfold. Incarnations above the most are refused, see [maxIncarnation].
+// validatePacket returns the reason to refuse a decrypted packet; empty: a node may send it. Nodes send no
+// messages of their own, and do not nest packets. Nodes with keys do not compress. Incarnations above the most are
+// refused, see [maxIncarnation].
 func validatePacket(plain []byte, mostIncarnation uint32) refusal {
-	if len(plain) >= crcHeader && plain[0] == crcType {
-		plain = plain[crcHeader:]
+	return validateParts(cutChecksum(plain), mostIncarnation)
+}
+
+// validatePlainPacket validates a packet that was sent without a key like [validatePacket]. Without a key, nodes of
+// the previous build compress packets.
+func validatePlainPacket(plain []byte, mostIncarnation uint32) refusal {
+	plain = cutChecksum(plain)
+	if len(plain) == 0 || plain[0] != compressedType {
+		return validateParts(plain, mostIncarnation)
 	}
+	packet, why := decompressPacket(plain[1:])
+	if why != "" {
+		return why
+	}
+	return validateParts(packet, mostIncarnation)
+}
+
+// cutChecksum returns a packet without its checksum.
+func cutChecksum(plain []byte) []byte {
+	if len(plain) >= crcHeader && plain[0] == crcType {
+		return plain[crcHeader:]
+	}
+	return plain
+}
+
+// validateParts validates the messages of a packet.
+func validateParts(plain []byte, mostIncarnation uint32) refusal {
 	if len(plain) == 0 {
 		return refusedContent
 	}
@@ -74,7 +99,7 @@ func validatePacket(plain []byte, mostIncarnation uint32) refusal {
 
 // validateMessage validates one message like [validatePacket].
 func validateMessage(m []byte, mostIncarnation uint32) refusal {
-	if len(m) == 0 {
+	if !hasForm(m) {
 		return refusedContent
 	}
 	switch m[0] {
@@ -89,6 +114,9 @@ func validateMessage(m []byte, mostIncarnation uint32) refusal {
 	}
 	return refusedContent
 }
+
+// hasForm reports whether plain begins with a message in the form in which nodes send it: see [frame.takeMessage].
+func hasForm(plain []byte) bool { return frameOf(plain).takeMessage() == "" }
 
 // maxProbe bounds a ping and its answer: two names of maxName, addresses and numbers.
 const maxProbe = 1024
@@ -123,12 +151,22 @@ type exchangeHeader struct {
 	Join         bool
 }
 
+// decodeExchangeHeader returns the number of members of a list; false: no node sends such a list. Memory for the
+// announced number is allocated before the members are read, so the number is bounded here.
+func decodeExchangeHeader(d *codec.Decoder) (members int, ok bool) {
+	var e exchangeHeader
+	err := d.Decode(&e)
+	return e.Nodes, err == nil && e.Nodes >= 0 && e.Nodes <= MaxMembers && e.UserStateLen == 0
+}
+
+// validator returns the reason to refuse the message of a stream; empty: a node may send it.
+type validator func(plain []byte, mostIncarnation uint32) refusal
+
 // validateRequest returns the reason to refuse the first message of an incoming stream; empty: a node may send
-// it. Memory for the announced number of members is allocated before they are read, so the number is bounded
-// here.
+// it.
 func validateRequest(plain []byte, mostIncarnation uint32) refusal {
 	switch {
-	case len(plain) == 0:
+	case !hasForm(plain):
 	case plain[0] == pingType:
 		return validateProbe(plain)
 	case plain[0] == pushPullType:
@@ -140,7 +178,7 @@ func validateRequest(plain []byte, mostIncarnation uint32) refusal {
 // validateReply does the same for the reply on an outgoing stream.
 func validateReply(plain []byte, mostIncarnation uint32) refusal {
 	switch {
-	case len(plain) == 0:
+	case !hasForm(plain):
 	case plain[0] == ackType, plain[0] == errorType:
 		return validateProbe(plain)
 	case plain[0] == pushPullType:
@@ -151,11 +189,11 @@ func validateReply(plain []byte, mostIncarnation uint32) refusal {
 
 func validateExchange(text []byte, mostIncarnation uint32) refusal {
 	d := codec.NewDecoderBytes(text, &codec.MsgpackHandle{})
-	var e exchangeHeader
-	if err := d.Decode(&e); err != nil || e.Nodes < 0 || e.Nodes > MaxMembers || e.UserStateLen != 0 {
+	members, ok := decodeExchangeHeader(d)
+	if !ok {
 		return refusedContent
 	}
-	for range e.Nodes {
+	for range members {
 		var about struct{ Incarnation uint32 }
 		if err := d.Decode(&about); err != nil || about.Incarnation > mostIncarnation {
 			return refusedContent
