@@ -10,37 +10,46 @@ import (
 )
 
 // reportFilter decides whether the reports of other nodes about Redis count, by which this node may give up its shards.
-// Reports come by gossip, where others may publish some in the names of nodes. Which nodes hold shards is in Redis: while
-// no other node does, none would do better than this one. If that is so after this node has given up its shards, the
-// reports were wrong, and none count for a while.
+// Reports come by gossip, where others may publish some in the names of nodes. Which nodes hold shards is in Redis: if no
+// other node takes the shards after this one has given them up, the reports were wrong. Then none count for a while, so
+// that this node returns.
 type reportFilter struct {
 	withdrawn atomic.Bool // this node has given up its shards
 
 	// Only the monitor uses these.
+	untakenSince    time.Time // since when this node has withdrawn and no other one holds a shard; zero: that is not so
 	distrustedUntil time.Time
 	distrust        time.Duration // the last time for which reports did not count
 	holdersReadAt   time.Time
 }
 
 const (
-	minDistrust = time.Minute
-	maxDistrust = 16 * time.Minute
+	// takeOverTime is how long shards that were given up may have no holder.
+	takeOverTime = 5 * time.Second
+	minDistrust  = time.Minute
+	maxDistrust  = 16 * time.Minute
 )
 
 // accepts reports whether reports count now. othersHold: other nodes hold shards.
 func (f *reportFilter) accepts(othersHold bool, now time.Time) bool {
-	switch {
-	case now.Before(f.distrustedUntil):
+	if now.Before(f.distrustedUntil) {
 		return false
-	case othersHold:
-		return true
-	case f.withdrawn.Load():
-		if now.Sub(f.distrustedUntil) > 4*f.distrust {
-			f.distrust = 0
-		}
-		f.distrust = min(max(2*f.distrust, minDistrust), maxDistrust)
-		f.distrustedUntil = now.Add(f.distrust)
 	}
+	if othersHold || !f.withdrawn.Load() {
+		f.untakenSince = time.Time{}
+		return true
+	}
+	if f.untakenSince.IsZero() {
+		f.untakenSince = now
+	}
+	if now.Sub(f.untakenSince) < takeOverTime {
+		return true
+	}
+	if now.Sub(f.distrustedUntil) > 4*f.distrust {
+		f.distrust = 0
+	}
+	f.distrust = min(max(2*f.distrust, minDistrust), maxDistrust)
+	f.distrustedUntil, f.untakenSince = now.Add(f.distrust), time.Time{}
 	return false
 }
 

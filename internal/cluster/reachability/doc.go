@@ -31,8 +31,8 @@
 //     runs; it never makes two nodes own one shard.
 //  6. The report is published at each tick, not at each change: the others have the current one after a
 //     full gossip exchange at the latest, whichever updates were lost.
-//     Reports come by gossip, which a holder of its key can forge: the caller leaves them out while no other node holds
-//     a shard.
+//     Reports come by gossip, which a holder of its key can forge: if no other node takes the shards of a node that has
+//     withdrawn, its caller leaves them out for a while, and the node returns.
 //  7. A node compares itself with each member that it has ever seen in the keyspace, not only with those that may
 //     own shards by its last reading: a node whose Redis is slow cannot read again.
 //
