@@ -7,8 +7,12 @@ import (
 	"runtime/debug"
 	"time"
 
+	"google.golang.org/grpc/encoding"
+	grpcproto "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/lib/grpccodec"
 	"github.com/fermata-io/fermata/internal/lib/memorybudget"
 )
 
@@ -23,8 +27,8 @@ const (
 
 	// callMemory is what a call takes until its response has come, beside the body of the request.
 	callMemory = 256 << 10
-	// memoryPerReplyByte is what a byte of a node's response takes, decoded and as JSON.
-	memoryPerReplyByte = 8
+	// memoryPerReplyByte is what a byte of a node's response takes as it arrives and as JSON, beside what it is decoded to.
+	memoryPerReplyByte = 6
 	// memoryPerEventByte is what a byte of an event takes that waits to be written.
 	memoryPerEventByte = 3
 
@@ -64,19 +68,46 @@ func (c *call) takeMemory(ctx context.Context, n int) error {
 	return nil
 }
 
-// takeReplyMemory takes the memory of a response. A single one never has more than an identity may have. Who has
-// changed something gets its response in any case.
-func (c *call) takeReplyMemory(ctx context.Context, reply any) error {
-	m, ok := reply.(proto.Message)
-	if !ok || c.memory == nil {
+// takeReplyMemory takes the memory of a response before it is decoded. A single one never takes more than an identity may
+// have. Who has changed something gets its response in any case.
+func (c *call) takeReplyMemory(ctx context.Context, encoded []byte, reply proto.Message) error {
+	if c.memory == nil {
 		return nil
 	}
-	n := min(memoryPerReplyByte*proto.Size(m), c.memory.Largest()/2)
+	most := c.memory.Largest()
+	n := min(grpccodec.EstimateDecoded(encoded, reply, most).Size+memoryPerReplyByte*len(encoded), most)
 	if !c.onlyReads && n > c.taken {
 		c.memory.TakeAnyway(c.share, n-c.taken)
 		c.taken = n
 	}
 	return c.takeMemory(ctx, n)
+}
+
+// replyCodec decodes the response of a call once there is memory for it.
+type replyCodec struct {
+	encoding.CodecV2
+	call *call
+	ctx  context.Context
+	err  error // why there is none
+}
+
+func newReplyCodec(ctx context.Context, c *call) *replyCodec {
+	return &replyCodec{CodecV2: encoding.GetCodecV2(grpcproto.Name), call: c, ctx: ctx}
+}
+
+// Unmarshal implements [encoding.CodecV2].
+func (r *replyCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	reply, ok := v.(proto.Message)
+	if !ok {
+		return r.CodecV2.Unmarshal(data, v)
+	}
+	encoded := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer encoded.Free()
+	r.err = r.call.takeReplyMemory(r.ctx, encoded.ReadOnlyData(), reply)
+	if r.err != nil {
+		return r.err
+	}
+	return proto.Unmarshal(encoded.ReadOnlyData(), reply)
 }
 
 // pacedWriter ends a response that is read too slowly.

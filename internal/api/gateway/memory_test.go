@@ -36,7 +36,7 @@ func TestUnreadResponsesTakeMemory(t *testing.T) {
 	n.payload = make([]byte, 1<<20)
 	g, url := newTestGateway(t, n, Options{})
 	g.memory = memorybudget.New(64 << 20)
-	const waiting = 2 // each takes eight times its size
+	const waiting = 3 // each takes seven times its size
 	read := make(chan struct{})
 	var responses sync.WaitGroup
 	defer responses.Wait()
@@ -46,7 +46,7 @@ func TestUnreadResponsesTakeMemory(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer anna")
 		responses.Go(func() { g.ServeHTTP(unreadWriter{httptest.NewRecorder(), read}, r) })
 	}
-	redistest.Eventually(t, redistest.Patience, "the responses take memory", func() bool { return g.memory.InUse() > waiting*8<<20 })
+	redistest.Eventually(t, redistest.Patience, "the responses take memory", func() bool { return g.memory.InUse() > waiting*7<<20 })
 	a := send(t, "GET", url+jobPath, "anna", "")
 	a.want(t, 429, "memory")
 	if a.header.Get("Retry-After") == "" {
@@ -227,5 +227,27 @@ func TestOldestRefreshMakesRoom(t *testing.T) {
 	}
 	if _, isNew := s.findRefresh("0"); !isNew {
 		t.Error("the oldest result is kept")
+	}
+}
+
+// TestResponsesAreDecodedWithinTheMemory: a response that would take more than there is, is refused before it is decoded.
+func TestResponsesAreDecodedWithinTheMemory(t *testing.T) {
+	n := newFakeNode(t)
+	n.payload = make([]byte, 1<<20)
+	g, url := newTestGateway(t, n, Options{})
+	g.memory = memorybudget.New(16 << 20)
+	g.memory.TakeAnyway("identity anna", 3<<20)
+	send(t, "GET", url+jobPath, "anna", "").want(t, 429, "memory")
+	if n := g.memory.InUse(); n != 3<<20 {
+		t.Errorf("%d bytes are taken", n)
+	}
+	reply := &fermatav1.Job{}
+	codec := newReplyCodec(t.Context(), &call{memory: g.memory, share: "identity anna", onlyReads: true})
+	encoded, err := codec.Marshal(&fermatav1.Job{Name: "j", Payload: n.payload})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := codec.Unmarshal(encoded, reply); err != errMemoryTaken || codec.err != err || reply.GetName() != "" {
+		t.Errorf("%v, %v, decoded %q", err, codec.err, reply.GetName())
 	}
 }

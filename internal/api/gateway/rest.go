@@ -166,18 +166,16 @@ func (c callerConnection) Invoke(ctx context.Context, method string, request, re
 		}
 	}
 	ctx = metadata.NewOutgoingContext(ctx, call.trace)
-	err := call.credential.conn.Invoke(ctx, method, request, reply, options...)
+	codec := newReplyCodec(ctx, call)
+	err := call.credential.conn.Invoke(ctx, method, request, reply, append(options, grpc.ForceCodecV2(codec))...)
+	if codec.err != nil {
+		c.credentials.refuse("memory")
+		return codec.err
+	}
 	if status.Code(err) == codes.Unauthenticated {
 		c.credentials.reject(call.credential)
 	}
-	if err != nil {
-		return err
-	}
-	if err := call.takeReplyMemory(ctx, reply); err != nil {
-		c.credentials.refuse("memory")
-		return err
-	}
-	return nil
+	return err
 }
 
 // NewStream is not used: events have their own handler.

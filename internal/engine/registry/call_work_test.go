@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -227,6 +228,30 @@ func TestRepeatsDoNotMultiplyALargeJob(t *testing.T) {
 			t.Errorf("the answers have %d bytes", bytes)
 		}
 		slices.Reverse(requests)
+	}
+}
+
+// TestPagesOfLongDefinitionsEnd: labels and schedules of jobs count for a page as payloads do.
+func TestPagesOfLongDefinitionsEnd(t *testing.T) {
+	f, r := newFake(t)
+	labels := map[string]string{}
+	for i := range 32 {
+		labels[fmt.Sprint("label-", i)] = strings.Repeat("x", 250)
+	}
+	for i := range MaxPageSize {
+		key := hourly(t, r, fmt.Sprintf("job-%04d", i), nil)
+		record := f.records[key]
+		long := *record.Definition
+		long.Labels, long.Schedule.Exclude.Dates = labels, slices.Repeat([]string{"2026-12-24/2027-01-02"}, 400)
+		record.Definition = &long
+		f.records[key] = record
+	}
+	page, err := r.List(t.Context(), job.Filter{Namespace: "default"}, MaxPageSize, "")
+	if err != nil || len(page.Records) == 0 || page.Next == "" {
+		t.Fatalf("%d jobs, next %q, %v", len(page.Records), page.Next, err)
+	}
+	if bytes := sizeOfRecords(page.Records); bytes > pageBytes+page.Records[0].ResponseSize() {
+		t.Errorf("a page of %d bytes", bytes)
 	}
 }
 

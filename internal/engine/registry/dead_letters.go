@@ -61,7 +61,7 @@ func (r *Registry) listLetters(f job.Filter, size int, token, call string) (*pag
 				strings.HasPrefix(key.ID, f.IDPrefix) && hasLabels(l.Labels, f.Labels) &&
 				(f.Condition == nil || f.Condition.Matches(l.Stored, f.NowMS))
 		},
-		weight:  func(l job.DeadLetter) int { return len(l.Run.Output) },
+		weight:  func(l job.DeadLetter) int { return l.ResponseSize() },
 		size:    size,
 		step:    filterChunk,
 		at:      at,
@@ -148,6 +148,7 @@ func (r *Registry) redriveNamed(ctx context.Context, q job.RedriveRequest) (job.
 	if f := q.Filter; f.Queue != "" || f.IDPrefix != "" || len(f.Labels) > 0 || q.Token != "" {
 		return job.Bulk{}, job.Invalid("names", "must stand without filters and page_token")
 	}
+	q.Records = withoutRepeats(q.Records)
 	records := q.Records
 	if q.DryRun || q.Filter.Covers != nil {
 		dead, err := r.findDead(ctx, q)
@@ -168,6 +169,16 @@ func (r *Registry) redriveNamed(ctx context.Context, q job.RedriveRequest) (job.
 		answer.Refused += len(q.Records) - len(records)
 	}
 	return answer, err
+}
+
+// withoutRepeats returns each record once.
+func withoutRepeats(records []job.RecordID) []job.RecordID {
+	seen := make(map[job.RecordID]bool, len(records))
+	return slices.DeleteFunc(slices.Clone(records), func(record job.RecordID) bool {
+		repeated := seen[record]
+		seen[record] = true
+		return repeated
+	})
 }
 
 // findDead returns the records that are dead runs and that the request covers.

@@ -431,7 +431,7 @@ func (p *endedPage) readJobs(ctx context.Context, part []runCandidate) (map[job.
 	for i, record := range records {
 		if record != nil && !record.State.Deleting {
 			jobs[entries[i].Record.Key()] = record
-			p.read += len(record.Definition.Payload)
+			p.read += record.ResponseSize()
 		}
 	}
 	return jobs, nil

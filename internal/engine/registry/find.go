@@ -206,13 +206,13 @@ func (p *orderedPage) add(source candidates, c *candidate, record *job.Record) {
 	if record == nil {
 		return
 	}
-	p.read += len(record.Definition.Payload)
+	p.read += record.ResponseSize()
 	now, ok := source.placeOf(c, &record.State)
 	if !ok || now.compare(p.from) <= 0 || now.compare(p.at) > 0 || !p.want(record) {
 		return
 	}
 	p.found = append(p.found, listed{now, record})
-	p.bytes += len(record.Definition.Payload)
+	p.bytes += record.ResponseSize()
 }
 
 // token returns the token of the page that follows.

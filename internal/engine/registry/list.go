@@ -76,11 +76,11 @@ func (r *Registry) listJobs(f job.Filter, size int, token, call string,
 				}
 			}
 			records, next, err := r.o.Store.List(ctx, f.Namespace, cursor, n)
-			return records, next, payloadBytes(records), err
+			return records, next, sizeOfRecords(records), err
 		},
 		id:      func(record job.Record) string { return record.Definition.ID },
 		want:    func(record job.Record) bool { return want(record) && record.Definition.Record() > at.Beyond },
-		weight:  func(record job.Record) int { return len(record.Definition.Payload) },
+		weight:  func(record job.Record) int { return record.ResponseSize() },
 		size:    size,
 		step:    chunkSize(f, size),
 		at:      at,
@@ -88,9 +88,9 @@ func (r *Registry) listJobs(f job.Filter, size int, token, call string,
 	}, nil
 }
 
-func payloadBytes(records []job.Record) (n int) {
+func sizeOfRecords(records []job.Record) (n int) {
 	for i := range records {
-		n += len(records[i].Definition.Payload)
+		n += records[i].ResponseSize()
 	}
 	return n
 }

@@ -17,7 +17,7 @@ const (
 	partBytes = 4 << 20
 )
 
-// partSize decides how many records a call reads or changes at once. Their payloads may be large, which is not known
+// partSize decides how many records a call reads or changes at once. They may be large, which is not known
 // before they are read.
 type partSize struct {
 	next           int // size of the next part
@@ -30,7 +30,7 @@ func newPartSize() *partSize { return &partSize{next: firstPartSize} }
 func (p *partSize) note(d *job.Definition) {
 	p.records++
 	if d != nil {
-		p.bytes += len(d.Payload)
+		p.bytes += d.ResponseSize()
 	}
 }
 
@@ -47,7 +47,7 @@ func (p *partSize) grow() {
 	p.next = min(2*p.next, maxPartSize, recordsWithin(partBytes, p.records, p.bytes))
 }
 
-// recordsWithin returns how many further records, at least one, have room bytes of payloads, if they are as large as
+// recordsWithin returns how many further records, at least one, have room bytes, if they are as large as
 // those so far in the mean.
 func recordsWithin(room, records, bytes int) int { return max(1, room/max(1, bytes/max(1, records))) }
 

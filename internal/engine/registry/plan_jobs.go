@@ -141,7 +141,7 @@ func (w *applyCall) readPresentJobs(ctx context.Context) (map[job.Key]*job.Recor
 		for i, record := range records {
 			present[part[i]] = record
 			if record != nil {
-				size += len(record.Definition.Payload)
+				size += record.ResponseSize()
 			}
 		}
 		if size > maxRead && len(keys) > 1 {

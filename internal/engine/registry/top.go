@@ -186,7 +186,7 @@ func (s *topSearch) readJobs(ctx context.Context, keys []job.Key) error {
 		for i, record := range records {
 			s.read[part[i]] = record
 			if record != nil {
-				s.size += len(record.Definition.Payload)
+				s.size += record.ResponseSize()
 				d := *record.Definition
 				d.Payload, record.Definition = nil, &d
 			}

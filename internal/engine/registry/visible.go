@@ -199,7 +199,7 @@ func (r *Registry) jobsVisible(ctx context.Context, f job.Filter, cursor string,
 		list, err := r.o.Store.ReadEntries(ctx, entries)
 		for _, record := range list {
 			if record != nil {
-				found, bytes = append(found, *record), bytes+len(record.Definition.Payload)
+				found, bytes = append(found, *record), bytes+record.ResponseSize()
 			}
 		}
 		return found, bytes, err

@@ -42,7 +42,7 @@ func (s *Store) ReadDeadLetters(ctx context.Context, entries []job.IndexEntry) (
 		if record != nil {
 			shard := entries[i].Shard
 			byShard[shard] = append(byShard[shard], scannedRecord{entries[i].Record, *record})
-			bytes += len(record.Definition.Payload)
+			bytes += record.ResponseSize()
 		}
 	}
 	for shard, found := range byShard {

@@ -121,7 +121,7 @@ var table = []row{
 	{path: "internal/api/workerstream", floor: parts, foreign: []string{grpc, protobuf, status}, also: []string{api, "internal/api/convert", "internal/api/apierror", "internal/api/guard"}},
 	{path: "internal/api/rpc", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api, keda, "internal/api/convert", "internal/api/apierror", "internal/api/guard", "internal/api/workerstream", "internal/lib/grpccodec"},
 		why: "it serves two interfaces: ours, and the one that KEDA calls"},
-	{path: "internal/api/gateway", floor: parts, foreign: []string{prometheus, grpc, protobuf, status, grpcGateway}, also: []string{api, translation, "proto/gateway", "internal/lib/hostgroup", "internal/lib/httpbound", "internal/lib/memorybudget", "internal/api/apierror", "internal/api/convert"},
+	{path: "internal/api/gateway", floor: parts, foreign: []string{prometheus, grpc, protobuf, status, grpcGateway}, also: []string{api, translation, "proto/gateway", "internal/lib/grpccodec", "internal/lib/hostgroup", "internal/lib/httpbound", "internal/lib/memorybudget", "internal/api/apierror", "internal/api/convert"},
 		why: "it is a client of the nodes: nothing of a server of ours is in it"},
 	{path: "internal/auth/authn", floor: parts, foreign: []string{jose, "go.yaml.in/yaml/v3"}, also: []string{"internal/lib/filewatch", "internal/lib/secretfile", "internal/lib/yamldoc"}},
 	{path: "internal/cluster/reachability", floor: parts, foreign: []string{prometheus, goredis},
