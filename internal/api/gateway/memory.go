@@ -68,13 +68,14 @@ func (c *call) takeMemory(ctx context.Context, n int) error {
 	return nil
 }
 
-// takeReplyMemory takes the memory of a response before it is decoded. A single one never takes more than an identity may
-// have. Who has changed something gets its response in any case.
+// takeReplyMemory takes the memory of a response before it is decoded. A single one takes at most half of what an identity
+// may have while no other has anything, so that it is not refused because of what little others have. Who has changed
+// something gets its response in any case.
 func (c *call) takeReplyMemory(ctx context.Context, encoded []byte, reply proto.Message) error {
 	if c.memory == nil {
 		return nil
 	}
-	most := c.memory.Largest()
+	most := c.memory.Largest() / 2
 	n := min(grpccodec.EstimateDecoded(encoded, reply, most).Size+memoryPerReplyByte*len(encoded), most)
 	if !c.onlyReads && n > c.taken {
 		c.memory.TakeAnyway(c.share, n-c.taken)

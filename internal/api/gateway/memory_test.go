@@ -236,9 +236,9 @@ func TestResponsesAreDecodedWithinTheMemory(t *testing.T) {
 	n.payload = make([]byte, 1<<20)
 	g, url := newTestGateway(t, n, Options{})
 	g.memory = memorybudget.New(16 << 20)
-	g.memory.TakeAnyway("identity anna", 3<<20)
+	g.memory.TakeAnyway("identity anna", 4<<20)
 	send(t, "GET", url+jobPath, "anna", "").want(t, 429, "memory")
-	if n := g.memory.InUse(); n != 3<<20 {
+	if n := g.memory.InUse(); n != 4<<20 {
 		t.Errorf("%d bytes are taken", n)
 	}
 	reply := &fermatav1.Job{}
@@ -250,4 +250,14 @@ func TestResponsesAreDecodedWithinTheMemory(t *testing.T) {
 	if err := codec.Unmarshal(encoded, reply); err != errMemoryTaken || codec.err != err || reply.GetName() != "" {
 		t.Errorf("%v, %v, decoded %q", err, codec.err, reply.GetName())
 	}
+}
+
+// TestLargeResponsesComeBesideOthers: the largest response is not refused because another caller has a little memory.
+func TestLargeResponsesComeBesideOthers(t *testing.T) {
+	n := newFakeNode(t)
+	n.payload = make([]byte, 3<<20)
+	g, url := newTestGateway(t, n, Options{})
+	g.memory = memorybudget.New(32 << 20)
+	g.memory.TakeAnyway("identity bert", 1)
+	send(t, "GET", url+jobPath, "anna", "").want(t, 200, "")
 }
