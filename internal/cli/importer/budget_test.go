@@ -23,8 +23,8 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// laughs are variables of which each has ten times the one before it.
-func laughs(levels int) string {
+// nestedVariables returns variables that each refer ten times to the previous one.
+func nestedVariables(levels int) string {
 	env := "{name: V0, value: xxxxxxxxxx}"
 	for i := 1; i <= levels; i++ {
 		env += fmt.Sprintf(", {name: V%d, value: '%s'}", i, strings.Repeat(fmt.Sprintf("$(V%d)", i-1), 10))
@@ -36,8 +36,8 @@ func laughs(levels int) string {
 func TestExpansionsAreBounded(t *testing.T) {
 	large := "env: [{name: A, value: " + strings.Repeat("x", 100_000) + "}"
 	for name, container := range map[string]string{
-		"levels":         "command: [/bin/a], " + laughs(6),
-		"more levels":    "command: [/bin/a], " + laughs(20),
+		"levels":         "command: [/bin/a], " + nestedVariables(6),
+		"more levels":    "command: [/bin/a], " + nestedVariables(20),
 		"one value":      "command: [/bin/a], " + large + ", {name: B, value: '" + strings.Repeat("$(A)", 1000) + "'}]",
 		"many values":    "command: [/bin/a], " + large + strings.Repeat(", {name: B, value: $(A)}", 1000) + "]",
 		"one argument":   "command: [/bin/a, '" + strings.Repeat("$(A)", 1000) + "'], " + large + "]",

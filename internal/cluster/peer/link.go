@@ -118,7 +118,7 @@ func (l *link) logEnd(err error, pause time.Duration) time.Duration {
 	case l.p.isForeign(l.member.Name):
 		return retryMax // which is logged once
 	case code == codes.PermissionDenied || code == codes.Unauthenticated:
-		if !l.wasRefused { // by a new process, perhaps, of which gossip has not come yet
+		if !l.wasRefused { // gossip may not have named the peer's new process yet: try again soon
 			l.wasRefused = true
 			break
 		}

@@ -87,14 +87,13 @@ func (p *Peer) applyView(v sharding.View) (admitted []*servedLink) {
 	return admitted
 }
 
-// closeLinks closes the links to members that have departed or moved, and those that wait to be opened to a process that
-// another one has replaced. The caller holds mu.
+// closeLinks closes the links to members that have departed or moved. A link stays when gossip names another process: the
+// address for clients that it has learned is still valid if gossip is wrong. The caller holds mu.
 func (p *Peer) closeLinks() {
 	for name, l := range p.links {
 		m, ok := p.view.Member(name)
 		l.departed.Store(!ok)
-		replaced := m.PeerAddr != l.member.PeerAddr || m.Process != l.member.Process && !l.isUp()
-		if ok && replaced || !ok && !l.isUp() {
+		if ok && m.PeerAddr != l.member.PeerAddr || !ok && !l.isUp() {
 			l.cancel()
 			delete(p.links, name)
 		}

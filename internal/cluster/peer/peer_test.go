@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -329,6 +330,36 @@ func TestDepartedNodeIsRemovedWhenItsStreamEnds(t *testing.T) {
 	again.hasMembers("a", "c")
 	a.peer.SetView(sharding.NewView(3, "a", members(a, again, c)))
 	again.waitFor(fmt.Sprintf("demand a %v", demandOf(0)))
+}
+
+// TestAnotherProcessInGossipLosesNoAddress: gossip may be wrong about the process of a node whose link is down.
+func TestAnotherProcessInGossipLosesNoAddress(t *testing.T) {
+	a, b, _ := cluster(t)
+	address := ""
+	redistest.Eventually(t, redistest.Patience, "b has sent its address", func(context.Context) error {
+		address = a.peer.ClientAddress("b")
+		if address == "" {
+			return errors.New("none")
+		}
+		return nil
+	})
+	b.stop()
+	redistest.Eventually(t, redistest.Patience, "the link is down", func(context.Context) error {
+		a.peer.mu.Lock()
+		defer a.peer.mu.Unlock()
+		if a.peer.links["b"].isUp() {
+			return errors.New("up")
+		}
+		return nil
+	})
+	forged := members(a, b)
+	for i := range forged {
+		forged[i].Process = "forged"
+	}
+	a.peer.SetView(sharding.NewView(9, "a", forged))
+	if got := a.peer.ClientAddress("b"); got != address {
+		t.Errorf("address %q, want %q", got, address)
+	}
 }
 
 // TestSilentMembersAreNotWaitedFor: a member that gossip shows, and whose port accepts connections and says no more than
