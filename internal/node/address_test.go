@@ -2,12 +2,9 @@ package node_test
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -22,7 +19,6 @@ import (
 	"github.com/fermata-io/fermata/internal/cluster/membership"
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/test/gossiptest"
-	"github.com/fermata-io/fermata/internal/test/keytest"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/tlstest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -38,11 +34,8 @@ func TestWorkersHearOfConfirmedAddressesOnly(t *testing.T) {
 	for name, secure := range map[string]bool{"links prove who speaks": true, "plain text": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			redis, key := redistest.Start(t), keytest.Key("gossip")
-			keys := filepath.Join(t.TempDir(), "keys")
-			if err := os.WriteFile(keys, []byte(base64.StdEncoding.EncodeToString(key)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			redis := redistest.Start(t)
+			key, keys := gossipKeyFile(t)
 			nodes := newActor(t, "node", tlstest.New(t, "ours"))
 			change := func(c *node.Config) {
 				if secure {
@@ -108,11 +101,8 @@ func claim(t *testing.T, to, of *node.Node, key []byte, meta string) {
 // stands aside, or that it is another process. The nodes that hold shards go on holding them.
 func TestForgedClaimsMoveNothing(t *testing.T) {
 	t.Parallel()
-	redis, key := redistest.Start(t), keytest.Key("gossip")
-	keys := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(keys, []byte(base64.StdEncoding.EncodeToString(key)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	redis := redistest.Start(t)
+	key, keys := gossipKeyFile(t)
 	log := &lines{}
 	keyed := func(c *node.Config) { c.GossipKeyFile, c.Logger = keys, log.logger() }
 	a := startWith(t, redis.URL(), "a", keyed)

@@ -30,11 +30,8 @@ import (
 // shards stay where they are, and every run runs once.
 func TestForgedDeparturesMoveNothing(t *testing.T) {
 	t.Parallel()
-	redis, key := redistest.Start(t), keytest.Key("gossip")
-	keys := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(keys, []byte(base64.StdEncoding.EncodeToString(key)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	redis := redistest.Start(t)
+	key, keys := gossipKeyFile(t)
 	log := &lines{}
 	// Locks that outlive a machine that stands still for a moment.
 	const lockTTL = 5 * time.Second
@@ -143,11 +140,8 @@ func holders(t *testing.T, n *node.Node) string {
 // another payload: Redis says who holds shards, and a process has sent its features over a link.
 func TestInventedMembersDecideNothing(t *testing.T) {
 	t.Parallel()
-	redis, key := redistest.Start(t), keytest.Key("gossip")
-	keys := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(keys, []byte(base64.StdEncoding.EncodeToString(key)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	redis := redistest.Start(t)
+	key, keys := gossipKeyFile(t)
 	log := &lines{}
 	keyed := func(c *node.Config) { c.GossipKeyFile, c.Logger = keys, log.logger() }
 	a := startWith(t, redis.URL(), "a", keyed)
@@ -205,6 +199,16 @@ func TestInventedMembersDecideNothing(t *testing.T) {
 			t.Errorf("a stopped node: %v", err)
 		}
 	}
+}
+
+// gossipKeyFile returns a gossip key, and a file with it.
+func gossipKeyFile(t *testing.T) (key []byte, file string) {
+	t.Helper()
+	key, file = keytest.Key("gossip"), filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(file, []byte(base64.StdEncoding.EncodeToString(key)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return key, file
 }
 
 // processOf returns the process of a node that has a heartbeat.

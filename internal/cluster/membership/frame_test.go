@@ -291,17 +291,7 @@ func TestNodesThatCompressGossip(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := startNode(t, "c", joining(b.LocalAddr()))
-	for _, n := range []*Cluster{a, b, c} {
-		awaitMembers(t, n, "a b c")
-	}
-	for _, n := range []*Cluster{a, b} {
-		if err := n.PublishRedisState(RedisState{Aside: true, Blind: -1}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, n := range []*Cluster{a, b, c} {
-		awaitMembers(t, n, "a- b- c")
-	}
+	awaitSharedState(t, a, b, c)
 	if refused := refusals(t, reg); refused["packet"]+refused["stream"] > 0 {
 		t.Errorf("refused: %v", refused)
 	}

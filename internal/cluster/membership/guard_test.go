@@ -291,17 +291,7 @@ func TestNodesOfThePreviousBuildGossip(t *testing.T) {
 			a := startNode(t, "a", keyed)
 			b := startNode(t, "b", keyed, previous, joining(a.LocalAddr()))
 			c := startNode(t, "c", keyed, joining(b.LocalAddr()))
-			for _, n := range []*Cluster{a, b, c} {
-				awaitMembers(t, n, "a b c")
-			}
-			for _, n := range []*Cluster{a, b} {
-				if err := n.PublishRedisState(RedisState{Aside: true, Blind: -1}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for _, n := range []*Cluster{a, b, c} {
-				awaitMembers(t, n, "a- b- c")
-			}
+			awaitSharedState(t, a, b, c)
 		})
 	}
 }
@@ -498,5 +488,21 @@ func BenchmarkForgedPacket(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		g.checkPacket(packet, netip.Addr{})
+	}
+}
+
+// awaitSharedState waits until three nodes know each other, and what two of them then publish.
+func awaitSharedState(t *testing.T, a, b, c *Cluster) {
+	t.Helper()
+	for _, n := range []*Cluster{a, b, c} {
+		awaitMembers(t, n, "a b c")
+	}
+	for _, n := range []*Cluster{a, b} {
+		if err := n.PublishRedisState(RedisState{Aside: true, Blind: -1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range []*Cluster{a, b, c} {
+		awaitMembers(t, n, "a- b- c")
 	}
 }
