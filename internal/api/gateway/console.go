@@ -170,15 +170,15 @@ func (h *consoleHandler) checkReadOnly(r *http.Request) error {
 	// Without TLS browsers send no Sec-Fetch-Site, except on loopback.
 	isPage := r.Header.Get("Sec-Fetch-Site") != "" || r.Header.Get("Origin") != ""
 	if h == nil || !h.readOnly || !isPage || r.Method == http.MethodGet || r.Method == http.MethodHead ||
-		onlyReads(r) || strings.HasPrefix(r.URL.Path, sessionPath) {
+		isReadingPost(r) || strings.HasPrefix(r.URL.Path, sessionPath) {
 		return nil
 	}
 	return withReason(codes.PermissionDenied, "READ_ONLY_CONSOLE", "this console is read-only")
 }
 
-// onlyReads reports whether a request is a POST that changes nothing. The path is compared as it was sent: a job may be
+// isReadingPost reports whether a request is a POST that changes nothing. The path is compared as it was sent: a job may be
 // called jobs:plan.
-func onlyReads(r *http.Request) bool {
+func isReadingPost(r *http.Request) bool {
 	path := r.URL.EscapedPath()
 	parts := strings.Split(path, "/") // "", v1, namespaces, a name, jobs:plan
 	plans := len(parts) == 5 && parts[1] == "v1" && parts[2] == "namespaces" && parts[4] == "jobs:plan"

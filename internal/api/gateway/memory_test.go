@@ -261,3 +261,18 @@ func TestLargeResponsesComeBesideOthers(t *testing.T) {
 	g.memory.TakeAnyway("identity bert", 1)
 	send(t, "GET", url+jobPath, "anna", "").want(t, 200, "")
 }
+
+// TestPlansAreReads: a plan changes nothing, and its response takes no memory that its caller may not have.
+func TestPlansAreReads(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/v1/namespaces/a/jobs:plan": true, "/v1/schedules:preview": true, "/v1/namespaces/a/jobs:apply": false, "/v1/namespaces/a/jobs/jobs:plan": false,
+	} {
+		r := httptest.NewRequest("POST", "http://localhost"+path, nil)
+		if got := newCall(r, &credential{identity: &identityUse{}}).onlyReads; got != want {
+			t.Errorf("%s only reads: %v", path, got)
+		}
+	}
+	if !newCall(httptest.NewRequest("GET", "http://localhost/v1/namespaces/a/jobs", nil), &credential{identity: &identityUse{}}).onlyReads {
+		t.Error("a list does not count as a read")
+	}
+}

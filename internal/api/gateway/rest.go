@@ -50,7 +50,7 @@ func newCall(r *http.Request, cred *credential) *call {
 	c := &call{
 		credential: cred, share: cred.identity.share, requestID: r.Header.Get("X-Request-Id"),
 		etag:  entityTag(r.Header.Get("If-Match")),
-		trace: metadata.MD{}, onlyReads: r.Method == http.MethodGet,
+		trace: metadata.MD{}, onlyReads: r.Method == http.MethodGet || isReadingPost(r),
 	}
 	r.Header.Del("Grpc-Timeout") // the translation would take it for the deadline of the call
 	for _, name := range []string{"traceparent", "tracestate"} {
